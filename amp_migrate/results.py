@@ -1,0 +1,102 @@
+"""What a migration says about one file: plain data that every layer and every caller shares.
+
+Nothing here knows how a result was reached, so that the command line, the API, the LibCST codemod
+and the reports can all speak of it in the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Outcome(str, Enum):
+    """What became of one training loop."""
+
+    MIGRATED = "migrated"
+    LEFT_ALONE = "left alone"
+    OFF = "off"
+    """Marked ``# amp: off``: left alone without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in a file. ``line`` counts from 1, ``column`` (in characters) from 1."""
+
+    path: str
+    line: int
+    column: int
+    text: str = ""
+    """The source line, stripped; empty where it was not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """Why one training loop was left byte for byte as it was."""
+
+    code: str
+    """A code of the rule catalogue, ``AMP0xx``."""
+    place: Place
+    """The ``backward()`` of the loop."""
+    message: str
+    """One line, without the code."""
+    blocker: Place | None = None
+    """The line that blocked the migration, where that is not the place itself."""
+    by_hand: tuple[str, ...] = ()
+    """The few lines a person would write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One training loop: the innermost loop (or the function) around one or more ``backward()``."""
+
+    place: Place
+    function: str
+    """Qualified name of the function that holds it; ``<module>`` for module level."""
+    outcome: Outcome
+    diagnostic: Diagnostic | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The migration of one source text."""
+
+    path: str
+    source: str
+    output: str
+    """Equal to ``source`` where nothing was to be done."""
+    loops: tuple[Loop, ...] = ()
+    plan: tuple[str, ...] = field(default=())
+    """What ``--explain-plan`` prints for this file, one line an entry."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the output differs from the source."""
+        return self.output != self.source
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """One per loop left alone, in source order."""
+        return tuple(loop.diagnostic for loop in self.loops if loop.diagnostic is not None)
+
+
+class SourceError(Exception):
+    """A file that cannot be processed (unreadable, not valid Python, ...): one line, no traceback.
+
+    ``line`` counts from 1; 0 where no line is to blame.
+    """
+
+    def __init__(self, path: str, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{where}: {self.message}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions pickle by their positional args, which here are not the constructor's.
+        return (SourceError, (self.path, self.message, self.line, self.column))
