@@ -1,0 +1,104 @@
+"""What is inside the wheel, and what it asks for."""
+
+from __future__ import annotations
+
+import email
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import amp_migrate
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_version() -> None:
+    assert PYPROJECT["project"]["version"] == amp_migrate.__version__
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {amp_migrate.__version__} " in changelog
+
+
+def test_only_the_package_is_installed(wheel: zipfile.ZipFile) -> None:
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    version = amp_migrate.__version__
+    assert tops == {"amp_migrate", f"amp_migrate-{version}.dist-info"}
+
+
+def test_every_rule_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    packed = {name for name in wheel.namelist() if name.startswith("amp_migrate/rules")}
+    here = {f"amp_migrate/rules/{path.name}" for path in (ROOT / "rules").iterdir()}
+    assert packed == here
+
+
+def test_every_module_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    here = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "amp_migrate").rglob("*.py")
+    }
+    assert here <= set(wheel.namelist())
+
+
+def test_catalogue_is_read_from_the_wheel(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    wheel.extractall(tmp_path)
+    program = (
+        "import amp_migrate, amp_migrate.catalogue as catalogue\n"
+        "print(amp_migrate.__file__, len(catalogue.refusals()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    file, count = done.stdout.split()
+    assert Path(file).is_relative_to(tmp_path)
+    assert int(count) == len(list((ROOT / "rules").glob("AMP0*.toml")))
+
+
+def test_torch_is_only_an_extra(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+    required = email.message_from_bytes(wheel.read(name)).get_all("Requires-Dist", [])
+    base = [line for line in required if "extra ==" not in line]
+    assert base and not any(re.match(r"torch\b", line) for line in base)
+    assert any(
+        re.match(r"torch\b.*extra == ['\"]torch['\"]", line) for line in required
+    )
+
+
+def test_importing_the_core_does_not_import_torch() -> None:
+    program = (
+        "import sys, amp_migrate.engine, amp_migrate.catalogue\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
