@@ -1,0 +1,234 @@
+"""The settings of a run: ``[tool.amp-migrate]`` in pyproject.toml, and the command line over it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amp_migrate.options import DTYPES, Options
+from amp_migrate.requirements import OLDEST, stated_torch_version
+from amp_migrate.sources.discovery import Filters, lexical, upwards
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = "amp-migrate"
+DEFAULT_TORCH_VERSION = (2, 3)
+
+
+class ConfigError(Exception):
+    """A setting that cannot be meant: one line, for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the command line says; None where it is silent."""
+
+    dtype: str | None = None
+    torch_version: tuple[int, int] | None = None
+    evaluation: bool | None = None
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    force_exclude: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a run needs to know beside its paths."""
+
+    root: Path
+    """The project root: what may be read, and what patterns are relative to."""
+    options: Options = field(default_factory=Options)
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    force_exclude: tuple[str, ...] = ()
+    config_file: Path | None = None
+    """Where the configuration came from, if there was any."""
+    torch_version_from: str = "default"
+    """Who decided the torch version, in words."""
+
+    @property
+    def filters(self) -> Filters:
+        """The patterns, as the search for files takes them."""
+        return Filters(str(self.root), self.include, self.exclude, self.force_exclude)
+
+
+def load(
+    paths: Sequence[str],
+    overrides: Overrides = Overrides(),
+    config_file: str | None = None,
+) -> Settings:
+    """The settings for a run over ``paths``. Raises `ConfigError`."""
+    overrides = overrides or Overrides()
+    root, found = _locate(common_parent(paths))
+    if config_file is None:
+        file, table = found, _own_table(_read(found)) if found else {}
+    else:
+        file = Path(config_file)
+        own = _own_table(_read(file))
+        if own is None:
+            raise ConfigError(f"{file}: has no [tool.{TABLE}] table")
+        table = own
+    values = _validate(table or {}, file)
+
+    torch_version = overrides.torch_version or values.get("torch-version")
+    decided_by = "command line" if overrides.torch_version else str(file)
+    if torch_version is None:
+        pyproject = root / "pyproject.toml"
+        torch_version = stated_torch_version(
+            root, _read(pyproject) if pyproject.exists() else {}
+        )
+        decided_by = "the project's requirements"
+    if torch_version is None:
+        torch_version, decided_by = DEFAULT_TORCH_VERSION, "default"
+
+    return Settings(
+        root=root,
+        options=Options(
+            dtype=_first(overrides.dtype, values.get("dtype"), Options().dtype),
+            torch_version=torch_version,
+            evaluation=_first(
+                overrides.evaluation, values.get("eval"), Options().evaluation
+            ),
+        ),
+        include=_first(overrides.include, values.get("include"), ()),
+        exclude=_first(overrides.exclude, values.get("exclude"), ()),
+        force_exclude=_first(overrides.force_exclude, values.get("force-exclude"), ()),
+        config_file=file if table is not None else None,
+        torch_version_from=decided_by,
+    )
+
+
+def _first(*candidates: Any) -> Any:
+    return next(one for one in candidates if one is not None)
+
+
+def common_parent(paths: Sequence[str]) -> Path:
+    """The deepest directory that all ``paths`` are in; the current one where there is none."""
+    directories = []
+    for path in paths or (os.curdir,):
+        absolute = Path(lexical(path))
+        directories.append(absolute if absolute.is_dir() else absolute.parent)
+    try:
+        return Path(os.path.commonpath(directories))
+    except ValueError:  # several drives
+        return Path.cwd()
+
+
+def _locate(start: Path) -> tuple[Path, Path | None]:
+    """The project root for ``start``, and its pyproject.toml if that configures this program."""
+    fallback = None
+    for directory in upwards(str(start)):
+        pyproject = directory / "pyproject.toml"
+        if pyproject.is_file() and _own_table(_read(pyproject)) is not None:
+            return directory, pyproject
+        if (directory / ".git").exists() or (directory / ".hg").exists():
+            return directory, None
+        if fallback is None and any(
+            (directory / name).is_file()
+            for name in ("pyproject.toml", "setup.py", "setup.cfg")
+        ):
+            fallback = directory
+    return fallback or start, None
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not valid TOML: not utf-8") from None
+    except tomllib.TOMLDecodeError as error:
+        where = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        if where is None:
+            raise ConfigError(f"{path}: not valid TOML: {error}") from None
+        message = str(error)[: where.start()]
+        raise ConfigError(f"{path}:{where[1]}: not valid TOML: {message}") from None
+
+
+def _own_table(pyproject: Mapping[str, Any]) -> object | None:
+    tools = pyproject.get("tool")
+    return tools.get(TABLE) if isinstance(tools, dict) else None
+
+
+def parse_torch_version(text: str) -> tuple[int, int]:
+    """``"2.3"`` as (2, 3). Raises ValueError with a message for the user."""
+    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*", text.strip())
+    if found is None:
+        raise ValueError(f"a torch version is written X.Y, not {text!r}")
+    version = (int(found[1]), int(found[2]))
+    if version < OLDEST:
+        raise ValueError(
+            f"torch {text} has no torch.autocast; the oldest that has is 1.10"
+        )
+    return version
+
+
+def _a_dtype(value: object) -> str:
+    if value not in DTYPES:
+        raise ValueError(f"must be one of {', '.join(DTYPES)}, not {value!r}")
+    return str(value)
+
+
+def _a_torch_version(value: object) -> tuple[int, int]:
+    # As a number, 2.10 would be 2.1.
+    if not isinstance(value, str):
+        raise ValueError('must be a string such as "2.3"')
+    return parse_torch_version(value)
+
+
+def _a_bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise ValueError("must be a string or a list of strings")
+
+
+KEYS: Mapping[str, Callable[[object], Any]] = {
+    "dtype": _a_dtype,
+    "torch-version": _a_torch_version,
+    "eval": _a_bool,
+    "include": _patterns,
+    "exclude": _patterns,
+    "force-exclude": _patterns,
+}
+"""The keys of ``[tool.amp-migrate]``, each with the check that its value must pass."""
+
+
+def _validate(table: object, file: Path | None) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: [tool.{TABLE}] must be a table")
+    values = {}
+    for key, value in table.items():
+        check = KEYS.get(key)
+        if check is None:
+            close = difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1)
+            hint = (
+                f"; did you mean {close[0]!r}?"
+                if close
+                else f" (known: {', '.join(KEYS)})"
+            )
+            raise ConfigError(
+                f"{file}: [tool.{TABLE}] has an unknown key {key!r}{hint}"
+            )
+        try:
+            values[key] = check(value)
+        except ValueError as error:
+            raise ConfigError(f"{file}: [tool.{TABLE}] {key}: {error}") from None
+    return values

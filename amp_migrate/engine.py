@@ -1,0 +1,262 @@
+"""From paths to results: find the files, read them, have each migrated, keep the errors apart.
+
+Only `write` writes, so that a run is decided as a whole before it touches a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from amp_migrate.config import Settings
+from amp_migrate.options import Options
+from amp_migrate.results import Result, SourceError
+from amp_migrate.sources import discovery, files
+from amp_migrate.sources.text import Document
+
+WORTH_MIGRATING = b".backward"
+"""Without these bytes there is no training loop, and no reason to parse."""
+
+SIZE_LIMIT = 4 * 1024 * 1024
+"""Bytes. A source larger than this was written by a program."""
+
+WORTH_PROCESSES = 24
+"""Below this many files, starting processes costs more than they save."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of files done and the number of files in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file that may hold training loops: as read, what came of it, and the bytes to write."""
+
+    document: Document
+    result: Result
+    output: bytes
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to write."""
+        return self.output != self.document.data
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that could not be processed."""
+
+    error: SourceError
+    traceback: str = ""
+    """Of an internal error; empty where the file is to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run found."""
+
+    migrations: tuple[Migration, ...]
+    """In the order of discovery; files without a ``backward`` are not among them."""
+    failures: tuple[Failure, ...]
+    files: int
+    """How many files were looked at."""
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The result of each migration."""
+        return tuple(migration.result for migration in self.migrations)
+
+    @property
+    def errors(self) -> tuple[SourceError, ...]:
+        """What kept files from being processed."""
+        return tuple(failure.error for failure in self.failures)
+
+    @property
+    def changed(self) -> tuple[Migration, ...]:
+        """The migrations that have something to write."""
+        return tuple(migration for migration in self.migrations if migration.changed)
+
+
+def run(
+    paths: Sequence[str | Path],
+    *,
+    settings: Settings,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> Report:
+    """Migrate the files that ``paths`` name, in memory.
+
+    ``jobs`` is the most processes to use, None for one per processor. More than one needs, as all
+    of `multiprocessing` does, a main module that can be imported without running the program.
+    Raises `PatternError` for a pattern in ``settings`` that means nothing.
+    """
+    found = discovery.discover([str(path) for path in paths], settings.filters)
+    failures = [Failure(error) for error in found.errors]
+    documents: list[Document] = []
+    for path in found.files:
+        try:
+            document = _read(path)
+        except SourceError as error:
+            failures.append(Failure(error))
+            continue
+        if document is not None:
+            documents.append(document)
+    outcomes = _migrate_all(
+        documents, settings, jobs, progress or (lambda done, total: None)
+    )
+    return _report(outcomes, failures, len(found.files))
+
+
+def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
+    """Migrate one source that is not read from a file; ``path`` is the name it goes by."""
+    if WORTH_MIGRATING not in data:
+        return Report((), (), 1)
+    try:
+        document = _decode(path, data)
+    except SourceError as error:
+        return Report((), (Failure(error),), 1)
+    return _report([_migrate(document, settings.options, settings.root)], [], 1)
+
+
+def write(migration: Migration) -> None:
+    """Replace the file of a migration. Raises `SourceError`, and then the file is as it was."""
+    document = migration.document
+    files.replace(document.path, document.data, migration.output)
+
+
+def _read(path: str) -> Document | None:
+    data = files.read(path)
+    return _decode(path, data) if WORTH_MIGRATING in data else None
+
+
+def _decode(path: str, data: bytes) -> Document:
+    if len(data) > SIZE_LIMIT:
+        megabytes = len(data) / 1024**2
+        raise SourceError(path, f"too large: {megabytes:.1f} MB, the limit is 4 MB")
+    return Document.decode(path, data)
+
+
+def _report(
+    outcomes: Sequence[Migration | Failure], failures: Sequence[Failure], looked_at: int
+) -> Report:
+    return Report(
+        tuple(one for one in outcomes if isinstance(one, Migration)),
+        (*failures, *(one for one in outcomes if isinstance(one, Failure))),
+        looked_at,
+    )
+
+
+def _migrate_all(
+    documents: Sequence[Document],
+    settings: Settings,
+    jobs: int | None,
+    progress: Progress,
+) -> list[Migration | Failure]:
+    workers = min(jobs or _processors(), len(documents))
+    if workers > 1 and len(documents) >= WORTH_PROCESSES:
+        return _in_processes(documents, settings, workers, progress)
+    outcomes = []
+    for document in documents:
+        outcomes.append(_migrate(document, settings.options, settings.root))
+        progress(len(outcomes), len(documents))
+    return outcomes
+
+
+def _in_processes(
+    documents: Sequence[Document], settings: Settings, workers: int, progress: Progress
+) -> list[Migration | Failure]:
+    outcomes: dict[int, Migration | Failure] = {}
+    arguments = (settings.options, settings.root)
+    with _pool(workers) as pool:
+        pending: dict[Future[Migration | Failure], int] = {}
+        with contextlib.suppress(BrokenExecutor):
+            for index, document in enumerate(documents):
+                pending[pool.submit(_migrate, document, *arguments)] = index
+        for future in as_completed(pending):
+            if future.exception() is None:
+                outcomes[pending[future]] = future.result()
+                progress(len(outcomes), len(documents))
+    # A process that dies takes the pool with it, and does not say over which file. So the rest go
+    # one by one, each death costing one file and one new process.
+    rest = [index for index in range(len(documents)) if index not in outcomes]
+    while rest:
+        with _pool(1) as pool:
+            while rest:
+                index = rest.pop(0)
+                document = documents[index]
+                future = pool.submit(_migrate, document, *arguments)
+                died = future.exception() is not None
+                outcomes[index] = (
+                    Failure(_internal(document.path, "the process died"))
+                    if died
+                    else future.result()
+                )
+                progress(len(outcomes), len(documents))
+                if died:
+                    break
+    return [outcomes[index] for index in range(len(documents))]
+
+
+@contextlib.contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    import multiprocessing
+
+    # Not forked: a copy of a process that runs threads (a progress bar's, a caller's) can hang.
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+    )
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _start_worker() -> None:
+    # Ctrl-C reaches every process of the terminal; one of them is enough to answer it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _processors() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _migrate(document: Document, options: Options, root: Path) -> Migration | Failure:
+    """The map over files: everything that can go wrong with one becomes its `Failure`."""
+    try:
+        from amp_migrate.api import migrate_source
+
+        result = migrate_source(
+            document.text, path=document.path, options=options, root=root
+        )
+        return Migration(document, result, document.encode(result.output))
+    except SourceError as error:
+        return Failure(error)
+    except RecursionError:
+        return Failure(_internal(document.path, "the code is too deeply nested"))
+    except MemoryError:
+        return Failure(_internal(document.path, "out of memory"))
+    except Exception as error:
+        words = " ".join(str(error).split())
+        name = type(error).__name__
+        return Failure(
+            _internal(document.path, f"{name}: {words}" if words else name),
+            traceback.format_exc(),
+        )
+
+
+def _internal(path: str, what: str) -> SourceError:
+    return SourceError(
+        path, f"internal error: {what}; please report it, with the file if you can"
+    )

@@ -1,0 +1,217 @@
+"""Which files a run is about: the named ones, and the Python files below the named directories."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from amp_migrate.results import SourceError
+from amp_migrate.sources.files import reason
+from amp_migrate.sources.ignore import (
+    Patterns,
+    ignore_file,
+    is_ignored,
+    repository_excludes,
+)
+
+ALWAYS_EXCLUDED = frozenset(
+    {
+        *(".bzr", ".git", ".hg", ".svn"),
+        *(".direnv", ".pixi", ".venv", "venv", "site-packages", "__pypackages__"),
+        *(".eggs", ".nox", ".tox", "build", "dist", "node_modules"),
+        *(".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+        "__pycache__",
+    }
+)
+"""Directories that hold nobody's own source; ``exclude = ["!build/"]`` takes one back in."""
+
+_EXCLUDED_SUFFIXES = (".egg", ".egg-info", ".dist-info")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The patterns of the user, gitignore-style and relative to ``root``."""
+
+    root: str
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    force_exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is to read, in a fixed order, and what could not even be looked at."""
+
+    files: tuple[str, ...]
+    errors: tuple[SourceError, ...]
+
+
+@dataclass(slots=True)
+class _Search:
+    include: Patterns
+    exclude: Patterns
+    force_exclude: Patterns
+    root: str
+    files: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Real path -> (path to show, whether it is a link)."""
+    errors: list[SourceError] = field(default_factory=list)
+
+    def add(self, path: str, *, link: bool) -> None:
+        real = str(Path(path).resolve())
+        known = self.files.get(real)
+        if known is None or (known[1] and not link):
+            self.files[real] = (path, link)
+
+    def name(self, path: str) -> None:
+        """Take in a path that the user gave."""
+        absolute = lexical(path)
+        try:
+            mode = Path(path).stat().st_mode
+        except OSError as error:
+            self.errors.append(SourceError(path, reason(error)))
+            return
+        if self.force_exclude.covers(absolute):
+            return
+        if stat.S_ISDIR(mode):
+            self.walk(path)
+        elif not stat.S_ISREG(mode):
+            self.errors.append(SourceError(path, "is neither a file nor a directory"))
+        elif path.endswith(".ipynb"):
+            self.errors.append(SourceError(path, "notebooks are not supported yet"))
+        elif not path.endswith(".pyi"):
+            self.add(path, link=False)
+
+    def walk(self, top: str) -> None:
+        start = lexical(top)
+        ignore_files = tuple(
+            patterns
+            for patterns in _ignore_files_above(start, self.root)
+            # Whoever names an ignored directory wants what is in it.
+            if not patterns.covers(start, directory=True)
+        )
+        named = self.exclude.covers(start, directory=True)
+        pending = [(os.path.normpath(top), start, ignore_files)]
+        while pending:
+            shown, directory, inherited = pending.pop()
+            own = ignore_file(directory)
+            rules = (*inherited, own) if own is not None else inherited
+            try:
+                with os.scandir(directory) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)
+            except OSError as error:
+                self.errors.append(
+                    SourceError(shown, f"cannot be read: {reason(error)}")
+                )
+                continue
+            below = []
+            for entry in entries:
+                path = (
+                    entry.name if shown == os.curdir else str(Path(shown, entry.name))
+                )
+                absolute = entry.path
+                # Links to directories are not followed: what is in this project is met anyway, and
+                # what is not is none of this run's business. So there are no loops, either.
+                is_directory = entry.is_dir(follow_symlinks=False)
+                if not is_directory and not self._is_candidate(entry):
+                    continue
+                if self._left_out(
+                    absolute, rules, is_directory, obey_exclude=not named
+                ):
+                    continue
+                if is_directory:
+                    below.append((path, absolute, rules))
+                elif not self.include or self.include.covers(absolute):
+                    self.add(path, link=entry.is_symlink())
+            pending += reversed(below)
+
+    def _is_candidate(self, entry: os.DirEntry[str]) -> bool:
+        if not entry.name.endswith(".py"):
+            return False
+        try:
+            if not entry.is_file():
+                return False
+        except OSError:
+            return False
+        if not entry.is_symlink():
+            return True
+        # What a link brings in from outside would be written outside.
+        return Path(entry.path).resolve().is_relative_to(Path(self.root).resolve())
+
+    def _left_out(
+        self,
+        absolute: str,
+        rules: Sequence[Patterns],
+        directory: bool,
+        *,
+        obey_exclude: bool,
+    ) -> bool:
+        if self.force_exclude.decide(absolute, directory=directory) is True:
+            return True
+        verdict = self.exclude.decide(absolute, directory=directory)
+        if verdict is False or (verdict is True and obey_exclude):
+            return verdict
+        if directory and _is_always_excluded(absolute):
+            return True
+        return is_ignored(absolute, rules, directory=directory)
+
+
+def discover(paths: Sequence[str], filters: Filters) -> Found:
+    """The files to read for ``paths``, each once, however often and however spelled it is named.
+
+    Raises `PatternError` for a pattern in ``filters`` that means nothing.
+    """
+    search = _Search(
+        include=Patterns(filters.root, map(_without_dot, filters.include)),
+        exclude=Patterns(filters.root, map(_without_dot, filters.exclude)),
+        force_exclude=Patterns(filters.root, map(_without_dot, filters.force_exclude)),
+        root=filters.root,
+    )
+    for path in paths:
+        search.name(path)
+    return Found(tuple(path for path, _ in search.files.values()), tuple(search.errors))
+
+
+def lexical(path: str) -> str:
+    """``path`` made absolute without following links, so that patterns see what the user sees."""
+    return os.path.normpath(Path(path).absolute())
+
+
+def git_root(path: str) -> str | None:
+    """The nearest directory at or above ``path`` that is the root of a git work tree."""
+    return next((str(one) for one in upwards(path) if (one / ".git").exists()), None)
+
+
+def upwards(path: str) -> Iterator[Path]:
+    """``path`` and the directories above it."""
+    yield Path(path)
+    yield from Path(path).parents
+
+
+def _ignore_files_above(start: str, root: str) -> list[Patterns]:
+    """Those that speak about ``start`` from above it, from the top down."""
+    top = git_root(start) or root
+    found = []
+    for directory in map(str, upwards(start)):
+        if directory != start:
+            found.append(ignore_file(directory))
+        if directory == top:
+            found.append(repository_excludes(directory))
+            break
+    return [patterns for patterns in reversed(found) if patterns is not None]
+
+
+def _is_always_excluded(directory: str) -> bool:
+    path = Path(directory)
+    return (
+        path.name in ALWAYS_EXCLUDED
+        or path.name.endswith(_EXCLUDED_SUFFIXES)
+        or (path / "pyvenv.cfg").exists()
+    )
+
+
+def _without_dot(pattern: str) -> str:
+    # "./train" is how a shell spells it; to git it matches nothing.
+    return pattern[2:] if pattern.startswith("./") else pattern
