@@ -1,0 +1,1 @@
+"""Writing: edits to new text, with LibCST."""

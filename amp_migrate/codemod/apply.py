@@ -1,0 +1,517 @@
+"""Applies the edits of a plan to one file's text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from amp_migrate.codemod.lists import insert_entry
+from amp_migrate.codemod.snippets import Snippets
+from amp_migrate.facts.ir import Path
+from amp_migrate.plan.edits import (
+    AddArgument,
+    AddEntry,
+    AddParameter,
+    Autocast,
+    Edit,
+    FilePlan,
+    Insert,
+    ScaleBackward,
+    ScalerStep,
+)
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+
+
+class MismatchError(Exception):
+    """An edit does not find what its plan saw: a defect of this tool, never of the user's code."""
+
+
+def apply_plan(text: str, plan: FilePlan, line_length: int = 88) -> str:
+    """The text with all edits applied.
+
+    Raises `MismatchError` where an edit's statement is not of the kind that the plan saw.
+    """
+    return apply_to_module(cst.parse_module(text), plan, line_length).code
+
+
+def apply_to_module(module: cst.Module, plan: FilePlan, line_length: int = 88) -> cst.Module:
+    """As `apply_plan`, on a tree."""
+    if not plan.edits:
+        return module
+    editor = _Editor(Snippets(module, line_length), plan)
+    body = editor.block(module.body, (), "body", "")
+    if editor.pending:
+        raise MismatchError(f"no statement for {sorted(map(str, editor.pending))[0]}")
+    if plan.imports_torch:
+        body = _with_torch_import(body)
+    return module.with_changes(body=body)
+
+
+class _Editor:
+    def __init__(self, snippets: Snippets, plan: FilePlan) -> None:
+        self.snippets = snippets
+        self.plan = plan
+        self.edits: dict[Path, list[Edit]] = defaultdict(list)
+        self.prefixes: set[Path] = set()
+        for edit in plan.edits:
+            self.edits[edit.path].append(edit)
+            for length in range(1, len(edit.path)):
+                self.prefixes.add(edit.path[:length])
+        self.pending = set(plan.edits)
+
+    def _take(self, path: Path, *kinds: type) -> list[Edit]:
+        found = [edit for edit in self.edits.get(path, ()) if isinstance(edit, kinds)]
+        self.pending.difference_update(found)
+        return found
+
+    # -- blocks -------------------------------------------------------------------------------
+
+    def block(
+        self, statements: Sequence[cst.BaseStatement], parent: Path, field: str, indent: str
+    ) -> list[cst.BaseStatement]:
+        """A block's statements with the edits of its own and of nested blocks applied."""
+        units = self._units(statements, parent, field)
+        regions = {
+            edit.path[-1][1]: edit
+            for index, _ in units
+            for edit in self._take((*parent, (field, index)), Autocast)
+            if isinstance(edit, Autocast)
+        }
+        result: list[cst.BaseStatement] = []
+        inside: list[cst.BaseStatement] = []
+        region: Autocast | None = None
+        for index, unit in units:
+            path = (*parent, (field, index))
+            if index in regions:
+                region, inside = regions[index], []
+            before, hoisted, edited, after = self._statement(unit, path, indent)
+            if region is None:
+                result += [*before, *hoisted, *edited, *after]
+                continue
+            if index < region.last:
+                inside += [*before, *edited, *after]
+                continue
+            if region.hoists:
+                if not hoisted:
+                    raise MismatchError("a region that hoists has nothing to hoist")
+                result += [self._with(region, [*inside, *hoisted], indent), *edited, *after]
+            else:
+                inside += [*before, *edited]
+                result += [self._with(region, inside, indent), *after]
+            region = None
+        if region is not None:
+            raise MismatchError("a region ends outside its block")
+        return result
+
+    def _units(
+        self, statements: Sequence[cst.BaseStatement], parent: Path, field: str
+    ) -> list[tuple[int, Statement]]:
+        """(index, statement) as the plan counts them: each small statement of a line by itself.
+
+        A line of several small statements is taken apart only where an edit falls on one of them.
+        """
+        regions = [
+            (edit.path[-1][1], edit.last)
+            for path, edits in self.edits.items()
+            if path[:-1] == parent and path[-1][0] == field
+            for edit in edits
+            if isinstance(edit, Autocast)
+        ]
+        units: list[tuple[int, Statement]] = []
+        index = 0
+        for statement in statements:
+            if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) == 1:
+                assert isinstance(statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+                units.append((index, statement))
+                index += 1
+                continue
+            count = len(statement.body)
+            touched = any(
+                (*parent, (field, i)) in self.edits or any(a <= i <= b for a, b in regions)
+                for i in range(index, index + count)
+            )
+            if touched:
+                units += [(index + i, line) for i, line in enumerate(_split(statement))]
+            else:
+                units.append((index, statement))
+            index += count
+        return units
+
+    def _with(
+        self, region: Autocast, body: list[cst.BaseStatement], indent: str
+    ) -> cst.With:
+        torch = self.plan.torch_name
+        header = (
+            f'with {torch}.autocast("cuda", dtype={torch}.{self.plan.dtype}, enabled={region.enabled}):'
+        )
+        first = body[0]
+        assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        leading = _leading(first)
+        made = self.snippets.with_statement(
+            header, [_with_leading(first, ()), *body[1:]], indent
+        )
+        return made.with_changes(leading_lines=leading)
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def _statement(
+        self, statement: Statement, path: Path, indent: str
+    ) -> tuple[list[Statement], list[Statement], list[Statement], list[Statement]]:
+        """What goes before, what is hoisted, the statement itself, what goes after."""
+        before: list[Statement] = []
+        hoisted: list[Statement] = []
+        after: list[Statement] = []
+        edited: list[Statement] = [statement]
+        if path in self.prefixes or path in self.edits:
+            edited = [self._nested(statement, path, indent)]
+        for edit in self._take(path, AddArgument, AddEntry):
+            edited = [self._expression_edit(edited[0], edit)]
+        for edit in self._take(path, AddParameter):
+            assert isinstance(edit, AddParameter)
+            edited = [_add_parameter(edited[0], edit.name)]
+        for edit in self._take(path, ScaleBackward):
+            assert isinstance(edit, ScaleBackward)
+            hoisted, line = self._scale(edited[0], edit, indent)
+            edited = [line]
+        for edit in self._take(path, ScalerStep):
+            assert isinstance(edit, ScalerStep)
+            edited = self._step(edited[0], edit, indent)
+        for edit in self._take(path, Insert):
+            assert isinstance(edit, Insert)
+            made = self.snippets.statements(edit.code, indent)
+            if edit.after:
+                after += made
+            else:
+                before += made
+        if before:
+            before[0] = _with_leading(before[0], _leading(edited[0]))
+            edited[0] = _with_leading(edited[0], ())
+        if hoisted:
+            hoisted[0] = _with_leading(hoisted[0], _leading(edited[0]))
+            edited[0] = _with_leading(edited[0], ())
+        return before, hoisted, edited, after
+
+    def _nested(self, statement: Statement, path: Path, indent: str) -> Statement:
+        """A compound statement with its blocks edited."""
+        match statement:
+            case cst.If():
+                orelse = statement.orelse
+                if isinstance(orelse, cst.If):
+                    inner_path = (*path, ("orelse", 0))
+                    before, hoisted, edited, after = self._statement(orelse, inner_path, indent)
+                    if before or hoisted or after or len(edited) != 1:
+                        raise MismatchError("nothing can stand beside an elif")
+                    orelse = edited[0]  # type: ignore[assignment]
+                elif orelse is not None:
+                    orelse = orelse.with_changes(
+                        body=self._suite(orelse.body, path, "orelse", indent)
+                    )
+                return statement.with_changes(
+                    body=self._suite(statement.body, path, "body", indent), orelse=orelse
+                )
+            case cst.For() | cst.While():
+                changes: dict[str, object] = {"body": self._suite(statement.body, path, "body", indent)}
+                if statement.orelse is not None:
+                    body = self._suite(statement.orelse.body, path, "orelse", indent)
+                    changes["orelse"] = statement.orelse.with_changes(body=body)
+                return statement.with_changes(**changes)
+            case cst.Try() | cst.TryStar():
+                handlers = [
+                    handler.with_changes(
+                        body=self._suite(handler.body, path, f"handlers[{i}].body", indent)
+                    )
+                    for i, handler in enumerate(statement.handlers)
+                ]
+                changes = {
+                    "body": self._suite(statement.body, path, "body", indent),
+                    "handlers": handlers,
+                }
+                if statement.orelse is not None:
+                    body = self._suite(statement.orelse.body, path, "orelse", indent)
+                    changes["orelse"] = statement.orelse.with_changes(body=body)
+                if statement.finalbody is not None:
+                    body = self._suite(statement.finalbody.body, path, "finalbody", indent)
+                    changes["finalbody"] = statement.finalbody.with_changes(body=body)
+                return statement.with_changes(**changes)
+            case cst.Match():
+                cases = [
+                    case.with_changes(body=self._suite(case.body, path, f"cases[{i}].body", indent))
+                    for i, case in enumerate(statement.cases)
+                ]
+                return statement.with_changes(cases=cases)
+            case cst.With() | cst.FunctionDef() | cst.ClassDef():
+                body = self._suite(statement.body, path, "body", indent)
+                return statement.with_changes(body=body)
+        return statement
+
+    def _suite(self, suite: cst.BaseSuite, path: Path, field: str, indent: str) -> cst.BaseSuite:
+        depth = len(path)
+        below = any(
+            len(edited) > depth and edited[:depth] == path and edited[depth][0] == field
+            for edited in self.edits
+        )
+        if not below:
+            return suite
+        if isinstance(suite, cst.SimpleStatementSuite):
+            lines = _split(cst.SimpleStatementLine(body=suite.body))
+            lines[-1] = lines[-1].with_changes(trailing_whitespace=suite.trailing_whitespace)
+            suite = cst.IndentedBlock(body=lines)
+        assert isinstance(suite, cst.IndentedBlock)
+        inner = indent + (suite.indent if suite.indent is not None else self.snippets.indent)
+        return suite.with_changes(body=self.block(suite.body, path, field, inner))
+
+    # -- single edits -------------------------------------------------------------------------
+
+    def _scale(
+        self, statement: Statement, edit: ScaleBackward, indent: str
+    ) -> tuple[list[Statement], Statement]:
+        line, call = _lone_call(statement, "backward")
+        assert isinstance(call.func, cst.Attribute)
+        receiver = call.func.value
+        hoisted: list[Statement] = []
+        if edit.hoist is not None:
+            value = receiver
+            if not _needs_its_parentheses(value):
+                value = value.with_changes(lpar=(), rpar=())
+            assign = cst.Assign([cst.AssignTarget(cst.Name(edit.hoist))], value)
+            hoisted = [cst.SimpleStatementLine([assign])]
+            receiver = cst.Name(edit.hoist)
+        if edit.switch is not None:
+            if not _needs_its_parentheses(receiver):
+                receiver = receiver.with_changes(lpar=(), rpar=())
+            scale = cst.Attribute(cst.parse_expression(edit.switch), cst.Name("scale"))
+            receiver = cst.Call(scale, [cst.Arg(receiver)])
+        changed = call.with_changes(func=call.func.with_changes(value=receiver))
+        return hoisted, _with_call(line, changed)
+
+    def _step(self, statement: Statement, edit: ScalerStep, indent: str) -> list[Statement]:
+        line, call = _lone_call(statement, "step")
+        assert isinstance(call.func, cst.Attribute)
+        switch = cst.parse_expression(edit.switch)
+        optimizer = call.func.value
+        stepped = cst.Call(cst.Attribute(switch, cst.Name("step")), [cst.Arg(optimizer)])
+        lines: list[Statement] = [_with_call(line, stepped)]
+        if edit.update:
+            lines += self.snippets.statements(f"{edit.switch}.update()", indent)
+        if not edit.guard:
+            return lines
+        text = cst.Module([]).code_for_node(optimizer)
+        test = (
+            f"if any(p.grad is not None for group in {text}.param_groups "
+            'for p in group["params"]):\n    pass'
+        )
+        made = self.snippets.statements(test, indent)[0]
+        leading = _leading(lines[0])
+        lines[0] = _with_leading(lines[0], ())
+        guarded = made.with_changes(body=cst.IndentedBlock(body=lines), leading_lines=leading)
+        return [guarded]
+
+    def _expression_edit(self, statement: Statement, edit: Edit) -> Statement:
+        """An edit of an expression on the statement's own line; nested blocks are not entered."""
+        assert isinstance(edit, (AddArgument, AddEntry))
+        editor = _ArgumentAdder(edit) if isinstance(edit, AddArgument) else _EntryAdder(edit)
+        changed = statement.visit(editor)
+        if not editor.done or not isinstance(
+            changed, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        ):
+            raise MismatchError(f"not found on its line: {edit}")
+        return changed
+
+
+class _HeaderTransformer(cst.CSTTransformer):
+    """Transforms a statement's own expressions, not the blocks under it."""
+
+    done = False
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> bool:
+        return False
+
+    def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> bool:
+        return False
+
+    def visit_Else(self, node: cst.Else) -> bool:
+        return False
+
+
+class _ArgumentAdder(_HeaderTransformer):
+    def __init__(self, edit: AddArgument) -> None:
+        super().__init__()
+        self.edit = edit
+        self.seen = -1
+        self.wanted: cst.Call | None = None
+
+    def visit_Call(self, node: cst.Call) -> None:
+        # Counted on the way in: outermost first, as the plan counts.
+        if _compact(node.func) == self.edit.callee:
+            self.seen += 1
+            if self.seen == self.edit.occurrence:
+                self.wanted = node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        if original_node is not self.wanted:
+            return updated_node
+        self.done = True
+        new = cst.Arg(
+            keyword=cst.Name(self.edit.name),
+            value=cst.parse_expression(self.edit.value),
+            equal=_TIGHT,
+        )
+        args = insert_entry(
+            updated_node.args,
+            len(updated_node.args) - 1,
+            new,
+            updated_node.whitespace_before_args,
+        )
+        return updated_node.with_changes(args=args)
+
+
+class _EntryAdder(_HeaderTransformer):
+    def __init__(self, edit: AddEntry) -> None:
+        super().__init__()
+        self.edit = edit
+
+    def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
+        for index, element in enumerate(updated_node.elements):
+            if self.done or not isinstance(element, cst.DictElement):
+                continue
+            if _compact(element.value) != self.edit.beside:
+                continue
+            self.done = True
+            quote = '"'
+            if isinstance(element.key, cst.SimpleString):
+                quote = element.key.quote
+            key = cst.SimpleString(f"{quote}{self.edit.key}{quote}")
+            new = element.with_changes(
+                key=key, value=cst.parse_expression(self.edit.value), comma=cst.MaybeSentinel.DEFAULT
+            )
+            opening = updated_node.lbrace.whitespace_after
+            elements = insert_entry(updated_node.elements, index, new, opening)  # type: ignore[type-var]
+            return updated_node.with_changes(elements=elements)
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        if _compact(updated_node.func) != "dict":
+            return updated_node
+        for index, arg in enumerate(updated_node.args):
+            if self.done or arg.keyword is None or _compact(arg.value) != self.edit.beside:
+                continue
+            self.done = True
+            new = arg.with_changes(
+                keyword=cst.Name(self.edit.key),
+                value=cst.parse_expression(self.edit.value),
+                comma=cst.MaybeSentinel.DEFAULT,
+            )
+            opening = updated_node.whitespace_before_args
+            return updated_node.with_changes(
+                args=insert_entry(updated_node.args, index, new, opening)
+            )
+        return updated_node
+
+
+_TIGHT = cst.AssignEqual(
+    whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
+)
+
+
+def _add_parameter(statement: Statement, name: str) -> Statement:
+    if not isinstance(statement, cst.FunctionDef):
+        raise MismatchError("a parameter is wanted where no function is defined")
+    params = statement.params
+    new = cst.Param(cst.Name(name))
+    opening = statement.whitespace_before_params
+    keyword_only = (
+        bool(params.kwonly_params)
+        or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
+        or any(param.default is not None for param in params.params)
+    )
+    if keyword_only and params.kwonly_params:
+        entries = insert_entry(params.kwonly_params, len(params.kwonly_params) - 1, new, opening)
+        return statement.with_changes(params=params.with_changes(kwonly_params=entries))
+    if keyword_only:
+        star = params.star_arg
+        if not isinstance(star, (cst.Param, cst.ParamStar)):
+            star = cst.ParamStar()
+        return statement.with_changes(
+            params=params.with_changes(star_arg=star, kwonly_params=[new])
+        )
+    positional = params.params
+    entries = insert_entry(positional, len(positional) - 1, new, opening)
+    return statement.with_changes(params=params.with_changes(params=entries))
+
+
+def _split(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:
+    """A line of several small statements as lines of one each."""
+    lines = [
+        cst.SimpleStatementLine(body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+        for small in line.body
+    ]
+    lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
+    lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
+    return lines
+
+
+def _leading(statement: cst.BaseStatement) -> Sequence[cst.EmptyLine]:
+    lines: Sequence[cst.EmptyLine] = getattr(statement, "leading_lines", ())
+    return lines
+
+
+def _with_leading(statement: Statement, lines: Iterable[cst.EmptyLine]) -> Statement:
+    return statement.with_changes(leading_lines=tuple(lines))
+
+
+def _lone_call(statement: Statement, method: str) -> tuple[cst.SimpleStatementLine, cst.Call]:
+    """The line and its one call of ``something.method(...)``."""
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        small = statement.body[0]
+        if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+            func = small.value.func
+            if isinstance(func, cst.Attribute) and func.attr.value == method:
+                return statement, small.value
+    raise MismatchError(f"no lone call of .{method}() where the plan saw one")
+
+
+def _with_call(line: cst.SimpleStatementLine, call: cst.Call) -> cst.SimpleStatementLine:
+    expression = line.body[0]
+    assert isinstance(expression, cst.Expr)
+    return line.with_changes(body=[expression.with_changes(value=call)])
+
+
+def _needs_its_parentheses(node: cst.BaseExpression) -> bool:
+    """Whether parentheses around an expression hold something (a line break) that needs them."""
+    code = cst.Module([]).code_for_node(node)
+    return "\n" in code or "\r" in code or isinstance(node, (cst.Yield, cst.Tuple, cst.NamedExpr))
+
+
+def _compact(node: cst.BaseExpression) -> str:
+    """The code of a simple expression without whitespace, with double quotes."""
+    return "".join(cst.Module([]).code_for_node(node).split()).replace('"', "'")
+
+
+def _with_torch_import(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+    """``import torch`` before the first import from torch, else before the first statement."""
+    statements = list(body)
+    position = 0
+    for index, statement in enumerate(statements):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            continue
+        small = statement.body[0]
+        if isinstance(small, cst.ImportFrom) and small.module is not None:
+            module = cst.Module([]).code_for_node(small.module)
+            if module == "__future__":
+                position = index + 1
+            elif module.split(".")[0] == "torch":
+                position = index
+                break
+        elif isinstance(small, cst.Expr) and index == 0 and isinstance(small.value, cst.SimpleString):
+            position = 1
+    made = cst.parse_statement("import torch")
+    assert isinstance(made, cst.SimpleStatementLine)
+    if position < len(statements):
+        following = statements[position]
+        assert isinstance(following, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        made = made.with_changes(leading_lines=_leading(following))
+        statements[position] = _with_leading(following, ())
+    return [*statements[:position], made, *statements[position:]]

@@ -1,0 +1,57 @@
+"""A file that was clean for black, under its own configuration, stays clean. Others are not touched."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import black
+
+
+@lru_cache(maxsize=64)
+def mode_for(directory: str) -> black.Mode:
+    """Black's mode as the project around a directory configures it; black's defaults elsewhere."""
+    settings: dict[str, Any] = {}
+    try:
+        found = black.find_pyproject_toml((directory,))
+        if found is not None:
+            settings = black.parse_pyproject_toml(found)
+    except (OSError, ValueError):
+        # Black itself would refuse this file: then nothing here is clean by its standards.
+        settings = {}
+    versions = settings.get("target_version", [])
+    targets = {
+        black.TargetVersion[str(version).upper()]
+        for version in (versions if isinstance(versions, list) else [versions])
+        if str(version).upper() in black.TargetVersion.__members__
+    }
+    length = settings.get("line_length", black.DEFAULT_LINE_LENGTH)
+    return black.Mode(
+        target_versions=targets,
+        line_length=length if isinstance(length, int) else black.DEFAULT_LINE_LENGTH,
+        string_normalization=not settings.get("skip_string_normalization", False),
+        magic_trailing_comma=not settings.get("skip_magic_trailing_comma", False),
+        preview=bool(settings.get("preview", False)),
+    )
+
+
+def mode_of_file(path: str) -> black.Mode:
+    """The mode for a file's path; paths that are no files have black's defaults."""
+    parent = Path(path).parent
+    return mode_for(str(parent)) if parent.is_dir() else black.Mode()
+
+
+def is_clean(text: str, mode: black.Mode) -> bool:
+    """Whether black would leave the text as it is."""
+    try:
+        return black.format_str(text, mode=mode) == text
+    except (black.InvalidInput, black.parsing.ASTSafetyError, AssertionError):
+        return False
+
+
+def keep_clean(before: str, after: str, mode: black.Mode) -> str:
+    """``after``, formatted if ``before`` was clean."""
+    if not is_clean(before, mode):
+        return after
+    return black.format_str(after, mode=mode)

@@ -1,0 +1,43 @@
+"""New statements as LibCST nodes, laid out as black would at the place where they go."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import black
+import libcst as cst
+
+
+class Snippets:
+    """Makes statements for one module: its newline, its indentation, its line length."""
+
+    def __init__(self, module: cst.Module, line_length: int) -> None:
+        self.config = module.config_for_parsing
+        self.indent = module.default_indent
+        self.line_length = line_length
+
+    def statements(
+        self, code: str, outer_indent: str
+    ) -> list[cst.SimpleStatementLine | cst.BaseCompoundStatement]:
+        """``code`` (black's own indentation) parsed for a block indented by ``outer_indent``."""
+        width = len(outer_indent.expandtabs(4))
+        text = _formatted(code, max(self.line_length - width, 20))
+        lines = []
+        for line in text.splitlines():
+            stripped = line.lstrip(" ")
+            lines.append(self.indent * ((len(line) - len(stripped)) // 4) + stripped)
+        source = self.config.default_newline.join([*lines, ""])
+        return list(cst.parse_module(source, self.config).body)
+
+    def with_statement(
+        self, header: str, body: list[cst.BaseStatement], outer_indent: str
+    ) -> cst.With:
+        """A ``with`` statement around a body."""
+        parsed = self.statements(f"{header}\n    pass", outer_indent)[0]
+        assert isinstance(parsed, cst.With)
+        return parsed.with_changes(body=cst.IndentedBlock(body=body))
+
+
+@lru_cache(maxsize=256)
+def _formatted(code: str, line_length: int) -> str:
+    return black.format_str(code, mode=black.Mode(line_length=line_length)).rstrip("\n")

@@ -1,0 +1,355 @@
+"""The intermediate representation: what `project` and `plan` know of a file.
+
+Plain frozen data that travels between processes. Expressions compare by what they say, not by where
+they stand, so that two spellings of one condition are equal. ``FACTS_VERSION`` changes whenever the
+meaning of a field does, for anything that keeps facts beyond one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FACTS_VERSION = 1
+
+MODULE = "<module>"
+"""The qualified name of a file's top level, which is treated as a function without parameters."""
+
+Path = tuple[tuple[str, int], ...]
+"""Where a statement stands: (field of the parent, index) from the module down.
+
+Fields are ``body``, ``orelse``, ``finalbody``, ``handlers[i].body`` and ``cases[i].body``; an ``elif``
+is the only statement of its parent's ``orelse``, as in the standard library's ``ast``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    value: Expr
+    attr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    value: Expr
+    key: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument of a call; ``star`` is ``""``, ``"*"`` or ``"**"``."""
+
+    value: Expr
+    name: str | None = None
+    star: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    func: Expr
+    args: tuple[Arg, ...]
+    line: int = field(compare=False, default=0)
+    column: int = field(compare=False, default=0)
+
+    def argument(self, position: int, name: str) -> Expr | None:
+        """The value given for a parameter by position or by name, if it is given plainly."""
+        for arg in self.args:
+            if arg.name == name:
+                return arg.value
+        plain = [arg for arg in self.args if arg.name is None]
+        if any(arg.star for arg in plain[: position + 1]):
+            return None
+        return plain[position].value if position < len(plain) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """A tuple, list, set or dict written out. ``keys`` holds None for ``**mapping`` entries."""
+
+    kind: str
+    items: tuple[Expr, ...]
+    keys: tuple[Expr | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Operators, comparisons, conditionals, f-strings: ``op`` as it is written in the language."""
+
+    op: str
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A lambda: evaluated later, or never. ``params`` are bound inside."""
+
+    params: tuple[str, ...]
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    elements: tuple[Expr, ...]
+    targets: tuple[Expr, ...]
+    iterables: tuple[Expr, ...]
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Walrus:
+    target: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """``await``, ``yield`` or ``yield from``."""
+
+    kind: str
+    value: Expr | None
+
+
+Expr = (
+    Name
+    | Attr
+    | Item
+    | Const
+    | Call
+    | Display
+    | Operation
+    | Deferred
+    | Comprehension
+    | Walrus
+    | Suspend
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stmt:
+    """One statement. ``kind`` is the lower-case name of the ``ast`` class it was read from.
+
+    ``value`` is the assigned value, the expression, the test, the iterable or the returned value;
+    ``targets`` is what it binds, in order; ``exprs`` is every expression of the statement's own line,
+    in the order of evaluation, nested blocks not included.
+    """
+
+    kind: str
+    path: Path
+    line: int
+    column: int
+    end_line: int
+    value: Expr | None = None
+    targets: tuple[Expr, ...] = ()
+    exprs: tuple[Expr, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    names: tuple[str, ...] = ()
+    """Names that a ``def``, ``class``, ``import``, ``global``, ``nonlocal`` or handler concerns."""
+    op: str = ""
+    """The operator of an augmented assignment."""
+    is_elif: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    field: str
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    name: str
+    kind: str
+    """``positional`` (also keyword), ``keyword`` (only), ``*`` or ``**``."""
+    default: Expr | None = None
+    annotation: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function, method or, as `MODULE`, the file's top level."""
+
+    qualname: str
+    name: str
+    path: Path
+    line: int
+    column: int
+    params: tuple[Param, ...]
+    body: tuple[Stmt, ...]
+    decorators: tuple[Expr, ...]
+    parent: str | None
+    """The function whose scope encloses this one."""
+    class_name: str | None
+    """Qualified name of the class whose body holds it."""
+    is_async: bool = False
+    is_generator: bool = False
+    bound: frozenset[str] = frozenset()
+    """Names that are local here."""
+    global_names: frozenset[str] = frozenset()
+    nonlocal_names: frozenset[str] = frozenset()
+    imports: tuple[tuple[str, str], ...] = ()
+    """(local name, dotted origin) of the imports in this scope; relative ones keep their dots."""
+
+    @property
+    def self_name(self) -> str | None:
+        """The name by which a method knows its instance."""
+        if self.class_name is None or not self.params:
+            return None
+        if any(isinstance(d, Name) and d.id in ("staticmethod", "classmethod") for d in self.decorators):
+            return None
+        first = self.params[0]
+        return first.name if first.kind == "positional" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    qualname: str
+    name: str
+    path: Path
+    line: int
+    bases: tuple[Expr, ...]
+    methods: tuple[tuple[str, str], ...]
+    """(name, qualified name of the function)."""
+    parent: str
+    body: tuple[Stmt, ...]
+    """Statements of the class body itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    path: str
+    functions: dict[str, Function]
+    classes: dict[str, Class]
+    identifiers: frozenset[str]
+    """Every name, attribute, parameter and keyword that the file mentions."""
+    star_imports: tuple[str, ...] = ()
+    off_lines: frozenset[int] = frozenset()
+    """Lines whose statement is marked ``# amp: off``."""
+    off: bool = False
+    """The whole file is marked."""
+
+    @property
+    def top(self) -> Function:
+        """The file's top level."""
+        return self.functions[MODULE]
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions in the order of evaluation."""
+    match expr:
+        case Attr(value=value) | Deferred(body=value):
+            return (value,)
+        case Item(value=value, key=key):
+            return (value, key)
+        case Call(func=func, args=args):
+            return (func, *(arg.value for arg in args))
+        case Display(items=items, keys=keys):
+            return (*(key for key in keys if key is not None), *items)
+        case Operation(operands=operands):
+            return operands
+        case Comprehension():
+            return (*expr.iterables, *expr.targets, *expr.conditions, *expr.elements)
+        case Walrus(target=target, value=value):
+            return (value, target)
+        case Suspend(value=value):
+            return () if value is None else (value,)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything inside it, outermost first, left to right."""
+    stack = [expr]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(reversed(children(current)))
+
+
+def calls_in(expr: Expr) -> Iterator[Call]:
+    """The calls inside an expression in the order in which they run, lambdas left out."""
+    if isinstance(expr, Deferred):
+        return
+    for child in children(expr):
+        yield from calls_in(child)
+    if isinstance(expr, Call):
+        yield expr
+
+
+def statements(block: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement of a block and of the blocks nested in it, in source order.
+
+    Bodies of nested functions and classes are not part of their statement.
+    """
+    for stmt in block:
+        yield stmt
+        for inner in stmt.blocks:
+            yield from statements(inner.body)
+
+
+def key_of(expr: Expr) -> str | None:
+    """``a``, ``a.b`` or ``a['k']`` as one text: the name under which a value is kept."""
+    match expr:
+        case Name(id=name):
+            return name
+        case Attr(value=value, attr=attr):
+            base = key_of(value)
+            return None if base is None else f"{base}.{attr}"
+        case Item(value=value, key=Const(value=key)):
+            base = key_of(value)
+            return None if base is None else f"{base}[{key!r}]"
+        case _:
+            return None
+
+
+def dotted(expr: Expr) -> tuple[str, ...] | None:
+    """``a.b.c`` as ("a", "b", "c")."""
+    parts: list[str] = []
+    while isinstance(expr, Attr):
+        parts.append(expr.attr)
+        expr = expr.value
+    if not isinstance(expr, Name):
+        return None
+    parts.append(expr.id)
+    return tuple(reversed(parts))
+
+
+def render(expr: Expr) -> str | None:
+    """Source text for the simple expressions that edits repeat elsewhere; None for all others."""
+    match expr:
+        case Name(id=name):
+            return name
+        case Const(value=value):
+            return repr(value) if isinstance(value, (str, int, float, bool, type(None))) else None
+        case Attr(value=value, attr=attr):
+            base = render(value)
+            return None if base is None else f"{base}.{attr}"
+        case Item(value=value, key=key):
+            base, index = render(value), render(key)
+            return None if base is None or index is None else f"{base}[{index}]"
+        case Call(func=func, args=()):
+            base = render(func)
+            return None if base is None else f"{base}()"
+        case Operation(op="not", operands=(operand,)):
+            inner = render(operand)
+            return None if inner is None else f"not {inner}"
+        case Operation(op="and" | "or" as op, operands=operands):
+            parts = [render(operand) for operand in operands]
+            if any(part is None for part in parts):
+                return None
+            nested = any(isinstance(o, Operation) and o.op in ("and", "or") for o in operands)
+            return None if nested else f" {op} ".join(part for part in parts if part)
+        case Operation(op="is" | "is not" | "==" | "!=" | ">" | ">=" as op, operands=(left, right)):
+            before, after = render(left), render(right)
+            return None if before is None or after is None else f"{before} {op} {after}"
+        case _:
+            return None

@@ -1,0 +1,523 @@
+"""Text to facts, with the standard library's ``ast``."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+import warnings
+from collections.abc import Iterable
+
+from amp_migrate.facts import ir
+from amp_migrate.results import SourceError
+
+_OFF = re.compile(r"#\s*amp:\s*off\b", re.IGNORECASE)
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.MatMult: "@",
+    ast.Div: "/",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.BitAnd: "&",
+    ast.FloorDiv: "//",
+    ast.Invert: "~",
+    ast.Not: "not",
+    ast.UAdd: "+x",
+    ast.USub: "-x",
+    ast.And: "and",
+    ast.Or: "or",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
+    """The facts of one file.
+
+    Raises `SourceError` where the text is not valid for the Python that runs this.
+    """
+    tree = parse(text, path)
+    lines = text.split("\n")
+    reader = _Reader(lines)
+    reader.read_top(tree)
+    off_lines, off = _off_marks(text, tree)
+    return ir.ModuleFacts(
+        path=path,
+        functions=reader.functions,
+        classes=reader.classes,
+        identifiers=frozenset(reader.identifiers),
+        star_imports=tuple(reader.star_imports),
+        off_lines=off_lines,
+        off=off,
+    )
+
+
+def parse(text: str, path: str) -> ast.Module:
+    """``ast.parse`` with one-line errors, and without the warnings that the user's code would raise."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        message = f"not valid for Python {version}, which runs amp-migrate: {error.msg}"
+        raise SourceError(path, message, error.lineno or 0, error.offset or 0) from None
+    except ValueError as error:
+        raise SourceError(path, f"not valid for Python {version}: {error}") from None
+    except (RecursionError, MemoryError):
+        raise SourceError(path, "nested too deeply to be parsed") from None
+
+
+def _off_marks(text: str, tree: ast.Module) -> tuple[frozenset[int], bool]:
+    """Lines of the statements marked ``# amp: off``, and whether the mark stands for the whole file.
+
+    A mark at the end of a statement's line, or alone on the line above it, concerns that statement. A
+    mark alone on its line before all code, or before code that is no loop, function or class, concerns
+    the file.
+    """
+    if not _OFF.search(text):
+        return frozenset(), False
+    first = next((n for n in tree.body if not _is_docstring(n)), None)
+    first_line = first.lineno if first is not None else sys.maxsize
+    if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        first_line = min([first.lineno, *(d.lineno for d in first.decorator_list)])
+    marked: set[int] = set()
+    whole_file = False
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT or not _OFF.search(token.string):
+            continue
+        line = token.start[0]
+        alone = not token.line[: token.start[1]].strip()
+        if not alone:
+            marked.add(line)
+        elif line < first_line and not (
+            line == first_line - 1
+            and isinstance(first, (ast.For, ast.While, ast.With, ast.FunctionDef, ast.ClassDef))
+        ):
+            whole_file = True
+        else:
+            marked.add(line + 1)
+    return frozenset(marked), whole_file
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+class _Scope:
+    """What is gathered about one function while its body is read."""
+
+    def __init__(self, qualname: str, parent: _Scope | None) -> None:
+        self.qualname = qualname
+        self.parent = parent
+        self.bound: set[str] = set()
+        self.global_names: set[str] = set()
+        self.nonlocal_names: set[str] = set()
+        self.imports: list[tuple[str, str]] = []
+        self.is_generator = False
+
+
+class _Reader:
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.functions: dict[str, ir.Function] = {}
+        self.classes: dict[str, ir.Class] = {}
+        self.identifiers: set[str] = set()
+        self.star_imports: list[str] = []
+        self.scope = _Scope(ir.MODULE, None)
+
+    def read_top(self, tree: ast.Module) -> None:
+        body = self._block(tree.body, (), "body", None)
+        self.functions[ir.MODULE] = ir.Function(
+            qualname=ir.MODULE,
+            name=ir.MODULE,
+            path=(),
+            line=1,
+            column=1,
+            params=(),
+            body=body,
+            decorators=(),
+            parent=None,
+            class_name=None,
+            bound=frozenset(self.scope.bound),
+            imports=tuple(self.scope.imports),
+        )
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def _block(
+        self, nodes: list[ast.stmt], path: ir.Path, name: str, class_name: str | None
+    ) -> tuple[ir.Stmt, ...]:
+        return tuple(
+            self._stmt(node, (*path, (name, index)), class_name) for index, node in enumerate(nodes)
+        )
+
+    def _column(self, line: int, utf8_column: int) -> int:
+        if line > len(self.lines):
+            return utf8_column + 1
+        prefix = self.lines[line - 1].encode("utf-8", "surrogatepass")[:utf8_column]
+        return len(prefix.decode("utf-8", "replace")) + 1
+
+    def _stmt(self, node: ast.stmt, path: ir.Path, class_name: str | None) -> ir.Stmt:
+        line, end = node.lineno, node.end_lineno or node.lineno
+        column = self._column(node.lineno, node.col_offset)
+        kind = type(node).__name__.lower().removeprefix("async")
+
+        def make(
+            value: ir.Expr | None = None,
+            targets: Iterable[ir.Expr] = (),
+            exprs: Iterable[ir.Expr] = (),
+            blocks: Iterable[ir.Block] = (),
+            names: Iterable[str] = (),
+            op: str = "",
+            is_elif: bool = False,
+        ) -> ir.Stmt:
+            return ir.Stmt(
+                kind,
+                path,
+                line,
+                column,
+                end,
+                value,
+                tuple(targets),
+                tuple(exprs),
+                tuple(blocks),
+                tuple(names),
+                op,
+                is_elif,
+            )
+
+        def block(name: str, nodes: list[ast.stmt]) -> list[ir.Block]:
+            return [ir.Block(name, self._block(nodes, path, name, class_name))] if nodes else []
+
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self._function(node, path, class_name, make)
+            case ast.ClassDef():
+                return self._class(node, path, make)
+            case ast.Return(value=value) | ast.Expr(value=value):
+                read = None if value is None else self._expr(value)
+                return make(read, exprs=() if read is None else (read,))
+            case ast.Assign(targets=targets, value=value):
+                read = self._expr(value)
+                bound = [self._target(target) for target in targets]
+                return make(read, bound, (read, *bound))
+            case ast.AnnAssign(target=target, value=value):
+                bound_to = self._target(target)
+                if value is None:
+                    return make(exprs=(bound_to,))
+                read = self._expr(value)
+                return make(read, (bound_to,), (read, bound_to))
+            case ast.AugAssign(target=target, op=operator, value=value):
+                read = self._expr(value)
+                bound_to = self._target(target)
+                return make(read, (bound_to,), (read, bound_to), op=_OPERATORS[type(operator)])
+            case ast.Delete(targets=targets):
+                deleted = [self._target(target) for target in targets]
+                return make(targets=deleted, exprs=deleted)
+            case ast.For() | ast.AsyncFor():
+                iterable = self._expr(node.iter)
+                bound_to = self._target(node.target)
+                return make(
+                    iterable,
+                    (bound_to,),
+                    (iterable, bound_to),
+                    block("body", node.body) + block("orelse", node.orelse),
+                )
+            case ast.While():
+                test = self._expr(node.test)
+                blocks = block("body", node.body) + block("orelse", node.orelse)
+                return make(test, exprs=(test,), blocks=blocks)
+            case ast.If():
+                test = self._expr(node.test)
+                blocks = block("body", node.body) + block("orelse", node.orelse)
+                start = self.lines[line - 1][column - 1 :] if line <= len(self.lines) else ""
+                return make(test, exprs=(test,), blocks=blocks, is_elif=start.startswith("elif"))
+            case ast.With() | ast.AsyncWith():
+                exprs: list[ir.Expr] = []
+                targets_: list[ir.Expr] = []
+                for item in node.items:
+                    exprs.append(self._expr(item.context_expr))
+                    if item.optional_vars is not None:
+                        targets_.append(self._target(item.optional_vars))
+                return make(None, targets_, (*exprs, *targets_), block("body", node.body))
+            case ast.Raise():
+                values = [self._expr(e) for e in (node.exc, node.cause) if e is not None]
+                return make(exprs=values)
+            case ast.Assert():
+                test = self._expr(node.test)
+                message = [] if node.msg is None else [self._expr(node.msg)]
+                return make(test, exprs=(test, *message))
+            case ast.Import():
+                return make(names=[self._import(alias, None) for alias in node.names])
+            case ast.ImportFrom():
+                origin = "." * node.level + (node.module or "")
+                return make(names=[self._import(alias, origin) for alias in node.names])
+            case ast.Global(names=names):
+                self.scope.global_names.update(names)
+                return make(names=names)
+            case ast.Nonlocal(names=names):
+                self.scope.nonlocal_names.update(names)
+                return make(names=names)
+            case ast.Match():
+                exprs = [self._expr(node.subject)]
+                blocks = []
+                for index, case in enumerate(node.cases):
+                    for inner in ast.walk(case.pattern):
+                        bound_name = getattr(inner, "name", None) or getattr(inner, "rest", None)
+                        if isinstance(bound_name, str):
+                            self._bind(bound_name)
+                    if case.guard is not None:
+                        exprs.append(self._expr(case.guard))
+                    blocks += block(f"cases[{index}].body", case.body)
+                return make(exprs[0], exprs=exprs, blocks=blocks)
+            case _ if kind in ("try", "trystar"):
+                return self._try(node, path, class_name, make)
+            case _:
+                return make()
+
+    def _try(self, node: ast.stmt, path: ir.Path, class_name: str | None, make: object) -> ir.Stmt:
+        assert isinstance(node, ast.Try) or type(node).__name__ == "TryStar"
+        blocks = [ir.Block("body", self._block(node.body, path, "body", class_name))]
+        names = []
+        for index, handler in enumerate(node.handlers):
+            if handler.name:
+                self._bind(handler.name)
+                names.append(handler.name)
+            name = f"handlers[{index}].body"
+            blocks.append(ir.Block(name, self._block(handler.body, path, name, class_name)))
+        for name in ("orelse", "finalbody"):
+            nodes = getattr(node, name)
+            if nodes:
+                blocks.append(ir.Block(name, self._block(nodes, path, name, class_name)))
+        return make(blocks=blocks, names=names)  # type: ignore[operator,no-any-return]
+
+    def _import(self, alias: ast.alias, origin: str | None) -> str:
+        if alias.name == "*":
+            self.star_imports.append(origin or "")
+            return "*"
+        if origin is None:
+            local = alias.asname or alias.name.split(".")[0]
+            target = alias.name if alias.asname else local
+        else:
+            local = alias.asname or alias.name
+            target = f"{origin}{alias.name}" if origin.endswith(".") else f"{origin}.{alias.name}"
+        self.scope.imports.append((local, target))
+        self._bind(local)
+        return local
+
+    def _function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        path: ir.Path,
+        class_name: str | None,
+        make: object,
+    ) -> ir.Stmt:
+        self._bind(node.name)
+        decorators = tuple(self._expr(decorator) for decorator in node.decorator_list)
+        params = self._params(node.args)
+        outer = self.scope
+        prefix = class_name if class_name is not None else outer.qualname
+        qualname = node.name if prefix == ir.MODULE else f"{prefix}.{node.name}"
+        while qualname in self.functions or qualname in self.classes:
+            # A second definition of one name: the facts of both are kept apart.
+            qualname += "'"
+        self.scope = _Scope(qualname, outer)
+        self.functions[qualname] = None  # type: ignore[assignment]  # reserves the order
+        for param in params:
+            self._bind(param.name)
+        body = self._block(node.body, path, "body", None)
+        scope, self.scope = self.scope, outer
+        self.functions[qualname] = ir.Function(
+            qualname=qualname,
+            name=node.name,
+            path=path,
+            line=node.lineno,
+            column=self._column(node.lineno, node.col_offset),
+            params=params,
+            body=body,
+            decorators=decorators,
+            parent=outer.qualname,
+            class_name=class_name,
+            is_async=isinstance(node, ast.AsyncFunctionDef),
+            is_generator=scope.is_generator,
+            bound=frozenset(scope.bound - scope.global_names - scope.nonlocal_names),
+            global_names=frozenset(scope.global_names),
+            nonlocal_names=frozenset(scope.nonlocal_names),
+            imports=tuple(scope.imports),
+        )
+        defaults = [param.default for param in params if param.default is not None]
+        return make(exprs=(*decorators, *defaults), names=(node.name, qualname))  # type: ignore[operator,no-any-return]
+
+    def _params(self, args: ast.arguments) -> tuple[ir.Param, ...]:
+        positional = [*args.posonlyargs, *args.args]
+        defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults))
+        defaults += args.defaults
+        read: list[ir.Param] = []
+
+        def add(arg: ast.arg, kind: str, default: ast.expr | None) -> None:
+            read.append(
+                ir.Param(
+                    arg.arg,
+                    kind,
+                    None if default is None else self._expr(default),
+                    None if arg.annotation is None else self._expr(arg.annotation),
+                )
+            )
+
+        for arg, default in zip(positional, defaults, strict=True):
+            add(arg, "positional", default)
+        if args.vararg:
+            add(args.vararg, "*", None)
+        for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+            add(arg, "keyword", default)
+        if args.kwarg:
+            add(args.kwarg, "**", None)
+        return tuple(read)
+
+    def _class(self, node: ast.ClassDef, path: ir.Path, make: object) -> ir.Stmt:
+        self._bind(node.name)
+        bases = tuple(self._expr(base) for base in node.bases)
+        keywords = tuple(self._expr(keyword.value) for keyword in node.keywords)
+        decorators = tuple(self._expr(decorator) for decorator in node.decorator_list)
+        outer = self.scope
+        qualname = node.name if outer.qualname == ir.MODULE else f"{outer.qualname}.{node.name}"
+        while qualname in self.functions or qualname in self.classes:
+            qualname += "'"
+        # Names bound in a class body are no variables of the scope around it.
+        self.scope = _Scope(outer.qualname, outer)
+        self.scope.bound = set()
+        body = self._block(node.body, path, "body", qualname)
+        self.scope = outer
+        methods = tuple(
+            (stmt.names[0], stmt.names[1])
+            for stmt in ir.statements(body)
+            if stmt.kind == "functiondef"
+        )
+        self.classes[qualname] = ir.Class(
+            qualname, node.name, path, node.lineno, bases, methods, outer.qualname, body
+        )
+        return make(  # type: ignore[operator,no-any-return]
+            exprs=(*decorators, *bases, *keywords), names=(node.name, qualname)
+        )
+
+    # -- expressions --------------------------------------------------------------------------
+
+    def _bind(self, name: str) -> None:
+        self.identifiers.add(name)
+        self.scope.bound.add(name)
+
+    def _target(self, node: ast.expr) -> ir.Expr:
+        """An expression in a binding position: its plain names become local."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
+                self._bind(inner.id)
+        return self._expr(node)
+
+    def _expr(self, node: ast.expr) -> ir.Expr:
+        match node:
+            case ast.Name(id=name):
+                self.identifiers.add(name)
+                return ir.Name(name)
+            case ast.Attribute(value=value, attr=attr):
+                self.identifiers.add(attr)
+                return ir.Attr(self._expr(value), attr)
+            case ast.Subscript(value=value, slice=index):
+                return ir.Item(self._expr(value), self._expr(index))
+            case ast.Constant(value=constant):
+                return ir.Const(constant)
+            case ast.Call(func=func, args=args, keywords=keywords):
+                callee = self._expr(func)
+                given = []
+                for arg in args:
+                    if isinstance(arg, ast.Starred):
+                        given.append(ir.Arg(self._expr(arg.value), star="*"))
+                    else:
+                        given.append(ir.Arg(self._expr(arg)))
+                for keyword in keywords:
+                    if keyword.arg is not None:
+                        self.identifiers.add(keyword.arg)
+                    star = "**" if keyword.arg is None else ""
+                    given.append(ir.Arg(self._expr(keyword.value), keyword.arg, star))
+                column = self._column(node.lineno, node.col_offset)
+                return ir.Call(callee, tuple(given), node.lineno, column)
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                kind = type(node).__name__.lower()
+                return ir.Display(kind, tuple(self._expr(item) for item in items))
+            case ast.Dict(keys=keys, values=values):
+                return ir.Display(
+                    "dict",
+                    tuple(self._expr(value) for value in values),
+                    tuple(None if key is None else self._expr(key) for key in keys),
+                )
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return ir.Const(-number)
+            case ast.BinOp(left=left, op=operator, right=right):
+                operands = (self._expr(left), self._expr(right))
+                return ir.Operation(_OPERATORS[type(operator)], operands)
+            case ast.UnaryOp(op=operator, operand=operand):
+                return ir.Operation(_OPERATORS[type(operator)], (self._expr(operand),))
+            case ast.BoolOp(op=operator, values=values):
+                return ir.Operation(
+                    _OPERATORS[type(operator)], tuple(self._expr(value) for value in values)
+                )
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                operands = (self._expr(left), self._expr(right))
+                return ir.Operation(_OPERATORS[type(operator)], operands)
+            case ast.Compare(left=left, comparators=comparators):
+                return ir.Operation("compare", tuple(self._expr(e) for e in (left, *comparators)))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return ir.Operation(
+                    "if", (self._expr(test), self._expr(body), self._expr(orelse))
+                )
+            case ast.Lambda(args=args, body=body):
+                params = tuple(param.name for param in self._params(args))
+                return ir.Deferred(params, self._expr(body))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node)
+            case ast.NamedExpr(target=target, value=value):
+                read = self._expr(value)
+                return ir.Walrus(self._target(target), read)
+            case ast.Await(value=awaited):
+                return ir.Suspend("await", self._expr(awaited))
+            case ast.YieldFrom(value=source):
+                self.scope.is_generator = True
+                return ir.Suspend("yield from", self._expr(source))
+            case ast.Yield(value=yielded):
+                self.scope.is_generator = True
+                return ir.Suspend("yield", None if yielded is None else self._expr(yielded))
+            case _:
+                # f-strings, slices, starred: what matters is what stands inside.
+                inner = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+                name = type(node).__name__.lower()
+                return ir.Operation(name, tuple(self._expr(child) for child in inner))
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> ir.Expr:
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        generators = node.generators
+        return ir.Comprehension(
+            elements=tuple(self._expr(element) for element in elements),
+            # The targets are local to the comprehension, not to the function around it.
+            targets=tuple(self._expr(generator.target) for generator in generators),
+            iterables=tuple(self._expr(generator.iter) for generator in generators),
+            conditions=tuple(self._expr(test) for g in generators for test in g.ifs),
+        )

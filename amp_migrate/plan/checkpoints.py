@@ -1,0 +1,96 @@
+"""Checkpoints: where the optimizer's state is saved or loaded, the scaler's goes along."""
+
+from __future__ import annotations
+
+import re
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.edits import AddEntry, Edit, Insert
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.travel import Blocked, Travel
+from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.optimizers import Optimizers, Slot
+
+_OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
+
+
+def plan_checkpoints(
+    program: Program, optimizers: Optimizers, travel: Travel, slots: frozenset[Slot]
+) -> list[Edit]:
+    """The edits that save and load the scaler's state beside the optimizer's.
+
+    Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
+    """
+    edits: list[Edit] = []
+    for function, stmt, call in program.all_calls():
+        if not isinstance(call.func, ir.Attr):
+            continue
+        receiver, method = call.func.value, call.func.attr
+        if method not in ("state_dict", "load_state_dict"):
+            continue
+        slot = optimizers.slot(receiver, function)
+        if slot not in slots:
+            continue
+        switch = travel.of_receiver(receiver, function)
+        if method == "state_dict":
+            edits.append(_save(program, function, stmt, call, switch))
+        else:
+            edits.append(_load(stmt, call, switch))
+    return edits
+
+
+def _save(
+    program: Program, function: str, stmt: ir.Stmt, call: ir.Call, switch: str
+) -> Edit:
+    beside = ir.render(call)
+    value = f"{switch}.state_dict()"
+    if beside is not None:
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                key = _key_of(program, function, inner, call)
+                if key is not None:
+                    return AddEntry(stmt.path, beside, _sibling(key), value)
+        if stmt.kind == "assign" and stmt.value is call and len(stmt.targets) == 1:
+            target = stmt.targets[0]
+            if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
+                holder = ir.render(target.value)
+                if holder is not None and isinstance(target.key.value, str):
+                    name = _sibling(target.key.value)
+                    return Insert(stmt.path, f'{holder}["{name}"] = {value}')
+    message = "the optimizer's state is saved in a form that the scaler's cannot join"
+    raise Blocked(Refusal("AMP040", message, call.line))
+
+
+def _key_of(program: Program, function: str, expr: ir.Expr, call: ir.Call) -> str | None:
+    """The key under which a dict, written out or made by ``dict()``, holds the call's value."""
+    if isinstance(expr, ir.Display) and expr.kind == "dict":
+        # Keys and values are parallel.
+        for key, item in zip(expr.keys, expr.items, strict=True):
+            if item is call and isinstance(key, ir.Const) and isinstance(key.value, str):
+                return key.value
+    if isinstance(expr, ir.Call) and program.origin(expr.func, function) == "builtins.dict":
+        for arg in expr.args:
+            if arg.value is call and arg.name is not None:
+                return arg.name
+    return None
+
+
+def _load(stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
+    given = call.args[0].value if len(call.args) == 1 else None
+    if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
+        holder = ir.render(given.value)
+        if holder is not None and isinstance(given.key, ir.Const) and isinstance(given.key.value, str):
+            key = _sibling(given.key.value)
+            code = (
+                f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'
+                f'    {switch}.load_state_dict({holder}["{key}"])'
+            )
+            return Insert(stmt.path, code)
+    message = "the optimizer's state is loaded in a form that the scaler's cannot join"
+    raise Blocked(Refusal("AMP040", message, call.line))
+
+
+def _sibling(key: str) -> str:
+    """``scaler_state_dict`` for ``optimizer_state_dict``: the file's own way to name its keys."""
+    name = _OPTIMIZER_WORD.sub("scaler", key, count=1)
+    return name if name != key else "scaler"

@@ -1,0 +1,97 @@
+"""What a plan asks of the codemod: plain data, each edit addressed to a statement by its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amp_migrate.facts.ir import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """New statements before or after a statement, in its block."""
+
+    path: Path
+    code: str
+    after: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Autocast:
+    """Put the statements from ``path`` to index ``last`` of the same block into one region.
+
+    With ``hoists`` the statement at ``last`` is a `ScaleBackward` that takes its loss out: only that
+    loss goes into the region, its backward stays outside.
+    """
+
+    path: Path
+    last: int
+    enabled: str
+    """The expression that switches the region, ``scaler.is_enabled()``."""
+    hoists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleBackward:
+    """``loss.backward()`` to ``scaler.scale(loss).backward()``; no switch: only the hoisting."""
+
+    path: Path
+    switch: str | None
+    hoist: str | None = None
+    """The name that the receiver is bound to first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerStep:
+    """``optimizer.step()`` to ``scaler.step(optimizer)``.
+
+    ``update`` adds ``scaler.update()`` behind it, ``guard`` puts both under "if any gradient exists".
+    """
+
+    path: Path
+    switch: str
+    update: bool
+    guard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddParameter:
+    """A new last parameter of the function defined at ``path``."""
+
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddArgument:
+    """A new last keyword argument of the ``occurrence``-th call of ``callee`` in a statement."""
+
+    path: Path
+    callee: str
+    occurrence: int
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddEntry:
+    """A sibling for the dict entry (or keyword) whose value is ``beside``, ``optimizer.state_dict()``."""
+
+    path: Path
+    beside: str
+    key: str
+    value: str
+
+
+Edit = Insert | Autocast | ScaleBackward | ScalerStep | AddParameter | AddArgument | AddEntry
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """All edits of one file. ``torch_name`` is what the file calls torch, ``imports_torch`` whether
+    ``import torch`` must be added for that."""
+
+    edits: tuple[Edit, ...]
+    torch_name: str
+    imports_torch: bool
+    dtype: str

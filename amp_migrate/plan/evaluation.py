@@ -1,0 +1,69 @@
+"""``no_grad`` evaluation under autocast, on request."""
+
+from __future__ import annotations
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.events import Events
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.regions import Regions, Run
+from amp_migrate.project.link import Program, calls_of
+
+_OFF = frozenset({"no_grad", "inference_mode"})
+
+
+def plan_evaluation(
+    program: Program, events: Events, forward: Forward, regions: Regions
+) -> list[Run]:
+    """The forward computations of functions and blocks that run without gradients."""
+    runs: list[Run] = []
+    for qualname, function in program.functions.items():
+        if {"backward", "step"} & events.kinds(qualname) and qualname != ir.MODULE:
+            continue
+        decorated = any(
+            _names_no_grad(decorator) for decorator in function.decorators
+        ) and not forward_itself(function)
+        if decorated:
+            runs += _runs_in(qualname, function.body, forward, regions)
+            continue
+        for stmt in ir.statements(function.body):
+            if stmt.kind == "with" and any(_names_no_grad(expr) for expr in stmt.exprs):
+                runs += _runs_in(qualname, stmt.blocks[0].body, forward, regions)
+    return runs
+
+
+def forward_itself(function: ir.Function) -> bool:
+    """Whether a function is a module's own forward, which its callers put under autocast."""
+    return function.name == "forward" or function.class_name is None and function.name == "main"
+
+
+def _names_no_grad(expr: ir.Expr) -> bool:
+    return any(
+        (isinstance(inner, ir.Attr) and inner.attr in _OFF)
+        or (isinstance(inner, ir.Name) and inner.id in _OFF)
+        for inner in ir.walk(expr)
+    )
+
+
+def _runs_in(
+    function: str, body: tuple[ir.Stmt, ...], forward: Forward, regions: Regions
+) -> list[Run]:
+    """One run a block: from its first forward statement to its last; loops are entered."""
+    runs: list[Run] = []
+    first: int | None = None
+    last = 0
+    for index, stmt in enumerate(body):
+        if stmt.kind in ("functiondef", "classdef") or not forward.in_statement(stmt, function):
+            continue
+        on_its_line = any(forward.is_forward(call, function) for call in calls_of(stmt))
+        if stmt.blocks and not on_its_line:
+            if first is not None:
+                runs.append(Run(function, body[first].path, last))
+                first = None
+            for block in stmt.blocks:
+                runs += _runs_in(function, block.body, forward, regions)
+            continue
+        first = index if first is None else first
+        last = index
+    if first is not None and not body[first].is_elif:
+        runs.append(Run(function, body[first].path, last))
+    return runs

@@ -1,0 +1,256 @@
+"""Which calls compute a forward pass, and what each statement reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.plan import vocabulary
+from amp_migrate.project.link import Program, Ref, calls_of
+
+
+class Forward:
+    """Answers for one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._runs: dict[str, bool] = {}
+        self._writes: dict[str, frozenset[str]] = {}
+        self._module_keys = frozenset(self._find_module_keys())
+
+    def _find_module_keys(self) -> Iterator[str]:
+        """Keys of objects that are treated as modules somewhere: ``x.parameters()``, ``x.eval()``."""
+        for _, _, call in self.program.all_calls():
+            func = call.func
+            if isinstance(func, ir.Attr) and func.attr in (
+                "parameters",
+                "named_parameters",
+                "eval",
+                "train",
+                "zero_grad",
+            ):
+                key = ir.key_of(func.value)
+                if key is not None:
+                    yield key.rsplit(".", 1)[-1]
+
+    # -- forward calls ------------------------------------------------------------------------
+
+    def in_statement(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement, blocks included, computes a forward pass."""
+        return any(
+            self.is_forward(call, function)
+            for inner in ir.statements((stmt,))
+            if inner.kind not in ("functiondef", "classdef")
+            for call in calls_of(inner)
+        )
+
+    def in_expression(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression computes a forward pass."""
+        return any(self.is_forward(call, function) for call in ir.calls_in(expr))
+
+    def is_forward(self, call: ir.Call, function: str) -> bool:
+        """Whether a call reaches a module, a loss or one of torch's functionals."""
+        program = self.program
+        origin = program.origin(call.func, function)
+        if origin is not None:
+            return self._is_functional(origin, call)
+        refs = program.resolve(call.func, function)
+        if refs:
+            return any(self._ref_is_forward(ref) for ref in refs)
+        func = call.func
+        if isinstance(func, ir.Attr):
+            if isinstance(func.value, ir.Call) and func.value.func == ir.Name("super"):
+                return func.attr == "forward"
+            return self._method_is_forward(func, function)
+        if isinstance(func, ir.Name):
+            return program.owner(func.id, function) is not None and self._is_module(func, function)
+        if isinstance(func, ir.Item):
+            return self._is_module(func.value, function)
+        return False
+
+    def _is_functional(self, origin: str, call: ir.Call) -> bool:
+        if origin.startswith("torch.nn.functional."):
+            return origin.rsplit(".", 1)[-1] not in ("one_hot", "pad", "interpolate")
+        if origin.startswith(("torch.", "numpy.", "builtins.")):
+            return False
+        last = origin.rsplit(".", 1)[-1]
+        if last[:1].isupper():
+            return False
+        if vocabulary.MODEL_LIKE.search(last) and not last.startswith(
+            ("load", "make", "build", "create", "get", "init", "save", "print", "plot", "adjust")
+        ):
+            return True
+        # Somebody else's helper that is handed the model runs it.
+        return "loss" in last and any(
+            vocabulary.MODEL_LIKE.search(ir.key_of(arg.value) or "") for arg in call.args
+        )
+
+    def _ref_is_forward(self, ref: Ref) -> bool:
+        if ref.kind == "function":
+            return self.function_runs(ref.name)
+        if ref.kind == "instance":
+            return self.is_module_class(ref.name)
+        if ref.kind == "made":
+            return _makes_module(ref.name)
+        return False
+
+    def is_module_class(self, class_name: str) -> bool:
+        """Whether a class of the program is a module, or may be one through an unseen base."""
+        bases = self.program.external_bases(class_name)
+        return any(
+            base == "?" or base.startswith("torch.nn.") or "Module" in base or "Model" in base
+            for base in bases
+        ) or any(self.program.is_local(base) for base in bases if base != "?")
+
+    def function_runs(self, qualname: str) -> bool:
+        """Whether a function of the program computes a forward pass, calls included."""
+        if qualname not in self._runs:
+            self._runs[qualname] = False
+            found = self.program.functions[qualname]
+            owner = found.class_name
+            if found.name == "forward" and owner is not None and self.is_module_class(owner):
+                self._runs[qualname] = True
+            elif found.name != "__init__":
+                self._runs[qualname] = any(
+                    self.in_statement(stmt, qualname) for stmt in found.body
+                )
+        return self._runs[qualname]
+
+    def _method_is_forward(self, func: ir.Attr, function: str) -> bool:
+        method = func.attr
+        if method in vocabulary.TENSOR_BOOKKEEPING:
+            return False
+        owned = self.program.instance_classes(func.value, function)
+        if any(self.program.attribute_definitions(c, method) for c in owned):
+            # self.model(x): an attribute that is called, not a method.
+            return self._is_module(func, function)
+        own = self.program.self_class(function)
+        if own is not None and func.value == ir.Name(own[0]):
+            return method in ("forward", "__call__") or self._is_module(func, function)
+        if self._is_module(func.value, function):
+            return method not in vocabulary.MODULE_BOOKKEEPING and not method.startswith(
+                ("set_", "save", "load", "print", "reset", "update_", "register_", "get_optim")
+            )
+        return self._is_module(func, function)
+
+    def _is_module(self, expr: ir.Expr, function: str) -> bool:
+        refs = self.program.resolve(expr, function)
+        if refs:
+            return any(self._ref_is_forward(ref) for ref in refs)
+        key = ir.key_of(expr)
+        if key is None:
+            return False
+        last = key.split("[")[0].rsplit(".", 1)[-1]
+        return last in self._module_keys or bool(vocabulary.MODEL_LIKE.search(last))
+
+    # -- reads and writes ---------------------------------------------------------------------
+
+    def variable(self, expr: ir.Expr, function: str) -> str | None:
+        """The variable that an expression lives in: ``x`` for ``x.y[0]``, but ``self.x`` by itself."""
+        own = self.program.self_class(function)
+        while isinstance(expr, (ir.Attr, ir.Item)):
+            if isinstance(expr, ir.Attr) and own is not None and expr.value == ir.Name(own[0]):
+                return f"{own[0]}.{expr.attr}"
+            expr = expr.value
+        return expr.id if isinstance(expr, ir.Name) else None
+
+    def reads_of(self, expr: ir.Expr, function: str) -> set[str]:
+        """Variables that an expression mentions."""
+        found = set()
+        for inner in ir.walk(expr):
+            if isinstance(inner, (ir.Name, ir.Attr)):
+                variable = self.variable(inner, function)
+                if variable is not None:
+                    found.add(variable)
+        own = self.program.self_class(function)
+        if own is not None:
+            found.discard(own[0])
+        return found
+
+    def reads(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement mentions, blocks included."""
+        return {
+            variable
+            for inner in ir.statements((stmt,))
+            for expr in inner.exprs
+            for variable in self.reads_of(expr, function)
+        }
+
+    def kills(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement gives a wholly new value."""
+        if stmt.kind not in ("assign", "annassign"):
+            return set()
+        targets = [
+            item
+            for target in stmt.targets
+            for item in (target.items if isinstance(target, ir.Display) else (target,))
+        ]
+        own = self.program.self_class(function)
+        return {
+            variable
+            for target in targets
+            if isinstance(target, ir.Name)
+            or (isinstance(target, ir.Attr) and own is not None and target.value == ir.Name(own[0]))
+            if (variable := self.variable(target, function)) is not None
+        }
+
+    def writes(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement, blocks included, may change."""
+        found: set[str] = set()
+        for inner in ir.statements((stmt,)):
+            for target in inner.targets:
+                items = target.items if isinstance(target, ir.Display) else (target,)
+                found |= {v for t in items if (v := self.variable(t, function)) is not None}
+            if inner.kind == "expr" and isinstance(inner.value, ir.Call):
+                # x.append(loss), x.update(...): a call for its effect may change its receiver.
+                if isinstance(inner.value.func, ir.Attr):
+                    variable = self.variable(inner.value.func.value, function)
+                    if variable is not None:
+                        found.add(variable)
+            for call in calls_of(inner):
+                for callee in self.program.callees(call, function):
+                    found |= self._effects(callee, function, call)
+        return found
+
+    def _effects(self, callee: str, function: str, call: ir.Call) -> set[str]:
+        """Attributes of one's own instance, and outer variables, that a called function may change."""
+        own = self.program.self_class(function)
+        outer = {effect for effect in self._all_effects(callee) if not effect.startswith("self.")}
+        if own is None or not isinstance(call.func, ir.Attr):
+            return outer
+        if call.func.value not in (ir.Name(own[0]), ir.Call(ir.Name("super"), ())):
+            return outer
+        mine = {
+            f"{own[0]}.{effect.removeprefix('self.')}"
+            for effect in self._all_effects(callee)
+            if effect.startswith("self.")
+        }
+        return outer | mine
+
+    def _all_effects(self, callee: str) -> frozenset[str]:
+        if callee in self._writes:
+            return self._writes[callee]
+        self._writes[callee] = frozenset()
+        function = self.program.functions[callee]
+        found: set[str] = set()
+        own = self.program.self_class(callee)
+        for stmt in function.body:
+            for variable in self.writes(stmt, callee):
+                if own is not None and variable.startswith(f"{own[0]}."):
+                    found.add(f"self.{variable.split('.', 1)[1]}")
+                elif variable in function.nonlocal_names | function.global_names:
+                    found.add(variable)
+        self._writes[callee] = frozenset(found)
+        return self._writes[callee]
+
+
+def _makes_module(origin: str) -> bool:
+    """Whether the result of calling a dotted name is a module to be called."""
+    if origin.startswith("torch.nn.functional.") or origin.startswith("torch.nn.utils."):
+        return False
+    if origin.startswith(("torch.nn.", "torchvision.models.", "timm.", "torch.hub.load")):
+        return True
+    if origin.startswith(("torch.", "torchvision.", "numpy.", "builtins.", "argparse.")):
+        return False
+    last = origin.rsplit(".", 1)[-1]
+    return bool(vocabulary.MODEL_LIKE.search(last)) or last == "from_pretrained"

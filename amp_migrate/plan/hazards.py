@@ -1,0 +1,374 @@
+"""What raises or lies in half precision, or breaks under a scaled gradient: reasons to leave alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.options import Options
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.regions import Run
+from amp_migrate.project.link import Program, calls_of
+
+FP16_MAX = 65504.0
+FP16_SMALLEST_SUBNORMAL = 5.97e-8
+
+_RAISES = re.compile(
+    r"torch\.nn\.BCELoss|torch\.nn\.functional\.binary_cross_entropy|torch\.binary_cross_entropy"
+    r"|torch\.nn\.(modules\.loss\.BCELoss|AdaptiveLogSoftmaxWithLoss)"
+    r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
+    r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
+    r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
+    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_)"
+    r"|torch\.fft\.\w+"
+    r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
+)
+_RAISING_METHODS = frozenset(
+    """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
+    matrix_exp""".split()
+)
+_MIXING_METHODS = frozenset(
+    """scatter scatter_ scatter_add scatter_add_ index_add index_add_ index_copy index_copy_
+    masked_scatter masked_scatter_ put_ scatter_reduce scatter_reduce_""".split()
+)
+_FILLS = frozenset(
+    "masked_fill masked_fill_ fill_ full_like new_full full pad clamp clamp_ clip where".split()
+)
+_HOOKS = frozenset(
+    """register_hook register_full_backward_hook register_backward_hook
+    register_post_accumulate_grad_hook register_full_backward_pre_hook""".split()
+)
+_HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
+_STRICT = re.compile(r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)")
+_HIGHER_ORDER = re.compile(
+    r"torch\.autograd\.grad|torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
+)
+
+
+class Hazards:
+    """Looks for hazards where a program's forward can reach them."""
+
+    def __init__(self, program: Program, forward: Forward, options: Options) -> None:
+        self.program = program
+        self.forward = forward
+        self.options = options
+        self._neighbours = {
+            name: Program(facts, program.neighbours) for name, facts in program.neighbours.items()
+        }
+
+    def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
+        """The first hazard for loops in ``functions`` whose regions are ``runs``."""
+        runs = list(runs)
+        refusal = self._of_whole_file(self.program)
+        if refusal is None:
+            refusal = self._of_training(functions)
+        if refusal is None and self.options.dtype == "bfloat16":
+            refusal = self._of_bfloat16(runs)
+        if refusal is not None:
+            return refusal
+        for program, function, stmt in self._reached(runs):
+            refusal = self._of_forward(program, function, stmt)
+            if refusal is not None:
+                return self._placed(refusal, program)
+        for program in self._neighbours.values():
+            refusal = self._custom_function(program)
+            if refusal is not None:
+                return self._placed(refusal, program)
+        return None
+
+    def _placed(self, refusal: Refusal, program: Program) -> Refusal:
+        if program is self.program:
+            return refusal
+        where = f"{program.facts.path}:{refusal.line}"
+        return Refusal(refusal.code, f"{refusal.message} ({where})")
+
+    # -- reach --------------------------------------------------------------------------------
+
+    def _reached(self, runs: list[Run]) -> Iterator[tuple[Program, str, ir.Stmt]]:
+        """Statements that run under autocast: regions, what they call, and all modules' methods."""
+        pending: list[tuple[Program, str]] = []
+        for run in runs:
+            for stmt in _statements_of(self.program.functions[run.function], run):
+                yield self.program, run.function, stmt
+                pending += self._called(self.program, run.function, stmt)
+        for program in (self.program, *self._neighbours.values()):
+            forward = self.forward if program is self.program else Forward(program)
+            for class_name, found in program.classes.items():
+                if forward.is_module_class(class_name):
+                    pending += [(program, qualname) for _, qualname in found.methods]
+        seen: set[tuple[int, str]] = set()
+        while pending:
+            program, function = pending.pop(0)
+            if (id(program), function) in seen:
+                continue
+            seen.add((id(program), function))
+            for stmt in ir.statements(program.functions[function].body):
+                yield program, function, stmt
+                pending += self._called(program, function, stmt)
+
+    def _called(
+        self, program: Program, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[Program, str]]:
+        for call in calls_of(stmt):
+            for callee in program.callees(call, function):
+                yield program, callee
+            origin = program.origin(call.func, function)
+            if origin is not None and program.is_local(origin):
+                name = origin.rsplit(".", 1)[-1]
+                for module, neighbour in self._neighbours.items():
+                    if origin.startswith((module, ".")) and name in neighbour.functions:
+                        yield neighbour, name
+
+    # -- whole file ---------------------------------------------------------------------------
+
+    def _of_whole_file(self, program: Program) -> Refusal | None:
+        for function, stmt, call in program.all_calls():
+            refusal = self._of_setup(program, function, stmt, call)
+            if refusal is not None:
+                return refusal
+        return self._custom_function(program)
+
+    def _custom_function(self, program: Program) -> Refusal | None:
+        for name, found in program.classes.items():
+            if {"torch.autograd.Function", "torch.autograd.function.Function"} & (
+                program.external_bases(name)
+            ):
+                message = f"{found.name} is a custom autograd Function without custom_fwd/custom_bwd"
+                return Refusal("AMP022", message, found.line)
+        return None
+
+    def _of_setup(
+        self, program: Program, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> Refusal | None:
+        origin = program.origin(call.func, function) or ""
+        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        line = call.line
+        if "FullyShardedDataParallel" in origin or origin == "torch.distributed.fsdp.FSDP":
+            return Refusal("AMP007", "FSDP shards the gradients: a plain scaler would diverge", line)
+        if origin in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
+            return Refusal("AMP008", f"{origin}() needs care under autocast", line)
+        if _STRICT.fullmatch(origin) and call.args[:1] != (ir.Arg(ir.Const(False)),):
+            message = "anomaly detection raises on the infinities that a scaler expects"
+            return Refusal("AMP025", message, line)
+        for arg in call.args:
+            if arg.name == "error_if_nonfinite" and arg.value != ir.Const(False):
+                message = "error_if_nonfinite raises on the infinities that a scaler expects"
+                return Refusal("AMP025", message, line)
+        if _HIGHER_ORDER.fullmatch(origin):
+            return Refusal("AMP023", f"{origin}() differentiates outside of backward()", line)
+        if method in _HOOKS and origin == "":
+            return Refusal("AMP024", f"{method}() sees scaled gradients", line)
+        if origin == "torch.set_default_dtype" or (
+            origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
+        ):
+            return Refusal("AMP006", "the default dtype is changed", line)
+        if origin == "" and method in ("half", "bfloat16", "double") and not call.args:
+            key = ir.key_of(call.func.value) if isinstance(call.func, ir.Attr) else None
+            if method != "double" or (key and self.forward._is_module(call.func.value, function)):  # type: ignore[union-attr]
+                return Refusal("AMP006", f".{method}() sets another precision by hand", line)
+        if origin == "" and method == "to" and any(
+            _HALF_DTYPES.fullmatch(program.origin(arg.value, function) or "") for arg in call.args
+        ):
+            return Refusal("AMP006", ".to(dtype) sets another precision by hand", line)
+        return None
+
+    def _of_training(self, functions: frozenset[str]) -> Refusal | None:
+        """Hazards of the training functions themselves."""
+        for function in sorted(functions):
+            facts = self.program.functions[function]
+            if facts.is_async:
+                return Refusal("AMP034", f"{facts.name}() is async", facts.line)
+        return None
+
+    def _of_bfloat16(self, runs: list[Run]) -> Refusal | None:
+        for _, _, call in self.program.all_calls():
+            func = call.func
+            if isinstance(func, ir.Attr) and func.attr == "DataParallel":
+                message = "DataParallel runs its replicas in float16 whatever the dtype says"
+                return Refusal("AMP020", message, call.line)
+        for run in runs:
+            function = self.program.functions[run.function]
+            made = {
+                variable
+                for stmt in _statements_of(function, run)
+                for variable in self.forward.writes(stmt, run.function)
+            }
+            for stmt in ir.statements(function.body):
+                for call in calls_of(stmt):
+                    if self._is_numpy_of(call, made, run.function):
+                        message = ".numpy() of a bfloat16 tensor raises"
+                        return Refusal("AMP020", message, call.line)
+        return None
+
+    def _is_numpy_of(self, call: ir.Call, made: set[str], function: str) -> bool:
+        func = call.func
+        if not isinstance(func, ir.Attr) or func.attr != "numpy":
+            return False
+        chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
+        if chain & {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}:
+            return False
+        return bool(self.forward.reads_of(func.value, function) & made)
+
+    # -- forward ------------------------------------------------------------------------------
+
+    def _of_forward(self, program: Program, function: str, stmt: ir.Stmt) -> Refusal | None:
+        if stmt.kind in ("functiondef", "classdef"):
+            return None
+        for call in calls_of(stmt):
+            refusal = self._of_call(program, function, call)
+            if refusal is not None:
+                return refusal
+        refusal = self._of_store(program, function, stmt)
+        if refusal is not None:
+            return refusal
+        for expr in stmt.exprs:
+            refusal = self._of_constants(program, function, expr, stmt.line)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _of_call(self, program: Program, function: str, call: ir.Call) -> Refusal | None:
+        origin = program.origin(call.func, function)
+        refs = program.resolve(call.func, function)
+        names = {origin or ""} | {ref.name for ref in refs if ref.kind == "made"}
+        for name in names:
+            if _RAISES.fullmatch(name):
+                short = name.rsplit(".", 1)[-1]
+                return Refusal("AMP020", f"{short} fails or loses its meaning in half precision", call.line)
+        if origin is not None or not isinstance(call.func, ir.Attr):
+            return None
+        method = call.func.attr
+        if method in _RAISING_METHODS and not refs:
+            return Refusal("AMP020", f".{method}() is not implemented in half precision", call.line)
+        if method in _MIXING_METHODS and len(call.args) >= 2:
+            source = call.args[-1].value
+            if not isinstance(source, ir.Const):
+                message = f".{method}() raises when its source is half and its target is not"
+                return Refusal("AMP020", message, call.line)
+        return None
+
+    def _of_store(self, program: Program, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``buffer[mask] = half``: index_put wants equal dtypes."""
+        if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
+            return None
+        for target in stmt.targets:
+            if not isinstance(target, ir.Item) or not isinstance(target.value, ir.Name):
+                continue
+            owner = program.owner(target.value.id, function)
+            made = program.definitions(owner, target.value.id) if owner is not None else []
+            is_buffer = any(
+                isinstance(d.value, ir.Call)
+                and isinstance(d.value.func, ir.Attr)
+                and re.fullmatch(r"(new_)?(zeros|ones|empty|full)(_like)?", d.value.func.attr)
+                or (isinstance(d.value, ir.Call) and any(
+                    isinstance(e, ir.Attr) and e.attr in ("zeros", "ones", "empty", "full")
+                    for e in ir.walk(d.value)
+                ))
+                for d in made
+            )
+            if is_buffer and not self._is_integer(target.key, program, function):
+                message = "an indexed store of a half result into an fp32 buffer raises"
+                return Refusal("AMP020", message, stmt.line)
+        return None
+
+    def _is_integer(self, key: ir.Expr, program: Program, function: str) -> bool:
+        match key:
+            case ir.Const():
+                return True
+            case ir.Display(items=items):
+                return all(self._is_integer(item, program, function) for item in items)
+            case ir.Operation(op="slice"):
+                return True
+            case ir.Operation(op="+" | "-" | "*" | "//" | "%" | "-x", operands=operands):
+                return all(self._is_integer(operand, program, function) for operand in operands)
+            case ir.Name(id=name):
+                owner = program.owner(name, function)
+                found = program.definitions(owner, name) if owner is not None else []
+                return bool(found) and all(
+                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const) for d in found
+                )
+        return False
+
+    def _of_constants(
+        self, program: Program, function: str, expr: ir.Expr, line: int
+    ) -> Refusal | None:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Call):
+                origin = program.origin(inner.func, function) or ""
+                method = inner.func.attr if isinstance(inner.func, ir.Attr) else ""
+                if origin == "torch.finfo" and "float32" in str(inner.args):
+                    message = "the limits of float32 overflow in float16"
+                    return Refusal("AMP021", message, inner.line)
+                for arg in inner.args:
+                    value = arg.value.value if isinstance(arg.value, ir.Const) else None
+                    if not isinstance(value, (int, float)) or isinstance(value, bool):
+                        continue
+                    if abs(value) > FP16_MAX and abs(value) != float("inf") and method in _FILLS:
+                        return _overflow(value, inner.line)
+                    if 0 < abs(value) < FP16_SMALLEST_SUBNORMAL and (
+                        method in ("clamp", "clamp_", "clip", "clamp_min", "clamp_min_", "maximum")
+                    ):
+                        return _underflow(value, inner.line)
+            if isinstance(inner, ir.Operation) and inner.op in ("+", "-", "*", "/", "+="):
+                for operand in inner.operands:
+                    value = self._number(operand, program, function)
+                    if value is None:
+                        continue
+                    if inner.op in ("+", "-") and 0 < abs(value) < FP16_SMALLEST_SUBNORMAL:
+                        return _underflow(value, line)
+                    if isinstance(value, float) and FP16_MAX < abs(value) < float("inf"):
+                        return _overflow(value, line)
+                if inner.op == "-" and inner.operands[0] == ir.Const(1):
+                    value = self._number(inner.operands[1], program, function)
+                    if value is not None and 0 < value < 2**-12:
+                        message = f"1 - {value:g} rounds to 1 in float16"
+                        return Refusal("AMP021", message, line)
+        return None
+
+    def _number(self, expr: ir.Expr, program: Program, function: str) -> float | None:
+        """A literal number, also through a name, an attribute or a parameter's default."""
+        if isinstance(expr, ir.Const):
+            value = expr.value
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            return float(value) if is_number else None  # type: ignore[arg-type]
+        values: list[ir.Expr | None] = []
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is not None:
+                values += [d.value for d in program.definitions(owner, expr.id) if d.index is None]
+                values += [p.default for p in program.functions[owner].params if p.name == expr.id]
+        elif isinstance(expr, ir.Attr):
+            for class_name in program.instance_classes(expr.value, function):
+                for d in program.attribute_definitions(class_name, expr.attr):
+                    if isinstance(d.value, ir.Name):
+                        params = program.functions[d.function].params
+                        values += [p.default for p in params if p.name == d.value.id]
+                    else:
+                        values.append(d.value)
+        for value in values:
+            if isinstance(value, ir.Const):
+                return self._number(value, program, function)
+        return None
+
+
+def _overflow(value: float, line: int) -> Refusal:
+    return Refusal("AMP021", f"{value:g} is beyond float16's largest number, 65504", line)
+
+
+def _underflow(value: float, line: int) -> Refusal:
+    return Refusal("AMP021", f"{value:g} is 0 in float16, whose smallest number is 6e-8", line)
+
+
+def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
+    """The statements of a run, blocks included."""
+    parent, (field, first) = run.path[:-1], run.path[-1]
+    return [
+        stmt
+        for stmt in ir.statements(function.body)
+        if len(stmt.path) > len(parent)
+        and stmt.path[: len(parent)] == parent
+        and stmt.path[len(parent)][0] == field
+        and first <= stmt.path[len(parent)][1] <= run.last
+    ]

@@ -1,0 +1,352 @@
+"""Training loops: every ``backward()``, the loop around it, and the optimizer that steps on it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from amp_migrate.facts import ir
+from amp_migrate.plan import vocabulary
+from amp_migrate.plan.events import Event, Events
+from amp_migrate.project import optimizers as opt
+from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.optimizers import Optimizers, Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is left alone, and the line that blocked it (0: none but the loop's own)."""
+
+    code: str
+    message: str
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Backward:
+    function: str
+    stmt: ir.Stmt
+    event: Event
+
+    @property
+    def receiver(self) -> ir.Expr:
+        """The expression whose ``backward`` is called."""
+        call = self.event.call
+        assert call is not None and isinstance(call.func, ir.Attr)
+        return call.func.value
+
+
+@dataclass(slots=True)
+class TrainingLoop:
+    """The ``backward()`` calls that share one innermost loop, or one function without a loop."""
+
+    function: str
+    path: ir.Path
+    backwards: list[Backward] = field(default_factory=list)
+    slots: frozenset[Slot] = frozenset()
+    refusal: Refusal | None = None
+    off: bool = False
+
+    def refuse(self, refusal: Refusal) -> None:
+        """The first reason found is the one that is told."""
+        if self.refusal is None:
+            self.refusal = refusal
+
+
+_PROBLEM_CODES = {
+    opt.CLOSURE: "AMP013",
+    opt.WRAPPED: "AMP014",
+    opt.NOT_FOUND: "AMP010",
+    opt.SEVERAL: "AMP012",
+    opt.APEX: "AMP002",
+    opt.FRAMEWORK: "AMP003",
+}
+
+
+class Finder:
+    """Finds the loops of a program and says for each which optimizer steps on it."""
+
+    def __init__(self, program: Program, optimizers: Optimizers, events: Events) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.events = events
+        self._amp_functions = frozenset(
+            q for q, f in program.functions.items() if _speaks_amp(f, program)
+        )
+
+    def find(self) -> list[TrainingLoop]:
+        """Every training loop in source order, each with its optimizer's slots or a refusal."""
+        loops: dict[tuple[str, ir.Path], TrainingLoop] = {}
+        for qualname in self.program.functions:
+            for stmt, event in self.events.direct(qualname):
+                if event.kind == "backward":
+                    path = _innermost_loop(self.program.functions[qualname], stmt)
+                    loop = loops.setdefault((qualname, path), TrainingLoop(qualname, path))
+                    loop.backwards.append(Backward(qualname, stmt, event))
+        found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
+        for loop in found:
+            loop.off = self._is_off(loop)
+            for backward in loop.backwards:
+                refusal = self._judge(backward)
+                if refusal is not None:
+                    loop.refuse(refusal)
+            if loop.refusal is None:
+                self._associate(loop)
+        self._refuse_shared_loops(found)
+        return found
+
+    def _is_off(self, loop: TrainingLoop) -> bool:
+        facts = self.program.facts
+        if facts.off:
+            return True
+        if not facts.off_lines:
+            return False
+        function: str | None = loop.function
+        inner_path = loop.backwards[0].stmt.path
+        while function is not None:
+            scope = self.program.functions[function]
+            for stmt in ir.statements(scope.body):
+                around = stmt.path == inner_path[: len(stmt.path)]
+                if around and stmt.line in facts.off_lines:
+                    return True
+            if scope.line in facts.off_lines and function != ir.MODULE:
+                return True
+            inner_path = scope.path
+            function = scope.parent
+        return False
+
+    # -- one backward -------------------------------------------------------------------------
+
+    def _judge(self, backward: Backward) -> Refusal | None:
+        """Why one ``backward()`` cannot be rewritten, judged by itself."""
+        program, function = self.program, backward.function
+        call, receiver = backward.event.call, backward.receiver
+        assert call is not None
+        line = call.line
+        framework = self._framework(backward)
+        if _is_scaled(receiver) or self._amp_around(function):
+            return Refusal("AMP001", "this loop is under AMP already", line)
+        if framework is not None:
+            return Refusal("AMP003", f"{framework} drives this loop", line)
+        if "torch" not in program.import_roots:
+            return Refusal("AMP004", "torch is not imported here: not a Tensor's backward()", line)
+        if _is_home_made(receiver, program, function):
+            name = ir.key_of(receiver) or "the receiver"
+            return Refusal("AMP004", f"{name} is no Tensor: its backward() is home-made", line)
+        if backward.stmt.kind != "expr" or backward.stmt.value is not call:
+            return Refusal("AMP016", "backward() is part of a larger statement", line)
+        return self._judge_arguments(backward, call)
+
+    def _framework(self, backward: Backward) -> str | None:
+        program, function = self.program, backward.function
+        call, receiver = backward.event.call, backward.receiver
+        key = ir.key_of(receiver) or ""
+        last = key.rsplit(".", 1)[-1]
+        for ref in program.resolve(receiver, function):
+            root = ref.name.split(".")[0]
+            if ref.kind == "made" and root in vocabulary.FRAMEWORK_ROOTS:
+                return vocabulary.FRAMEWORK_ROOTS[root]
+        if last in vocabulary.FRAMEWORK_RECEIVERS and call is not None and call.args:
+            return f"{key}.backward(loss)"
+        own = program.self_class(function)
+        bases = program.external_bases(own[1]) if own is not None else frozenset()
+        for base in bases:
+            if base.split(".")[0] in ("lightning", "pytorch_lightning"):
+                return "Lightning"
+        if call is not None and call.args and _names_optimizer(last):
+            return f"{key}.backward(loss)"
+        return None
+
+    def _judge_arguments(self, backward: Backward, call: ir.Call) -> Refusal | None:
+        for position, arg in enumerate(call.args):
+            name = arg.name or ("gradient" if position == 0 and not arg.star else "?")
+            if name == "retain_graph":
+                continue
+            if name == "create_graph":
+                if arg.value == ir.Const(False):
+                    continue
+                message = "backward(create_graph=...) makes second derivatives"
+                return Refusal("AMP023", message, call.line)
+            if name == "gradient" and arg.value == ir.Const(None):
+                continue
+            message = f"backward({name}=...) on a value that may be half precision and no scalar"
+            return Refusal("AMP032", message, call.line)
+        return None
+
+    def _amp_around(self, function: str) -> bool:
+        """Whether the function, or one that encloses it, already speaks of autocast or a scaler."""
+        current: str | None = function
+        while current is not None:
+            if current in self._amp_functions:
+                return True
+            current = self.program.functions[current].parent
+            if current == ir.MODULE:
+                break
+        callers = {site.caller for site in self.program.call_sites.get(function, [])}
+        return any(caller in self._amp_functions and caller != ir.MODULE for caller in callers)
+
+    # -- whose step ---------------------------------------------------------------------------
+
+    def _associate(self, loop: TrainingLoop) -> None:
+        slots: set[Slot] = set()
+        for backward in loop.backwards:
+            reached = self._steps_for(backward.function, backward.stmt.path, set())
+            if not reached:
+                loop.refuse(self._no_step(backward))
+                return
+            slots |= reached
+        canonical = {self._canonical(slot) for slot in slots}
+        unknown = [slot for slot in canonical if slot.kind == "unknown"]
+        if len(canonical) > 1:
+            names = ", ".join(sorted(slot.name for slot in canonical))
+            loop.refuse(Refusal("AMP012", f"several optimizers step here: {names}"))
+            return
+        if unknown:
+            several = "[" in unknown[0].name
+            code = "AMP012" if several else "AMP010"
+            reason = "optimizers in a collection" if several else "not followed to its origin"
+            loop.refuse(Refusal(code, f"{unknown[0].name}: {reason}", self._step_line(unknown[0])))
+            return
+        loop.slots = frozenset(slots)
+        for slot in slots:
+            for problem in self.optimizers.trace(slot).problems:
+                loop.refuse(Refusal(_PROBLEM_CODES[problem.kind], problem.reason, problem.line))
+            if not self.optimizers.trace(slot).births:
+                loop.refuse(Refusal("AMP010", f"{slot.name} is never made in this file"))
+
+    def _canonical(self, slot: Slot) -> Slot:
+        """The slot itself, or the one it is only another name for."""
+        seen = set()
+        while slot.kind != "unknown" and slot not in seen:
+            seen.add(slot)
+            trace = self.optimizers.trace(slot)
+            if slot in trace.aliases and slot not in trace.parameters:
+                slot = trace.aliases[slot]
+        return slot
+
+    def _steps_for(self, function: str, path: ir.Path, seen: set[str]) -> set[Slot]:
+        """The optimizers that step nearest to a statement: in its block, further out, in callers."""
+        scope = self.program.functions[function]
+        for depth in range(len(path) - 1, len(scope.path) - 1, -1):
+            block = _block_of(scope, path[:depth])
+            steps = self.events.steps_within(function, block)
+            if steps:
+                return steps
+        if function in seen:
+            return set()
+        seen.add(function)
+        found: set[Slot] = set()
+        for site in self.program.call_sites.get(function, []):
+            found |= self._steps_for(site.caller, site.stmt.path, seen)
+        return found
+
+    def _no_step(self, backward: Backward) -> Refusal:
+        function = backward.function
+        for _, stmt, call in self.program.all_calls():
+            if isinstance(call.func, ir.Attr) and call.func.attr == "step":
+                callees = {
+                    ref.name
+                    for arg in call.args
+                    for ref in self.program.resolve(arg.value, function)
+                    if ref.kind == "function"
+                }
+                if function in callees:
+                    return Refusal("AMP013", f"{function}() is a closure of step()", stmt.line)
+        if "access" in self.events.kinds(function):
+            return Refusal("AMP011", "no optimizer steps on this backward(): a manual update?")
+        return Refusal("AMP011", "no optimizer steps on this backward() in this file")
+
+    def _step_line(self, slot: Slot) -> int:
+        for qualname in self.program.functions:
+            for _, event in self.events.direct(qualname):
+                if event.kind == "step" and event.slot == slot:
+                    return event.line
+        return 0
+
+    def _refuse_shared_loops(self, found: list[TrainingLoop]) -> None:
+        """Refuse programs whose optimizers take turns in one loop or one object."""
+        together: dict[Slot, set[Slot]] = defaultdict(set)
+        groups: list[set[Slot]] = []
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                if stmt.kind in ("for", "while"):
+                    groups.append(self.events.steps_within(qualname, (stmt,)))
+        by_class: dict[str, set[Slot]] = defaultdict(set)
+        for qualname in self.program.functions:
+            for _, event in self.events.direct(qualname):
+                slot = event.slot
+                if event.kind == "step" and slot is not None and slot.kind == "attribute":
+                    by_class[slot.owner].add(slot)
+        groups += by_class.values()
+        for group in groups:
+            canonical = {self._canonical(slot) for slot in group}
+            if len(canonical) > 1 and not self._born_apart(canonical):
+                for slot in group:
+                    together[slot] |= canonical
+        for loop in found:
+            others = {other for slot in loop.slots for other in together.get(slot, ())}
+            if others:
+                names = ", ".join(sorted({slot.name for slot in others}))
+                loop.refuse(Refusal("AMP012", f"several optimizers take turns in one loop: {names}"))
+
+    def _born_apart(self, slots: set[Slot]) -> bool:
+        """Whether two slots are one optimizer seen through a parameter."""
+        births = [self.optimizers.trace(s).births for s in slots if s.kind != "unknown"]
+        return len(births) == len(slots) and all(b == births[0] for b in births[1:])
+
+
+def _names_optimizer(name: str) -> bool:
+    return name in ("optimizer", "optim", "opt")
+
+
+def _is_scaled(receiver: ir.Expr) -> bool:
+    return (
+        isinstance(receiver, ir.Call)
+        and isinstance(receiver.func, ir.Attr)
+        and receiver.func.attr in ("scale", "scale_loss")
+    )
+
+
+def _is_home_made(receiver: ir.Expr, program: Program, function: str) -> bool:
+    """Whether the receiver is an instance of the file's own class, or ``self``, or a module."""
+    own = program.self_class(function)
+    if own is not None and receiver == ir.Name(own[0]):
+        return True
+    if isinstance(receiver, ir.Call) and receiver.func == ir.Name("super"):
+        return True
+    return any(ref.kind in ("instance", "class") for ref in program.resolve(receiver, function))
+
+
+def _speaks_amp(function: ir.Function, program: Program) -> bool:
+    for stmt in ir.statements(function.body):
+        for call in calls_of(stmt):
+            key = ir.key_of(call.func) or (call.func.attr if isinstance(call.func, ir.Attr) else "")
+            last = key.rsplit(".", 1)[-1]
+            if last in vocabulary.AMP_WORDS or (
+                last == "scale" and call.args and "scaler" in key.lower()
+            ):
+                return True
+            if last == "autocast" or (program.origin(call.func, function.qualname) or "").startswith(
+                ("torch.amp.", "torch.cuda.amp.")
+            ):
+                return True
+    return False
+
+
+def _innermost_loop(function: ir.Function, stmt: ir.Stmt) -> ir.Path:
+    best: ir.Path = function.path
+    for outer in ir.statements(function.body):
+        inside = outer.path == stmt.path[: len(outer.path)] and outer.path != stmt.path
+        if inside and outer.kind in ("for", "while") and len(outer.path) > len(best):
+            best = outer.path
+    return best
+
+
+def _block_of(function: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
+    """The statements under the statement at ``path``; the whole body for the function's own path."""
+    if path == function.path:
+        return function.body
+    for stmt in ir.statements(function.body):
+        if stmt.path == path:
+            return tuple(inner for block in stmt.blocks for inner in block.body)
+    return ()

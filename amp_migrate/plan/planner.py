@@ -1,0 +1,403 @@
+"""One program's plan: loops into groups that share an optimizer, each migrated wholly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from amp_migrate.facts import ir
+from amp_migrate.options import Options
+from amp_migrate.plan.checkpoints import plan_checkpoints
+from amp_migrate.plan.device import Devices
+from amp_migrate.plan.edits import Autocast, Edit, FilePlan, Insert, ScaleBackward, ScalerStep
+from amp_migrate.plan.evaluation import plan_evaluation
+from amp_migrate.plan.events import Events
+from amp_migrate.plan.explain import explain_group
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.hazards import Hazards
+from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.plan.placement import Placer
+from amp_migrate.plan.protocol import Placement, Site
+from amp_migrate.plan.regions import Regions, Run
+from amp_migrate.plan.travel import Blocked, Travel, free_name
+from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+
+
+@dataclass(slots=True)
+class Group:
+    """Loops that share an optimizer, and with it a scaler."""
+
+    loops: list[TrainingLoop] = field(default_factory=list)
+    slots: set[Slot] = field(default_factory=set)
+    births: set[Birth] = field(default_factory=set)
+    refusal: Refusal | None = None
+    edits: list[Edit] = field(default_factory=list)
+    travel: Travel | None = None
+    placement: Placement | None = None
+    runs: list[Run] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Planned:
+    """What is to be done with a file: its loops, its groups, and the edits of those that migrate."""
+
+    loops: list[TrainingLoop]
+    groups: list[Group]
+    file_plan: FilePlan
+    explanation: list[str]
+
+
+def plan_program(
+    program: Program,
+    options: Options,
+    mentioned_elsewhere: Callable[[str], str | None] = lambda name: None,
+) -> Planned:
+    """Plan one program.
+
+    ``mentioned_elsewhere`` tells which other file of the project, if any, refers to a function.
+    """
+    return _Planner(program, options, mentioned_elsewhere).plan()
+
+
+class _Planner:
+    def __init__(
+        self,
+        program: Program,
+        options: Options,
+        mentioned_elsewhere: Callable[[str], str | None],
+    ) -> None:
+        self.program = program
+        self.options = options
+        self.mentioned_elsewhere = mentioned_elsewhere
+        self.optimizers = Optimizers(program)
+        self.events = Events(program, self.optimizers)
+        self.forward = Forward(program)
+        self.regions = Regions(program, self.events, self.forward)
+        self.hazards = Hazards(program, self.forward, options)
+        self.torch_name, self.imports_torch, self.torch_shadowed = _torch_name(program)
+        self.devices = Devices(program, self.torch_name)
+        self.taken = set(program.facts.identifiers)
+        for neighbour in program.neighbours.values():
+            self.taken |= neighbour.identifiers
+
+    def plan(self) -> Planned:
+        loops = Finder(self.program, self.optimizers, self.events).find()
+        groups = self._group(loops)
+        explanation: list[str] = []
+        edits: list[Edit] = []
+        for group in groups:
+            self._plan_group(group)
+            if group.refusal is None:
+                edits += group.edits
+            else:
+                for loop in group.loops:
+                    loop.refuse(self._shared(group.refusal, loop))
+            explanation += explain_group(group, self.program)
+        plan = FilePlan(
+            tuple(dict.fromkeys(edits)),
+            self.torch_name,
+            self.imports_torch and bool(edits),
+            self.options.dtype,
+        )
+        return Planned(loops, groups, plan, explanation)
+
+    def _group(self, loops: list[TrainingLoop]) -> list[Group]:
+        groups: list[Group] = []
+        for loop in loops:
+            traces = [self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"]
+            slots = {slot for trace in traces for slot in trace.slots} | set(loop.slots)
+            births = {birth for trace in traces for birth in trace.births}
+            group = Group([loop], slots, births)
+            apart = []
+            for other in groups:
+                if other.births & births or other.slots & slots:
+                    group.loops = other.loops + group.loops
+                    group.slots |= other.slots
+                    group.births |= other.births
+                else:
+                    apart.append(other)
+            groups = [*apart, group]
+        return sorted(groups, key=lambda group: group.loops[0].backwards[0].event.line)
+
+    @staticmethod
+    def _shared(refusal: Refusal, loop: TrainingLoop) -> Refusal:
+        line = refusal.line or loop.backwards[0].event.line
+        return Refusal(refusal.code, refusal.message, line)
+
+    # -- one group ----------------------------------------------------------------------------
+
+    def _plan_group(self, group: Group) -> None:
+        for loop in group.loops:
+            if loop.off:
+                line = loop.backwards[0].event.line
+                group.refusal = Refusal("AMP031", "a loop with the same optimizer is marked off", line)
+                return
+            if loop.refusal is not None:
+                line = loop.refusal.line or loop.backwards[0].event.line
+                group.refusal = Refusal(loop.refusal.code, loop.refusal.message, line)
+                return
+        taken = set(self.taken)
+        try:
+            self._fill_group(group, taken)
+        except Blocked as blocked:
+            group.refusal = blocked.refusal
+            return
+        self.taken = taken
+
+    def _fill_group(self, group: Group, taken: set[str]) -> None:
+        slots = frozenset(group.slots)
+        steps = self._steps(slots)
+        backwards = [backward for loop in group.loops for backward in loop.backwards]
+        runs, hoisted = self._plan_regions(backwards)
+        functions = frozenset({b.function for b in backwards} | {f for f, _ in steps})
+        hazard = self.hazards.find(functions, runs)
+        if hazard is not None:
+            raise Blocked(hazard)
+        sites = frozenset((b.function, b.stmt.path) for b in backwards)
+        step_sites = frozenset((function, stmt.path) for function, stmt in steps)
+        placer = Placer(
+            self.program, self.events, slots, sites, step_sites, self._zeroed_models(group)
+        )
+        placement = placer.place()
+        if isinstance(placement, Refusal):
+            raise Blocked(placement)
+        base = free_name(self.options, taken)
+        travel = Travel(
+            self.program,
+            self.optimizers,
+            self.devices,
+            self.options,
+            slots,
+            frozenset(group.births),
+            base,
+            taken,
+            self.mentioned_elsewhere,
+        )
+        group.travel, group.placement, group.runs = travel, placement, runs
+        travel.give_birth()
+        self._place_regions(group, runs)
+        self._place_backwards(group, backwards, hoisted)
+        if self.options.dtype == "float16":
+            self._place_steps(group, steps, placement)
+            group.edits += plan_checkpoints(self.program, self.optimizers, travel, slots)
+        if self.options.evaluation:
+            evaluated = plan_evaluation(self.program, self.events, self.forward, self.regions)
+            self._place_regions(group, evaluated)
+        group.edits = travel.edits + group.edits
+        if self.torch_shadowed:
+            line = self.torch_shadowed
+            raise Blocked(Refusal("AMP035", f"{self.torch_name} is bound to something else here", line))
+
+    def _steps(self, slots: frozenset[Slot]) -> list[tuple[str, ir.Stmt]]:
+        """(function, statement) of every step on a group's optimizer; raises `Blocked` on odd forms."""
+        found = []
+        for qualname in self.program.functions:
+            for stmt, event in self.events.direct(qualname):
+                if event.kind != "step" or event.slot not in slots:
+                    continue
+                call = event.call
+                assert call is not None
+                if call.args:
+                    message = "step() is given a closure (or another argument)"
+                    raise Blocked(Refusal("AMP013", message, call.line))
+                if stmt.kind != "expr" or stmt.value is not call:
+                    message = "step() is part of a larger statement"
+                    raise Blocked(Refusal("AMP016", message, call.line))
+                found.append((qualname, stmt))
+        return found
+
+    def _plan_regions(
+        self, backwards: list[Backward]
+    ) -> tuple[list[Run], dict[Site, str]]:
+        runs: list[Run] = []
+        hoisted: dict[Site, str] = {}
+        for backward in backwards:
+            planned = self.regions.plan(backward)
+            if isinstance(planned, Refusal):
+                line = backward.event.line
+                raise Blocked(Refusal(planned.code, planned.message, planned.line or line))
+            found, hoists = planned
+            runs += found
+            if hoists:
+                hoisted[backward.function, backward.stmt.path] = self._loss_name(backward.function)
+        return _without_overlaps(runs), hoisted
+
+    def _loss_name(self, function: str) -> str:
+        """A name for a loss that had none, unused in the function."""
+        taken = self.program.facts.identifiers
+        for name in ("loss", "total_loss", "batch_loss", "scaled_loss", "amp_loss"):
+            if name not in taken:
+                return name
+        raise Blocked(Refusal("AMP035", "no free name for the loss"))
+
+    def _zeroed_models(self, group: Group) -> frozenset[str]:
+        """Keys of modules whose ``zero_grad`` clears all that the optimizers of a group step on."""
+        trained: set[str] = set()
+        for birth in group.births:
+            trained |= self._parameters_of(birth.call, birth.function, 0)
+        found: set[str] = set()
+        for qualname in self.program.functions:
+            models = {
+                event.model
+                for _, event in self.events.direct(qualname)
+                if event.kind == "zero" and event.model
+            }
+            local = {model.rsplit(".", 1)[-1] for model in models}
+            covered = all(any(key.split(".")[-1] == m or key.startswith(f"{m}.") or f".{m}." in key for m in local) for key in trained)
+            if len(models) == 1 and (len(trained) <= 1 or covered):
+                found |= models
+            elif models and trained and covered:
+                found |= models
+        return frozenset(found)
+
+    def _parameters_of(self, call: ir.Call, function: str, depth: int) -> set[str]:
+        """Keys of the modules whose ``parameters()`` a call is given, also through variables."""
+        found: set[str] = set()
+        for arg in call.args:
+            for inner in ir.walk(arg.value):
+                if isinstance(inner, ir.Attr) and inner.attr in ("parameters", "named_parameters"):
+                    key = ir.key_of(inner.value)
+                    if key is not None:
+                        found.add(key)
+                elif isinstance(inner, ir.Name) and depth < 2:
+                    owner = self.program.owner(inner.id, function)
+                    defined = self.program.definitions(owner, inner.id) if owner else []
+                    for definition in defined:
+                        value = definition.value
+                        if isinstance(value, (ir.Call, ir.Display, ir.Operation, ir.Comprehension)):
+                            wrapped = ir.Call(ir.Name("list"), (ir.Arg(value),))
+                            if not isinstance(value, ir.Call) or any(
+                                isinstance(e, ir.Attr) and e.attr == "parameters"
+                                for e in ir.walk(value)
+                            ):
+                                found |= self._parameters_of(
+                                    wrapped, definition.function, depth + 1
+                                )
+        return found
+
+    # -- edits --------------------------------------------------------------------------------
+
+    def _place_regions(self, group: Group, runs: list[Run]) -> None:
+        assert group.travel is not None
+        for run in runs:
+            switch = group.travel.visible_in(run.function)
+            enabled = switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
+            group.edits.append(Autocast(run.path, run.last, enabled, run.hoists))
+
+    def _place_backwards(
+        self, group: Group, backwards: list[Backward], hoisted: dict[Site, str]
+    ) -> None:
+        assert group.travel is not None
+        for backward in backwards:
+            site = (backward.function, backward.stmt.path)
+            name = hoisted.get(site)
+            if self.options.dtype == "bfloat16":
+                if name is not None:
+                    group.edits.append(ScaleBackward(backward.stmt.path, None, name))
+                continue
+            switch = group.travel.visible_in(backward.function)
+            group.edits.append(ScaleBackward(backward.stmt.path, switch, name))
+
+    def _place_steps(
+        self, group: Group, steps: list[tuple[str, ir.Stmt]], placement: Placement
+    ) -> None:
+        travel = group.travel
+        assert travel is not None
+        for function, stmt in steps:
+            assert isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr)
+            switch = travel.of_receiver(stmt.value.func.value, function)
+            site = (function, stmt.path)
+            update = site in placement.update_after
+            group.edits.append(ScalerStep(stmt.path, switch, update, site in placement.guarded))
+        step_sites = {(function, stmt.path) for function, stmt in steps}
+        for function, path in sorted(placement.update_after - step_sites):
+            code = f"{travel.visible_in(function)}.update()"
+            group.edits.append(Insert(path, code))
+        for function, path in sorted(placement.update_before):
+            code = f"{travel.visible_in(function)}.update()"
+            group.edits.append(Insert(path, code, after=False))
+        for function, path in sorted(placement.unscale_before):
+            switch = travel.visible_in(function)
+            optimizer = self._optimizer_in(group, function, steps)
+            group.edits.append(Insert(path, f"{switch}.unscale_({optimizer})", after=False))
+
+    def _optimizer_in(
+        self, group: Group, function: str, steps: list[tuple[str, ir.Stmt]]
+    ) -> str:
+        """The optimizer as a function names it, for ``unscale_``."""
+        for other, stmt in steps:
+            if other == function and isinstance(stmt.value, ir.Call):
+                assert isinstance(stmt.value.func, ir.Attr)
+                text = ir.render(stmt.value.func.value)
+                if text is not None:
+                    return text
+        own = self.program.self_class(function)
+        for slot in sorted(group.slots, key=lambda s: (s.kind, s.name)):
+            if slot.kind == "variable" and self._in_scope(slot.owner, function):
+                return slot.name
+            if slot.kind == "attribute" and own and own[1] in self.program.family(slot.owner):
+                return f"{own[0]}.{slot.name}"
+        message = "gradients are read or edited where the optimizer is not in sight"
+        raise Blocked(Refusal("AMP030", message, self.program.functions[function].line))
+
+    def _in_scope(self, owner: str, function: str) -> bool:
+        current: str | None = function
+        while current is not None:
+            if current == owner:
+                return True
+            current = self.program.functions[current].parent
+        return False
+
+
+def _torch_name(program: Program) -> tuple[str, bool, int]:
+    """(what the file calls torch, whether an import must be added, line that shadows the name)."""
+    for local, target in program.functions[ir.MODULE].imports:
+        if target == "torch":
+            name, missing = local, False
+            break
+    else:
+        name, missing = "torch", True
+    for qualname, function in program.functions.items():
+        if name in function.bound and not (qualname == ir.MODULE and not missing):
+            imported = {local for local, target in function.imports if target == "torch"}
+            if name not in imported:
+                return name, missing, function.line
+    defined = program.definitions(ir.MODULE, name)
+    others = [d for d in defined if d.stmt.kind not in ("import", "importfrom")]
+    return name, missing, others[0].stmt.line if others else 0
+
+
+def _without_overlaps(runs: list[Run]) -> list[Run]:
+    """Merge runs that several losses of one step share."""
+    merged: list[Run] = []
+    for run in sorted(runs, key=lambda r: (r.function, r.path[:-1], r.path[-1][0], r.path[-1][1])):
+        for index, other in enumerate(merged):
+            if other.function != run.function:
+                continue
+            if other.path[:-1] == run.path[:-1] and other.path[-1][0] == run.path[-1][0]:
+                if run.path[-1][1] <= other.last:
+                    last = max(other.last, run.last)
+                    hoists = run.hoists if run.last == last else other.hoists
+                    merged[index] = Run(other.function, other.path, last, hoists)
+                    break
+            if len(run.path) > len(other.path) and _holds(other, run.path):
+                break
+        else:
+            merged.append(run)
+    return [
+        run
+        for run in merged
+        if not any(o is not run and o.function == run.function and _holds(o, run.path) for o in merged)
+    ]
+
+
+def _holds(run: Run, path: ir.Path) -> bool:
+    """Whether a statement lies inside one of a run's statements."""
+    depth = len(run.path) - 1
+    return (
+        len(path) > depth + 1
+        and path[:depth] == run.path[:depth]
+        and path[depth][0] == run.path[depth][0]
+        and run.path[depth][1] <= path[depth][1] <= run.last
+    )

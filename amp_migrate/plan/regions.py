@@ -1,0 +1,292 @@
+"""Autocast regions: the smallest runs of whole statements that hold the forward of a loss.
+
+A run lies in one block, statements keep their order, and nothing that steps, goes backward, changes
+parameters or suspends the function is ever inside one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.events import Events
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.loops import Backward, Refusal
+from amp_migrate.project.link import Program, calls_of
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Statements ``path`` .. index ``last`` of one block of ``function``."""
+
+    function: str
+    path: ir.Path
+    last: int
+    hoists: bool = False
+
+
+@dataclass(slots=True)
+class _Slice:
+    """The statements that a loss depends on."""
+
+    function: str
+    forward: set[ir.Path]
+    members: set[ir.Path]
+    """Paths of whole statements in the slice, the forward ones included."""
+
+
+class Regions:
+    """Plans the regions of one program."""
+
+    def __init__(self, program: Program, events: Events, forward: Forward) -> None:
+        self.program = program
+        self.events = events
+        self.forward = forward
+
+    def plan(self, backward: Backward) -> tuple[list[Run], bool] | Refusal:
+        """The runs that hold the forward of a ``backward()``, and whether its loss is hoisted."""
+        function, stmt = backward.function, backward.stmt
+        receiver = backward.receiver
+        hoists = self._must_hoist(receiver, function)
+        needed = self.forward.reads_of(receiver, function)
+        runs = self._runs_before(function, stmt, needed, hoists)
+        if not runs:
+            runs = self._runs_elsewhere(function, receiver, needed)
+        if not runs:
+            return Refusal("AMP033", "the forward computation of this loss is not visible here")
+        return runs, hoists
+
+    def _must_hoist(self, receiver: ir.Expr, function: str) -> bool:
+        """Whether the receiver computes something that belongs into the region.
+
+        Arithmetic and ``mean`` give the same inside and outside; every other call is moved inside.
+        """
+        for call in ir.calls_in(receiver):
+            func = call.func
+            plain = isinstance(func, ir.Attr) and func.attr in ("mean", "squeeze") and not call.args
+            if not plain:
+                return True
+        return False
+
+    # -- slicing ------------------------------------------------------------------------------
+
+    def _runs_before(
+        self, function: str, stmt: ir.Stmt, needed: set[str], hoists: bool
+    ) -> list[Run]:
+        scope = self.program.functions[function]
+        needed = set(needed)
+        found = _Slice(function, set(), set())
+        if hoists:
+            found.forward.add(stmt.path)
+            found.members.add(stmt.path)
+        path = stmt.path
+        while True:
+            siblings, index = self._siblings(scope, path)
+            for earlier in reversed(siblings[:index]):
+                self._visit(earlier, needed, found)
+            parent = path[:-1]
+            if parent == scope.path:
+                break
+            outer = self._statement(scope, parent)
+            if outer.kind in ("for", "while") and found.forward:
+                # What stands before the loop is not computed anew for each step.
+                break
+            if outer.kind == "for" and outer.value is not None:
+                needed |= self.forward.reads_of(outer.value, function)
+            path = parent
+        if not found.forward:
+            return []
+        return self._assemble(scope, scope.body, found, stmt.path if hoists else None)
+
+    def _visit(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
+        function = found.function
+        if stmt.kind in ("functiondef", "classdef"):
+            return
+        writes = self.forward.writes(stmt, function)
+        if not writes & needed:
+            return
+        if stmt.blocks and self._must_open(stmt, function):
+            wanted = set(needed)
+            for block in reversed(stmt.blocks):
+                inner = set(wanted)
+                for child in reversed(block.body):
+                    self._visit(child, inner, found)
+                needed |= inner
+            return
+        found.members.add(stmt.path)
+        if self.forward.in_statement(stmt, function):
+            found.forward.add(stmt.path)
+        needed -= self.forward.kills(stmt, function)
+        needed |= self.forward.reads(stmt, function)
+
+    def _must_open(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a compound statement cannot be wrapped as one piece, or need not be."""
+        if stmt.kind == "with":
+            return True
+        return any(self._is_barrier(inner, function) for inner in ir.statements((stmt,)))
+
+    def _is_barrier(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether one statement's own line must stay outside every region."""
+        for event in self.events.of(function, stmt):
+            if event.kind in ("backward", "step"):
+                return True
+            if any({"backward", "step"} & self.events.kinds(c) for c in event.callees):
+                return True
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Suspend):
+                    return True
+        if stmt.kind == "with" and self._turns_gradients_off(stmt):
+            return True
+        return self._changes_parameters(stmt)
+
+    def _turns_gradients_off(self, stmt: ir.Stmt) -> bool:
+        names = {
+            call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
+            for call in calls_of(stmt)
+        }
+        return bool(names & {"no_grad", "inference_mode"})
+
+    def _changes_parameters(self, stmt: ir.Stmt) -> bool:
+        """``p.data.clamp_()``, ``p.data = ...``, ``load_state_dict``: casts would be stale after it."""
+        for target in stmt.targets:
+            if any(isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(target)):
+                return True
+        for call in calls_of(stmt):
+            if not isinstance(call.func, ir.Attr):
+                continue
+            if call.func.attr == "load_state_dict":
+                return True
+            in_place = call.func.attr.endswith("_") and not call.func.attr.startswith("_")
+            if in_place and any(
+                isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(call.func.value)
+            ):
+                return True
+        return False
+
+    # -- assembling ---------------------------------------------------------------------------
+
+    def _assemble(
+        self,
+        scope: ir.Function,
+        body: tuple[ir.Stmt, ...],
+        found: _Slice,
+        hoisted: ir.Path | None,
+    ) -> list[Run]:
+        """Runs over a block: consecutive members, from a forward statement on, between barriers."""
+        runs: list[Run] = []
+        first: int | None = None
+        last = -1
+        function = scope.qualname
+
+        def close() -> None:
+            nonlocal first
+            if first is not None:
+                runs.extend(self._tighten(function, body, first, last))
+            first = None
+
+        for index, stmt in enumerate(body):
+            if stmt.path == hoisted:
+                start = index if first is None else first
+                runs.append(Run(function, body[start].path, index, hoists=True))
+                first = None
+            elif stmt.path in found.members:
+                if first is None and stmt.path in found.forward:
+                    first = index
+                last = index
+            elif any(_is_inside(path, stmt.path) for path in found.forward):
+                close()
+                for block in stmt.blocks:
+                    runs += self._assemble(scope, block.body, found, hoisted)
+            elif any(self._is_barrier(inner, function) for inner in ir.statements((stmt,))):
+                close()
+        close()
+        return runs
+
+    def _tighten(
+        self, function: str, body: tuple[ir.Stmt, ...], first: int, last: int
+    ) -> list[Run]:
+        """Go into a lone ``if`` or ``try`` all of whose forward stands in one of its blocks."""
+        stmt = body[first]
+        if first == last and stmt.kind in ("if", "try"):
+            holding = [
+                block
+                for block in stmt.blocks
+                if any(self.forward.in_statement(child, function) for child in block.body)
+            ]
+            tested = stmt.value is not None and self.forward.in_expression(stmt.value, function)
+            if len(holding) == 1 and not tested and not holding[0].body[0].is_elif:
+                inner = holding[0].body
+                indices = [
+                    i for i, child in enumerate(inner) if self.forward.in_statement(child, function)
+                ]
+                return self._tighten(function, inner, indices[0], indices[-1])
+        if stmt.is_elif:
+            return []
+        return [Run(function, stmt.path, last)]
+
+    # -- losses that come from elsewhere --------------------------------------------------------
+
+    def _runs_elsewhere(self, function: str, receiver: ir.Expr, needed: set[str]) -> list[Run]:
+        """The loss is a parameter, filled by callers, or an attribute that other methods set."""
+        runs: list[Run] = []
+        scope = self.program.functions[function]
+        for param in scope.params:
+            if param.name not in needed or param.name == scope.self_name:
+                continue
+            for site in self.program.call_sites.get(function, []):
+                value = self.program.argument_at(site, param.name)
+                if value is None:
+                    continue
+                if self.forward.in_expression(value, site.caller):
+                    return []
+                before = self._runs_before(
+                    site.caller, site.stmt, self.forward.reads_of(value, site.caller), False
+                )
+                if not before:
+                    return []
+                runs += before
+        own = self.program.self_class(function)
+        if own is None or runs:
+            return runs
+        for variable in needed:
+            if not variable.startswith(f"{own[0]}."):
+                continue
+            attr = variable.split(".", 1)[1]
+            for definition in self.program.attribute_definitions(own[1], attr):
+                value = definition.value
+                if definition.function == function or value is None or isinstance(value, ir.Const):
+                    continue
+                runs += self._runs_to(definition.function, definition.stmt)
+        return runs
+
+    def _runs_to(self, function: str, stmt: ir.Stmt) -> list[Run]:
+        """Runs that end with a statement which makes a loss."""
+        scope = self.program.functions[function]
+        found = _Slice(function, set(), {stmt.path})
+        if self.forward.in_statement(stmt, function):
+            found.forward.add(stmt.path)
+        needed = self.forward.reads(stmt, function)
+        siblings, index = self._siblings(scope, stmt.path)
+        for earlier in reversed(siblings[:index]):
+            self._visit(earlier, needed, found)
+        if not found.forward:
+            return []
+        return self._assemble(scope, scope.body, found, None)
+
+    # -- places -------------------------------------------------------------------------------
+
+    def _siblings(self, scope: ir.Function, path: ir.Path) -> tuple[tuple[ir.Stmt, ...], int]:
+        field, index = path[-1]
+        parent = path[:-1]
+        if parent == scope.path:
+            return scope.body, index
+        outer = self._statement(scope, parent)
+        return next(block.body for block in outer.blocks if block.field == field), index
+
+    def _statement(self, scope: ir.Function, path: ir.Path) -> ir.Stmt:
+        return next(stmt for stmt in ir.statements(scope.body) if stmt.path == path)
+
+
+def _is_inside(path: ir.Path, outer: ir.Path) -> bool:
+    return len(path) > len(outer) and path[: len(outer)] == outer

@@ -1,0 +1,348 @@
+"""The switch travels with the optimizer: where it is born, and how every function gets to see it.
+
+For float16 the switch is the scaler, for bfloat16 a bool; both travel the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amp_migrate.facts import ir
+from amp_migrate.options import Options
+from amp_migrate.plan.device import Devices, Undecided
+from amp_migrate.plan.edits import AddArgument, AddParameter, Edit, Insert
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+
+_NAMES = {
+    "float16": ("scaler", "grad_scaler", "amp_scaler", "loss_scaler"),
+    "bfloat16": ("use_amp", "amp_enabled", "with_amp", "amp_on"),
+}
+_OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
+
+
+class Blocked(Exception):
+    """The switch cannot travel; carries the refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """A birth of the switch, for the explanation of a plan."""
+
+    function: str
+    line: int
+    code: str
+
+
+class Travel:
+    """Plans births, parameters, arguments and attributes of one group's switch."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        devices: Devices,
+        options: Options,
+        slots: frozenset[Slot],
+        births: frozenset[Birth],
+        base: str,
+        taken: set[str],
+        mentioned_elsewhere: Callable[[str], str | None],
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.devices = devices
+        self.options = options
+        self.slots = slots
+        self.births = births
+        self.base = base
+        self.taken = taken
+        self.mentioned_elsewhere = mentioned_elsewhere
+        self.edits: list[Edit] = []
+        self.born: list[Born] = []
+        self._names: dict[Slot, str] = {}
+        self._parameters: dict[str, str] = {}
+        self._attributes: set[Slot] = set()
+        self._name_slots()
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _name_slots(self) -> None:
+        """One name for all, except for optimizers that live side by side in one scope."""
+        used: dict[tuple[str, str], Slot] = {}
+        order = sorted(self.slots, key=lambda s: (s.kind, s.owner, s.name))
+        born_here = {birth.slot for birth in self.births}
+        for slot in sorted(order, key=lambda s: s not in born_here):
+            if slot in self._aliased():
+                continue
+            name = self.base
+            if (slot.kind, slot.owner) in used:
+                name = _OPTIMIZER_WORD.sub(self.base, slot.name, count=1)
+                if name == slot.name or name in self.taken:
+                    name = f"{self.base}_{len(used) + 1}"
+            used[slot.kind, slot.owner] = slot
+            self._names[slot] = name
+            self.taken.add(name)
+
+    def _aliased(self) -> dict[Slot, Slot]:
+        """Variables that are only another name for a slot seen from the same scope."""
+        found: dict[Slot, Slot] = {}
+        for slot in self.slots:
+            trace = self.optimizers.trace(slot)
+            source = trace.aliases.get(slot)
+            if source is None or slot in trace.parameters or slot.kind != "variable":
+                continue
+            if any(birth.slot == slot for birth in self.births):
+                continue
+            found[slot] = source
+        return found
+
+    # -- what a function sees -----------------------------------------------------------------
+
+    def of_receiver(self, receiver: ir.Expr, function: str) -> str:
+        """The switch that belongs to an optimizer expression, as text for ``function``."""
+        slot = self.optimizers.slot(receiver, function)
+        if slot is None:
+            raise Blocked(Refusal("AMP010", "an optimizer that is not followed to its origin"))
+        return self._of_slot(slot, receiver, function)
+
+    def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
+        aliases = self._aliased()
+        if slot in aliases:
+            source = aliases[slot]
+            definition = next(
+                d
+                for d in self.program.definitions(slot.owner, slot.name)
+                if isinstance(d.value, (ir.Name, ir.Attr))
+            )
+            assert definition.value is not None
+            return self._of_slot(source, definition.value, definition.function)
+        if slot.kind == "attribute":
+            self._carry_attribute(slot)
+            if not isinstance(expr, ir.Attr):
+                raise Blocked(Refusal("AMP010", "an optimizer attribute under another name"))
+            holder = ir.render(expr.value)
+            if holder is None:
+                raise Blocked(Refusal("AMP010", "an optimizer held by an expression"))
+            return f"{holder}.{self._names[slot]}"
+        name = self._names[slot]
+        if slot in self.optimizers.trace(slot).parameters:
+            self._pass_parameter(slot.owner, name, slot.name)
+        return name
+
+    def visible_in(self, function: str) -> str:
+        """The switch as any function of the program gets it, passed along where it must be."""
+        if function in self._parameters:
+            return self._parameters[function]
+        own = self.program.self_class(function)
+        seen: list[str] = []
+        for slot in sorted(self._names, key=lambda s: (s.kind, s.owner, s.name)):
+            if slot.kind == "attribute":
+                if own is not None and own[1] in self.program.family(slot.owner):
+                    self._carry_attribute(slot)
+                    seen.append(f"{own[0]}.{self._names[slot]}")
+            elif self._encloses(slot.owner, function):
+                expr = ir.Name(slot.name)
+                seen.append(self._of_slot(slot, expr, function))
+        local = [text for text in seen if "." not in text]
+        distinct = list(dict.fromkeys(local or seen))
+        if len(distinct) == 1:
+            return distinct[0]
+        if distinct:
+            raise Blocked(Refusal("AMP012", f"several optimizers are in sight of {function}()"))
+        parent = self.program.functions[function].parent
+        if parent is not None and parent != ir.MODULE and not self._is_method(function):
+            return self.visible_in(parent)
+        self._pass_parameter(function, self.base, None)
+        return self.base
+
+    def _is_method(self, function: str) -> bool:
+        return self.program.functions[function].class_name is not None
+
+    def _encloses(self, owner: str, function: str) -> bool:
+        current: str | None = function
+        while current is not None:
+            if current == owner:
+                return True
+            current = self.program.functions[current].parent
+        return False
+
+    # -- carrying -----------------------------------------------------------------------------
+
+    def _carry_attribute(self, slot: Slot) -> None:
+        """``self.scaler = scaler`` wherever ``self.optimizer = optimizer`` takes one over."""
+        if slot in self._attributes:
+            return
+        self._attributes.add(slot)
+        born = {(b.function, b.path) for b in self.births}
+        for definition in self.program.attribute_definitions(slot.owner, slot.name):
+            if (definition.function, definition.stmt.path) in born:
+                continue
+            if definition.value == ir.Const(None):
+                continue
+            if not isinstance(definition.value, (ir.Name, ir.Attr)):
+                reason = f"{slot.name} is taken over in a form that is not followed"
+                raise Blocked(Refusal("AMP010", reason, definition.stmt.line))
+            source = self.of_receiver(definition.value, definition.function)
+            own = self.program.self_class(definition.function)
+            holder = own[0] if own is not None else "self"
+            code = f"{holder}.{self._names[slot]} = {source}"
+            self.edits.append(Insert(definition.stmt.path, code))
+
+    def _pass_parameter(self, function: str, name: str, optimizer: str | None) -> None:
+        """Give a function the switch as its last parameter, and every call of it the argument."""
+        if function in self._parameters:
+            if self._parameters[function] != name:
+                raise Blocked(Refusal("AMP012", f"{function}() is given several optimizers"))
+            return
+        program = self.program
+        facts = program.functions[function]
+        sites = program.call_sites.get(function, [])
+        if function == ir.MODULE:
+            raise Blocked(Refusal("AMP010", "the optimizer is not in sight of the module's own code"))
+        if function in program.escaping or facts.name in ("forward", "__call__"):
+            reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
+            raise Blocked(Refusal("AMP015", reason, facts.line))
+        if not sites:
+            reason = f"nothing in this file calls {facts.name}(), so the scaler cannot be passed to it"
+            raise Blocked(Refusal("AMP015", reason, facts.line))
+        if any(len(program.callees(site.call, site.caller)) > 1 for site in sites):
+            reason = f"a call may run {facts.name}() or another function"
+            raise Blocked(Refusal("AMP015", reason, sites[0].call.line))
+        public = facts.name
+        if facts.name == "__init__" and facts.class_name is not None:
+            public = program.classes[facts.class_name].name
+        elsewhere = self.mentioned_elsewhere(public)
+        if elsewhere is not None:
+            reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
+            raise Blocked(Refusal("AMP015", reason, facts.line))
+        self._parameters[function] = name
+        self.edits.append(AddParameter(facts.path, name))
+        for site in sites:
+            if optimizer is not None:
+                given = program.argument_at(site, optimizer)
+                if given is None:
+                    # A call that leaves the optimizer out has no switch to pass either.
+                    reason = f"this call of {facts.name}() gives no optimizer"
+                    raise Blocked(Refusal("AMP015", reason, site.call.line))
+                value = self.of_receiver(given, site.caller)
+            else:
+                value = self.visible_in(site.caller)
+            callee = ir.render(site.call.func)
+            if callee is None:
+                raise Blocked(Refusal("AMP015", "a call that is not written plainly", site.call.line))
+            occurrence = self._occurrence(site.stmt, site.call)
+            self.edits.append(AddArgument(site.stmt.path, callee, occurrence, name, value))
+
+    @staticmethod
+    def _occurrence(stmt: ir.Stmt, call: ir.Call) -> int:
+        """The position of a call among those of the same callee in its statement."""
+        same = [
+            inner
+            for expr in stmt.exprs
+            for inner in ir.walk(expr)
+            if isinstance(inner, ir.Call) and inner.func == call.func
+        ]
+        same.sort(key=lambda inner: (inner.line, inner.column))
+        return next(i for i, inner in enumerate(same) if inner is call)
+
+    # -- births -------------------------------------------------------------------------------
+
+    def give_birth(self) -> None:
+        """Insert the births, each right behind the optimizer's own."""
+        by_scope: dict[tuple[Slot, str], list[Birth]] = {}
+        for birth in self.births:
+            by_scope.setdefault((birth.slot, birth.function), []).append(birth)
+        for (slot, function), births in sorted(
+            by_scope.items(), key=lambda item: item[1][0].stmt.line
+        ):
+            for stmt in self._anchors(function, births):
+                self._insert_birth(slot, function, stmt)
+
+    def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
+        """The statements that births follow: alternatives of one ``if`` share one birth."""
+        births = sorted(births, key=lambda birth: birth.stmt.line)
+        if len(births) == 1:
+            return [births[0].stmt]
+        scope = self.program.functions[function]
+        anchors: dict[ir.Path, ir.Stmt] = {}
+        paths = [birth.path for birth in births]
+        for birth in births:
+            chosen = birth.stmt
+            for stmt in ir.statements(scope.body):
+                around = stmt.path == birth.path[: len(stmt.path)]
+                if not around or stmt.kind not in ("if", "try", "match"):
+                    continue
+                if stmt.is_elif or stmt.path == birth.path:
+                    continue
+                inside = [path for path in paths if path[: len(stmt.path)] == stmt.path]
+                branches = {path[len(stmt.path)][0] for path in inside}
+                if len(inside) > 1 and len(branches) > 1:
+                    chosen = stmt
+                    break
+            anchors[chosen.path] = chosen
+        return list(anchors.values())
+
+    def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
+        birth = next(b for b in self.births if b.slot == slot and b.function == function)
+        receiver = next(
+            (
+                target.value
+                for target in birth.stmt.targets
+                if isinstance(target, ir.Attr) and target.attr == slot.name
+            ),
+            None,
+        )
+        decision = self.devices.decide(function, stmt, receiver)
+        if isinstance(decision, Undecided):
+            code = "AMP005" if decision.cpu_only else "AMP041"
+            raise Blocked(Refusal(code, decision.reason, 0 if decision.cpu_only else stmt.line))
+        name = self._names[slot]
+        if slot.kind == "attribute":
+            holder = ir.render(receiver) if receiver is not None else None
+            if holder is None:
+                raise Blocked(Refusal("AMP010", "the optimizer's holder is not plain", stmt.line))
+            self._attributes.add(slot)
+            name = f"{holder}.{name}"
+        code = f"{name} = {self._constructor(decision.enabled)}"
+        anchor = decision.after if decision.after is not None else stmt
+        self._declare_global(slot, function)
+        self.edits.append(Insert(anchor.path, code))
+        self.born.append(Born(function, anchor.line, code))
+
+    def _constructor(self, enabled: str) -> str:
+        if self.options.dtype == "bfloat16":
+            return enabled
+        torch = self.devices.torch
+        if self.options.torch_version < (2, 3):
+            return f"{torch}.cuda.amp.GradScaler(enabled={enabled})"
+        return f'{torch}.amp.GradScaler("cuda", enabled={enabled})'
+
+    def _declare_global(self, slot: Slot, function: str) -> None:
+        """A switch born beside a ``global`` optimizer is global too."""
+        if slot.kind != "variable" or slot.owner == function:
+            return
+        for stmt in ir.statements(self.program.functions[function].body):
+            if stmt.kind in ("global", "nonlocal") and slot.name in stmt.names:
+                if stmt.kind == "nonlocal":
+                    raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
+                self.edits.append(Insert(stmt.path, f"global {self._names[slot]}"))
+                return
+
+
+def free_name(options: Options, taken: frozenset[str] | set[str]) -> str:
+    """A name for the switch that nothing in sight uses yet.
+
+    Raises `Blocked` where all are taken.
+    """
+    for name in _NAMES[options.dtype]:
+        if name not in taken:
+            return name
+    raise Blocked(Refusal("AMP035", f"the names {', '.join(_NAMES[options.dtype])} are all taken"))

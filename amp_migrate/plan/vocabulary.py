@@ -1,0 +1,74 @@
+"""What the calls of training code mean: the names that planning knows, in one place."""
+
+from __future__ import annotations
+
+import re
+
+GRADIENT_CLIPPERS = re.compile(
+    r"torch\.nn\.utils\.(clip_grad\w*|get_total_norm|clip_grads_with_norm_)"
+    r"|torch\.nn\.utils\.clip_grad\.\w+"
+)
+"""Functions of torch that read or edit gradients."""
+
+GRADIENT_HELPER = re.compile(r"(?i)grad|clip")
+"""Names under which other people's helpers read or edit gradients."""
+
+FRAMEWORK_ROOTS = {
+    "lightning": "Lightning",
+    "pytorch_lightning": "Lightning",
+    "lightning_fabric": "Lightning Fabric",
+    "accelerate": "Accelerate",
+    "deepspeed": "DeepSpeed",
+    "colossalai": "Colossal-AI",
+    "fairseq": "fairseq",
+    "mmcv": "MMCV",
+    "mmengine": "MMEngine",
+    "catalyst": "Catalyst",
+    "composer": "Composer",
+    "fastai": "fastai",
+    "skorch": "skorch",
+    "torch_xla": "PyTorch/XLA",
+    "paddle": "Paddle",
+    "mindspore": "MindSpore",
+    "jittor": "Jittor",
+    "oneflow": "OneFlow",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "mxnet": "MXNet",
+    "chainer": "Chainer",
+}
+
+FRAMEWORK_RECEIVERS = frozenset(
+    {"accelerator", "fabric", "model_engine", "engine", "booster", "ds_engine", "manager"}
+)
+"""Names of objects that take the loss as the argument of their own ``backward``."""
+
+MODULE_BOOKKEEPING = frozenset(
+    """train eval parameters named_parameters buffers named_buffers modules named_modules children
+    named_children to cuda cpu double float half bfloat16 type zero_grad state_dict load_state_dict
+    apply requires_grad_ share_memory add_module register_buffer register_parameter
+    register_forward_hook register_full_backward_hook no_sync init_weights reset_parameters size dim
+    init_hidden initHidden init_state get_parameters freeze unfreeze save load save_pretrained
+    print_network set_requires_grad compile ema_update flatten_parameters""".split()
+)
+"""Methods of a module that compute no forward."""
+
+TENSOR_BOOKKEEPING = frozenset(
+    """to cuda cpu view reshape float long int bool double detach detach_ clone contiguous item numpy
+    tolist size dim numel permute transpose unsqueeze squeeze t type type_as requires_grad_ pin_memory
+    append extend update get items keys values format join split strip mean sum backward step zero_grad
+    write print add_scalar log info debug save load_state_dict state_dict astype""".split()
+)
+"""Methods that move, reshape or keep books and by themselves start no forward computation."""
+
+MODEL_LIKE = re.compile(
+    r"(?i)(^|_|\.)(model\w*|net\w*|\w*net|criterion\w*|loss\w*|\w*loss|encoder\w*|decoder\w*|gen\w*"
+    r"|disc\w*|discriminator|backbone|head|policy\w*|actor\w*|critic\w*|agent|q_?net\w*|student|teacher"
+    r"|embed\w*|rnn|lstm|gru|vae|autoencoder|classifier\w*|regressor|transformer|bert|gpt|resnet\w*"
+    r"|unet|cnn|mlp|ae|crf|module|network\w*|objective|cost|ce|mse|linear\d*|fc\d*|conv\d*|layer\d*)$"
+)
+"""Names of callables that must be taken for modules or losses where nothing says what they are."""
+
+AMP_WORDS = frozenset(
+    {"autocast", "GradScaler", "unscale_", "scale_loss", "NativeScaler", "custom_fwd", "amp_scaler"}
+)

@@ -1,0 +1,532 @@
+"""Names, classes and calls of one program: who calls whom, and what a name stands for.
+
+A program is, today, one file. Everything is asked through `Program`, so that more files can join it
+without their askers noticing.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.facts import ir
+
+_BUILTINS = frozenset(dir(builtins))
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """What an expression is known to stand for.
+
+    ``kind``: ``external`` (a dotted name from an import), ``function`` or ``class`` of this program,
+    ``instance`` of such a class, or ``made`` (the result of calling a dotted external name).
+    """
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One place where a variable or attribute gets a value."""
+
+    function: str
+    stmt: ir.Stmt
+    value: ir.Expr | None
+    """None where the value is not an expression of its own (a loop target, ``with ... as``)."""
+    index: int | None = None
+    """Position in an unpacked value."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    caller: str
+    stmt: ir.Stmt
+    call: ir.Call
+    callee: str
+    bound_self: bool
+    """Whether the first parameter is filled by the receiver."""
+
+
+class Program:
+    """The linked facts of one file."""
+
+    def __init__(
+        self, facts: ir.ModuleFacts, neighbours: Mapping[str, ir.ModuleFacts] | None = None
+    ) -> None:
+        """``neighbours``: facts of the project's other files that this one imports, by dotted name."""
+        self.facts = facts
+        self.neighbours = dict(neighbours or {})
+        self.functions = facts.functions
+        self.classes = facts.classes
+        self._resolving: set[tuple[str, ir.Expr]] = set()
+        self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
+
+    # -- scopes -------------------------------------------------------------------------------
+
+    def owner(self, name: str, function: str) -> str | None:
+        """The function in whose scope ``name`` lives when ``function`` mentions it."""
+        current: str | None = function
+        while current is not None:
+            scope = self.functions[current]
+            if name in scope.global_names:
+                return ir.MODULE
+            if name in scope.bound:
+                return current
+            current = scope.parent
+        return None
+
+    def origin(self, expr: ir.Expr, function: str) -> str | None:
+        """``torch.optim.Adam`` for ``optim.Adam``, where the root is an import and nothing else."""
+        parts = ir.dotted(expr)
+        if parts is None:
+            return None
+        owner = self.owner(parts[0], function)
+        if owner is None:
+            if parts[0] in _BUILTINS:
+                return ".".join(("builtins", *parts))
+            for module in self.facts.star_imports:
+                return ".".join((module, *parts))
+            return None
+        scope = self.functions[owner]
+        targets = {target for local, target in scope.imports if local == parts[0]}
+        if not targets:
+            return None
+        others = [d for d in self.definitions(owner, parts[0]) if d.stmt.kind not in _IMPORTS]
+        if others:
+            return None
+        # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
+        target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
+        return ".".join((target, *parts[1:]))
+
+    def definitions(self, owner: str, name: str) -> list[Definition]:
+        """Every statement that gives ``name``, a variable of ``owner``, a value."""
+        return self._definitions.get((owner, name), [])
+
+    @cached_property
+    def _definitions(self) -> dict[tuple[str, str], list[Definition]]:
+        found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                for name, value, index in _bindings(stmt):
+                    owner = self.owner(name, qualname)
+                    if owner is not None:
+                        found[owner, name].append(Definition(qualname, stmt, value, index))
+        return found
+
+    def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
+        """Every ``self.attr = ...`` in the methods of a class, its bases and its subclasses here."""
+        family = self.family(class_name)
+        return [
+            definition
+            for owner, definition in self._attribute_definitions.get(attr, [])
+            if owner in family
+        ]
+
+    @cached_property
+    def _attribute_definitions(self) -> dict[str, list[tuple[str, Definition]]]:
+        found: dict[str, list[tuple[str, Definition]]] = defaultdict(list)
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                if stmt.kind not in ("assign", "annassign", "for", "with", "augassign"):
+                    continue
+                for target, value, index in _unpacked(stmt):
+                    if not isinstance(target, ir.Attr):
+                        continue
+                    for class_name in self.instance_classes(target.value, qualname):
+                        found[target.attr].append(
+                            (class_name, Definition(qualname, stmt, value, index))
+                        )
+        return found
+
+    def is_local(self, origin: str) -> bool:
+        """Whether a dotted origin lies in another file of the same project."""
+        if origin.startswith("."):
+            return True
+        parts = origin.split(".")
+        return any(".".join(parts[:n]) in self.neighbours for n in range(1, len(parts) + 1))
+
+    @cached_property
+    def import_roots(self) -> frozenset[str]:
+        """Top-level names of everything that the file imports, in whatever scope."""
+        return frozenset(
+            target.split(".")[0]
+            for function in self.functions.values()
+            for _, target in function.imports
+        ) | {module.split(".")[0] for module in self.facts.star_imports}
+
+    # -- classes ------------------------------------------------------------------------------
+
+    def self_class(self, function: str) -> tuple[str, str] | None:
+        """(name of the instance, class) as a method, or a function nested in one, sees it."""
+        current: str | None = function
+        while current is not None:
+            scope = self.functions[current]
+            if scope.self_name is not None and scope.class_name is not None:
+                return scope.self_name, scope.class_name
+            current = scope.parent
+        return None
+
+    def instance_classes(self, expr: ir.Expr, function: str) -> frozenset[str]:
+        """Classes of this program that ``expr`` may be an instance of."""
+        own = self.self_class(function)
+        if own is not None and isinstance(expr, ir.Name) and expr.id == own[0]:
+            return frozenset((own[1],))
+        return frozenset(r.name for r in self.resolve(expr, function) if r.kind == "instance")
+
+    def bases(self, class_name: str) -> Iterator[str]:
+        """The classes of this program that a class derives from, itself first."""
+        seen: set[str] = set()
+        pending = [class_name]
+        while pending:
+            current = pending.pop(0)
+            if current in seen or current not in self.classes:
+                continue
+            seen.add(current)
+            yield current
+            found = self.classes[current]
+            for base in found.bases:
+                pending += [r.name for r in self.resolve(base, found.parent) if r.kind == "class"]
+
+    def external_bases(self, class_name: str) -> frozenset[str]:
+        """Dotted names of the bases that are not of this program; ``?`` for unreadable ones."""
+        found: set[str] = set()
+        for current in self.bases(class_name):
+            facts = self.classes[current]
+            for base in facts.bases:
+                if any(ref.kind == "class" for ref in self.resolve(base, facts.parent)):
+                    continue
+                found.add(self.origin(base, facts.parent) or "?")
+        return frozenset(found - {"builtins.object"})
+
+    def family(self, class_name: str) -> frozenset[str]:
+        """A class with its bases and its subclasses in this program."""
+        bases = set(self.bases(class_name))
+        return frozenset(
+            other for other in self.classes if other in bases or class_name in self._ancestry[other]
+        )
+
+    @cached_property
+    def _ancestry(self) -> dict[str, frozenset[str]]:
+        return {name: frozenset(self.bases(name)) for name in self.classes}
+
+    def method(self, class_name: str, name: str) -> str | None:
+        """Qualified name of the method that ``instance.name`` finds in this program."""
+        for current in self.bases(class_name):
+            for method, qualname in reversed(self.classes[current].methods):
+                if method == name:
+                    return qualname
+        return None
+
+    # -- values -------------------------------------------------------------------------------
+
+    def resolve(self, expr: ir.Expr, function: str) -> frozenset[Ref]:
+        """What an expression is known to stand for; empty where nothing is known."""
+        key = (function, expr)
+        if key in self._refs:
+            return self._refs[key]
+        if key in self._resolving:
+            return frozenset()
+        self._resolving.add(key)
+        try:
+            found = frozenset(self._resolve(expr, function))
+        finally:
+            self._resolving.discard(key)
+        if not self._resolving:
+            # Inside a cycle an answer is provisional and must not be kept.
+            self._refs[key] = found
+        return found
+
+    def _resolve(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
+        origin = self.origin(expr, function)
+        if origin is not None:
+            yield Ref("external", origin)
+            return
+        match expr:
+            case ir.Name(id=name):
+                own = self.self_class(function)
+                if own is not None and name == own[0]:
+                    yield Ref("instance", own[1])
+                    return
+                owner = self.owner(name, function)
+                if owner is not None:
+                    yield from self._resolve_variable(owner, name)
+            case ir.Attr(value=value, attr=attr):
+                for ref in self.resolve(value, function):
+                    if ref.kind in ("instance", "class"):
+                        method = self.method(ref.name, attr)
+                        if method is not None:
+                            yield Ref("function", method)
+                        for definition in self.attribute_definitions(ref.name, attr):
+                            yield from self._resolve_definition(definition)
+            case ir.Call(func=func):
+                for ref in self.resolve(func, function):
+                    yield from self._result_of(ref)
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                yield from self.resolve(body, function)
+                yield from self.resolve(orelse, function)
+            case ir.Operation(op="or" | "and", operands=operands):
+                for operand in operands:
+                    yield from self.resolve(operand, function)
+            case ir.Walrus(value=value):
+                yield from self.resolve(value, function)
+
+    def _resolve_variable(self, owner: str, name: str) -> Iterator[Ref]:
+        for definition in self.definitions(owner, name):
+            yield from self._resolve_definition(definition)
+        scope = self.functions[owner]
+        if any(param.name == name for param in scope.params):
+            for caller, value in self.arguments(owner, name):
+                yield from self.resolve(value, caller)
+
+    def _resolve_definition(self, definition: Definition) -> Iterator[Ref]:
+        stmt = definition.stmt
+        if stmt.kind == "functiondef":
+            yield Ref("function", stmt.names[1])
+        elif stmt.kind == "classdef":
+            yield Ref("class", stmt.names[1])
+        elif definition.value is not None and stmt.kind in ("assign", "annassign"):
+            if definition.index is None:
+                yield from self.resolve(definition.value, definition.function)
+            else:
+                yield from self._resolve_item(definition)
+
+    def _resolve_item(self, definition: Definition) -> Iterator[Ref]:
+        value, index = definition.value, definition.index
+        if isinstance(value, ir.Display) and index is not None and index < len(value.items):
+            yield from self.resolve(value.items[index], definition.function)
+        elif isinstance(value, ir.Call) and index is not None:
+            for caller, returned in self.returns(value, definition.function):
+                if isinstance(returned, ir.Display) and index < len(returned.items):
+                    yield from self.resolve(returned.items[index], caller)
+
+    def returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Expr]]:
+        """(function, returned expression) of the functions of this program that a call may run."""
+        for callee in self.callees(call, function):
+            for stmt in ir.statements(self.functions[callee].body):
+                if stmt.kind == "return" and stmt.value is not None:
+                    yield callee, stmt.value
+
+    def _result_of(self, ref: Ref) -> Iterator[Ref]:
+        if ref.kind == "class":
+            yield Ref("instance", ref.name)
+        elif ref.kind == "external":
+            yield Ref("made", ref.name)
+        elif ref.kind == "function":
+            for stmt in ir.statements(self.functions[ref.name].body):
+                if stmt.kind == "return" and stmt.value is not None:
+                    yield from self.resolve(stmt.value, ref.name)
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
+        """Functions of this program that a call may run: functions, methods, constructors."""
+        found: list[str] = []
+        for ref in sorted(self.resolve(call.func, function), key=lambda ref: (ref.kind, ref.name)):
+            if ref.kind == "function":
+                found.append(ref.name)
+            elif ref.kind == "class":
+                init = self.method(ref.name, "__init__")
+                if init is not None:
+                    found.append(init)
+            elif ref.kind == "instance":
+                for name in ("__call__", "forward"):
+                    method = self.method(ref.name, name)
+                    if method is not None:
+                        found.append(method)
+                        break
+        if isinstance(call.func, ir.Attr) and _is_super_call(call.func.value):
+            own = self.self_class(function)
+            if own is not None:
+                for base in list(self.bases(own[1]))[1:]:
+                    method = self.method(base, call.func.attr)
+                    if method is not None:
+                        found.append(method)
+                        break
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def call_sites(self) -> dict[str, list[CallSite]]:
+        """Calls by the function they run."""
+        sites: dict[str, list[CallSite]] = defaultdict(list)
+        for qualname, stmt, call in self.all_calls():
+            for callee in self.callees(call, qualname):
+                sites[callee].append(
+                    CallSite(qualname, stmt, call, callee, self.fills_self(call, callee, qualname))
+                )
+        return sites
+
+    def fills_self(self, call: ir.Call, callee: str, function: str) -> bool:
+        """Whether the callee's first parameter is the receiver, not an argument."""
+        if self.functions[callee].self_name is None:
+            return any(
+                isinstance(d, ir.Name) and d.id == "classmethod"
+                for d in self.functions[callee].decorators
+            )
+        if isinstance(call.func, ir.Attr):
+            refs = self.resolve(call.func.value, function)
+            # `Base.__init__(self, ...)` names its receiver itself.
+            return not any(ref.kind == "class" for ref in refs)
+        return True
+
+    def all_calls(self) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+        """Every call of the program with the function and the statement it stands in."""
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                for call in calls_of(stmt):
+                    yield qualname, stmt, call
+        for found in self.classes.values():
+            for stmt in ir.statements(found.body):
+                if stmt.kind not in ("functiondef", "classdef"):
+                    for call in calls_of(stmt):
+                        yield found.parent, stmt, call
+
+    def arguments(self, function: str, param: str) -> list[tuple[str, ir.Expr]]:
+        """(caller, expression) of every value that calls in this program give to a parameter."""
+        found = []
+        for site in self._call_sites_by_name(function):
+            value = self.argument_at(site, param)
+            if value is not None:
+                found.append((site.caller, value))
+        return found
+
+    def _call_sites_by_name(self, function: str) -> list[CallSite]:
+        """Call sites of a function without resolving all of the program's calls first.
+
+        Resolving a parameter needs the callers, and finding all callers needs resolving: taking only
+        the calls that mention the function's name breaks that circle.
+        """
+        wanted = self.functions[function]
+        names = {wanted.name}
+        if wanted.name == "__init__" and wanted.class_name is not None:
+            names = {self.classes[c].name for c in self.family(wanted.class_name)} | {"__init__"}
+        elif wanted.name in ("forward", "__call__"):
+            return []
+        sites = []
+        for name in names:
+            for qualname, stmt, call in self._calls_by_name.get(name, []):
+                if function in self.callees(call, qualname):
+                    bound = self.fills_self(call, function, qualname)
+                    sites.append(CallSite(qualname, stmt, call, function, bound))
+        return sites
+
+    @cached_property
+    def _calls_by_name(self) -> dict[str, list[tuple[str, ir.Stmt, ir.Call]]]:
+        found: dict[str, list[tuple[str, ir.Stmt, ir.Call]]] = defaultdict(list)
+        for qualname, stmt, call in self.all_calls():
+            if isinstance(call.func, ir.Name):
+                found[call.func.id].append((qualname, stmt, call))
+            elif isinstance(call.func, ir.Attr):
+                found[call.func.attr].append((qualname, stmt, call))
+        return found
+
+    def argument_at(self, site: CallSite, param: str) -> ir.Expr | None:
+        """The expression that a call gives to a parameter of its callee, if it gives one plainly."""
+        params = [p for p in self.functions[site.callee].params if p.kind == "positional"]
+        names = [p.name for p in params]
+        if site.bound_self:
+            names = names[1:]
+        position = names.index(param) if param in names else len(site.call.args) + 1
+        return site.call.argument(position, param)
+
+    @cached_property
+    def escaping(self) -> frozenset[str]:
+        """Functions that are mentioned other than as the callee of a call, and so have unseen callers."""
+        found: set[str] = set()
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                for expr in stmt.exprs:
+                    found |= self._escapes(expr, qualname)
+            if function.decorators and not all(
+                isinstance(d, ir.Name) and d.id in ("staticmethod", "classmethod")
+                for d in function.decorators
+            ):
+                found.add(qualname)
+        return frozenset(found)
+
+    def _escapes(self, expr: ir.Expr, function: str) -> set[str]:
+        called = {id(e.func) for e in ir.walk(expr) if isinstance(e, ir.Call)}
+        found: set[str] = set()
+        for inner in ir.walk(expr):
+            if id(inner) in called or not isinstance(inner, (ir.Name, ir.Attr)):
+                continue
+            found |= {r.name for r in self.resolve(inner, function) if r.kind == "function"}
+            if isinstance(inner, ir.Name):
+                for ref in self.resolve(inner, function):
+                    init = self.method(ref.name, "__init__") if ref.kind == "class" else None
+                    if init is not None and not _only_used_as_base(expr):
+                        found.add(init)
+        return found
+
+
+_IMPORTS = ("import", "importfrom")
+
+
+def _only_used_as_base(expr: ir.Expr) -> bool:
+    # `super(Trainer, self)` and `isinstance(x, Trainer)` mention a class without making instances.
+    return isinstance(expr, ir.Name) or any(
+        isinstance(inner, ir.Call)
+        and isinstance(inner.func, ir.Name)
+        and inner.func.id in ("super", "isinstance", "issubclass")
+        for inner in ir.walk(expr)
+    )
+
+
+def _is_super_call(expr: ir.Expr) -> bool:
+    return (
+        isinstance(expr, ir.Call) and isinstance(expr.func, ir.Name) and expr.func.id == "super"
+    )
+
+
+def calls_of(stmt: ir.Stmt) -> Iterator[ir.Call]:
+    """The calls on a statement's own line, in the order in which they run; lambdas included last."""
+    for expr in stmt.exprs:
+        yield from ir.calls_in(expr)
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Deferred):
+                yield from ir.calls_in(inner.body)
+
+
+def _unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
+    """(target, value, index) for each single target of a statement."""
+    whole = stmt.kind in ("assign", "annassign")
+    for target in stmt.targets:
+        value = stmt.value if whole else None
+        yield from _unpacked_target(target, value, None)
+
+
+def _unpacked_target(
+    target: ir.Expr, value: ir.Expr | None, index: int | None
+) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
+    if isinstance(target, ir.Display):
+        for position, item in enumerate(target.items):
+            if index is not None:
+                yield from _unpacked_target(item, None, None)
+            elif isinstance(value, ir.Display) and len(value.items) == len(target.items):
+                yield from _unpacked_target(item, value.items[position], None)
+            else:
+                yield from _unpacked_target(item, value, position)
+    elif isinstance(target, ir.Operation) and target.op == "starred":
+        yield from _unpacked_target(target.operands[0], None, None)
+    else:
+        yield target, value, index
+
+
+def _bindings(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Expr | None, int | None]]:
+    """(name, value, index) for each variable that a statement binds."""
+    if stmt.kind in ("functiondef", "classdef"):
+        yield stmt.names[0], None, None
+    elif stmt.kind in (*_IMPORTS, "try", "trystar"):
+        for name in stmt.names:
+            yield name, None, None
+    for target, value, index in _unpacked(stmt):
+        if isinstance(target, ir.Name):
+            yield target.id, value, index
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Walrus) and isinstance(inner.target, ir.Name):
+                yield inner.target.id, inner.value, None

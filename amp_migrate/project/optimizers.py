@@ -1,0 +1,410 @@
+"""Where optimizers are born, and the way from a ``step()`` back to the birth.
+
+An optimizer is followed through *slots*: variables (of the scope that owns them) and attributes (of
+the class that has them). A trace that reaches anything it cannot read ends in a problem, never in a
+guess.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from amp_migrate.facts import ir
+from amp_migrate.project.link import Definition, Program
+
+CLOSURE = "closure"
+WRAPPED = "wrapped"
+NOT_FOUND = "not found"
+SEVERAL = "several"
+APEX = "apex"
+FRAMEWORK = "framework"
+
+_WRAPPERS = frozenset(
+    {
+        "SAM",
+        "ASAM",
+        "GSAM",
+        "Lookahead",
+        "DistributedOptimizer",
+        "KFAC",
+        "KFACOptimizer",
+        "EKFAC",
+        "NoamOpt",
+        "ScheduledOptim",
+        "FP16_Optimizer",
+        "ZeroRedundancyOptimizer",
+        "DiffOptimizer",
+        "SWA",
+        "Shampoo",
+    }
+)
+_KNOWN_ELSEWHERE = re.compile(
+    r"(Adam\w*|SGD\w*|RMSprop\w*|Adagrad|Adadelta|RAdam|NAdam|Lamb|LAMB|LARS|Lars|Ranger\w*|AdaBound\w*"
+    r"|AdaBelief|Adafactor|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
+    r"|AdaHessian)$"
+)
+_LOOKS_LIKE = re.compile(r"(?i)(^|_|\.)(optim\w*|optimi[sz]er\w*|opts?\d*|solver|trainer_[gd]|optm)(_\w+)?$")
+_FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A variable (``owner`` is a function) or an attribute (``owner`` is a class)."""
+
+    kind: str
+    owner: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The statement that binds a new optimizer to a slot for the first time."""
+
+    function: str
+    path: ir.Path
+    slot: Slot
+    stmt: ir.Stmt = field(compare=False)
+    call: ir.Call = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a trace ended: one of the kinds above, with the place and the reason in words."""
+
+    kind: str
+    function: str
+    line: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Trace:
+    """All that a search back from one slot has met."""
+
+    births: set[Birth] = field(default_factory=set)
+    slots: set[Slot] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+    parameters: set[Slot] = field(default_factory=set)
+    """Slots that are parameters, filled by callers."""
+    aliases: dict[Slot, Slot] = field(default_factory=dict)
+    """Slots that another slot's value was assigned to, with that other slot."""
+
+
+class Optimizers:
+    """Finds and follows the optimizers of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._traces: dict[Slot, Trace] = {}
+
+    # -- recognising --------------------------------------------------------------------------
+
+    def construction(self, call: ir.Call, function: str) -> str | None:
+        """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
+        program = self.program
+        if isinstance(call.func, ir.Call) and program.origin(call.func.func, function) == (
+            "builtins.getattr"
+        ):
+            holder = call.func.argument(0, "object")
+            if holder is not None and program.origin(holder, function) == "torch.optim":
+                return "plain"
+        if isinstance(call.func, ir.Item):
+            return self._from_table(call.func, function)
+        kinds = set()
+        for ref in program.resolve(call.func, function):
+            if ref.kind == "external":
+                kinds.add(self._external_kind(ref.name))
+            elif ref.kind == "class":
+                kinds.add(self._own_kind(ref.name))
+            else:
+                return None
+        if not kinds or None in kinds:
+            return None
+        return next((kind for kind in (CLOSURE, WRAPPED) if kind in kinds), "plain")
+
+    def _external_kind(self, origin: str) -> str | None:
+        last = origin.rsplit(".", 1)[-1]
+        if origin.startswith("torch.optim."):
+            if origin.startswith(("torch.optim.lr_scheduler", "torch.optim.swa_utils")):
+                return None
+            if last == "LBFGS":
+                return CLOSURE
+            return "plain" if last[:1].isupper() and last != "Optimizer" else None
+        if last in _WRAPPERS:
+            return WRAPPED
+        if self.program.is_local(origin):
+            return None
+        return "plain" if _KNOWN_ELSEWHERE.match(last) else None
+
+    def _own_kind(self, class_name: str) -> str | None:
+        """Whether a class of the program is an optimizer, and one that a scaler can step."""
+        program = self.program
+        bases = program.external_bases(class_name)
+        if not any(base.startswith("torch.optim.") and "lr_sched" not in base for base in bases):
+            return None
+        if "torch.optim.LBFGS" in bases:
+            return CLOSURE
+        names = {name for c in program.bases(class_name) for name, _ in program.classes[c].methods}
+        inner_steps = any(
+            isinstance(call.func, ir.Attr) and call.func.attr == "step"
+            for c in program.bases(class_name)
+            for _, method in program.classes[c].methods
+            for stmt in ir.statements(program.functions[method].body)
+            for expr in stmt.exprs
+            for call in ir.calls_in(expr)
+            if not _is_super(call)
+        )
+        return WRAPPED if inner_steps or {"first_step", "second_step"} & names else "plain"
+
+    def _from_table(self, item: ir.Item, function: str) -> str | None:
+        if isinstance(item.value, ir.Attr) and item.value.attr == "__dict__":
+            holder = self.program.origin(item.value.value, function)
+            return "plain" if holder == "torch.optim" else None
+        tables = [item.value] if isinstance(item.value, ir.Display) else []
+        if isinstance(item.value, ir.Name):
+            owner = self.program.owner(item.value.id, function)
+            if owner is not None:
+                found = self.program.definitions(owner, item.value.id)
+                tables = [d.value for d in found if isinstance(d.value, ir.Display)]
+                if len(tables) != len(found):
+                    return None
+        kinds = {
+            self._external_kind(self.program.origin(entry, function) or "?")
+            for table in tables
+            for entry in table.items
+        }
+        if not kinds or None in kinds:
+            return None
+        return CLOSURE if CLOSURE in kinds else WRAPPED if WRAPPED in kinds else "plain"
+
+    def looks_like_one(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an unresolved receiver of ``step()`` must be taken for an optimizer."""
+        if any(ref.kind == "made" for ref in self.program.resolve(expr, function)):
+            return False
+        key = ir.key_of(expr)
+        if key is None:
+            return False
+        return key in self._zeroed or bool(_LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key)))
+
+    @cached_property
+    def _zeroed(self) -> frozenset[str]:
+        found = {
+            ir.key_of(call.func.value) or "?"
+            for _, _, call in self.program.all_calls()
+            if isinstance(call.func, ir.Attr) and call.func.attr == "zero_grad"
+        }
+        return frozenset(found)
+
+    # -- following ----------------------------------------------------------------------------
+
+    def slot(self, expr: ir.Expr, function: str) -> Slot | None:
+        """The slot that an expression names, or None where it names none."""
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            return None if owner is None else Slot("variable", owner, expr.id)
+        if isinstance(expr, ir.Attr):
+            classes = self.program.instance_classes(expr.value, function)
+            if len(classes) == 1:
+                return Slot("attribute", self._holder(next(iter(classes)), expr.attr), expr.attr)
+        return None
+
+    def _holder(self, class_name: str, attr: str) -> str:
+        """The topmost class here that sets the attribute, so that subclasses share one slot."""
+        for base in reversed(list(self.program.bases(class_name))):
+            for method in self.program.classes[base].methods:
+                function = self.program.functions[method[1]]
+                for stmt in ir.statements(function.body):
+                    for target in stmt.targets:
+                        for inner in ir.walk(target):
+                            if inner == ir.Attr(ir.Name(function.self_name or "?"), attr):
+                                return base
+        return class_name
+
+    def trace(self, slot: Slot) -> Trace:
+        """Follow a slot back to the births of what it holds."""
+        if slot not in self._traces:
+            trace = Trace()
+            self._follow(slot, trace)
+            self._traces[slot] = trace
+        return self._traces[slot]
+
+    def _follow(self, slot: Slot, trace: Trace) -> None:
+        if slot in trace.slots:
+            return
+        trace.slots.add(slot)
+        program = self.program
+        if slot.kind == "attribute":
+            definitions = program.attribute_definitions(slot.owner, slot.name)
+            if not definitions:
+                line = program.classes[slot.owner].line
+                reason = f"self.{slot.name} is not set in this file"
+                trace.problems.append(Problem(NOT_FOUND, ir.MODULE, line, reason))
+        else:
+            definitions = program.definitions(slot.owner, slot.name)
+            function = program.functions[slot.owner]
+            if any(param.name == slot.name for param in function.params):
+                self._follow_parameter(slot, trace)
+            elif not definitions:
+                reason = f"{slot.name} gets no value in this file"
+                trace.problems.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
+        for definition in definitions:
+            self._follow_definition(slot, definition, trace)
+
+    def _follow_parameter(self, slot: Slot, trace: Trace) -> None:
+        program = self.program
+        function = program.functions[slot.owner]
+        trace.parameters.add(slot)
+        sites = program.call_sites.get(slot.owner, [])
+        if not sites:
+            reason = f"{slot.name} is a parameter of {function.name}(), which nothing calls here"
+            trace.problems.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
+        for site in sites:
+            value = program.argument_at(site, slot.name)
+            if value is None:
+                param = next(p for p in function.params if p.name == slot.name)
+                if param.default is None or any(arg.star for arg in site.call.args):
+                    reason = f"the value of {slot.name} in this call of {function.name}() is not plain"
+                    trace.problems.append(Problem(NOT_FOUND, site.caller, site.call.line, reason))
+            elif isinstance(value, ir.Call):
+                kind = self.construction(value, site.caller)
+                reason = f"the optimizer is made inside the call of {function.name}()"
+                if kind in (CLOSURE, WRAPPED):
+                    reason = f"{ir.render(value.func)} is stepped"
+                problem = Problem(
+                    NOT_FOUND if kind in (None, "plain") else kind,
+                    site.caller,
+                    site.call.line,
+                    reason,
+                )
+                trace.problems.append(problem)
+            else:
+                self._follow_value(slot, value, site.caller, site.stmt, None, trace)
+
+    def _follow_definition(self, slot: Slot, definition: Definition, trace: Trace) -> None:
+        stmt = definition.stmt
+        if definition.value is None or stmt.kind not in ("assign", "annassign"):
+            kind = SEVERAL if stmt.kind == "for" else NOT_FOUND
+            reason = "optimizers are kept in a collection" if kind == SEVERAL else "is bound here"
+            trace.problems.append(Problem(kind, definition.function, stmt.line, reason))
+            return
+        self._follow_value(
+            slot, definition.value, definition.function, stmt, definition.index, trace
+        )
+
+    def _follow_value(
+        self,
+        slot: Slot,
+        value: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        index: int | None,
+        trace: Trace,
+    ) -> None:
+        match value:
+            case ir.Const(value=None):
+                return
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                for branch in (body, orelse):
+                    self._follow_value(slot, branch, function, stmt, index, trace)
+                return
+            case ir.Call():
+                self._follow_call(slot, value, function, stmt, index, trace)
+                return
+            case ir.Name() | ir.Attr() if index is None:
+                source = self.slot(value, function)
+                if source is not None:
+                    trace.aliases.setdefault(slot, source)
+                    self._follow(source, trace)
+                    return
+        reason = "the optimizer comes from an expression that is not followed"
+        kind = NOT_FOUND
+        if isinstance(value, (ir.Display, ir.Comprehension)) or isinstance(value, ir.Item):
+            kind, reason = SEVERAL, "optimizers are kept in a collection"
+        trace.problems.append(Problem(kind, function, stmt.line, reason))
+
+    def _follow_call(
+        self,
+        slot: Slot,
+        call: ir.Call,
+        function: str,
+        stmt: ir.Stmt,
+        index: int | None,
+        trace: Trace,
+    ) -> None:
+        kind = self.construction(call, function)
+        if kind == "plain" and index is None:
+            trace.births.add(Birth(function, stmt.path, slot, stmt, call))
+            return
+        if kind in (CLOSURE, WRAPPED):
+            name = ir.render(call.func) or "the optimizer"
+            reason = (
+                f"{name} needs a closure"
+                if kind == CLOSURE
+                else f"{name} steps in its own way, which a scaler would not see"
+            )
+            trace.problems.append(Problem(kind, function, stmt.line, reason))
+            return
+        callees = self.program.callees(call, function)
+        if callees and all(self._makes_one(callee, index) for callee in callees):
+            trace.births.add(Birth(function, stmt.path, slot, stmt, call))
+            return
+        trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
+
+    def _makes_one(self, callee: str, index: int | None) -> bool:
+        """Whether a function of the program returns (at ``index``) an optimizer born inside it."""
+        returned = [
+            stmt.value
+            for stmt in ir.statements(self.program.functions[callee].body)
+            if stmt.kind == "return" and stmt.value is not None
+        ]
+        if not returned:
+            return False
+        for value in returned:
+            if index is not None:
+                if not isinstance(value, ir.Display) or index >= len(value.items):
+                    return False
+                value = value.items[index]
+            if isinstance(value, ir.Call):
+                if self.construction(value, callee) != "plain":
+                    return False
+                continue
+            source = self.slot(value, callee)
+            if source is None or source.owner != callee:
+                return False
+            trace = Trace()
+            self._follow(source, trace)
+            if trace.problems or trace.parameters or not trace.births:
+                return False
+        return True
+
+    def _unknown_maker(
+        self, call: ir.Call, function: str, stmt: ir.Stmt, own: bool
+    ) -> Problem:
+        origin = self.program.origin(call.func, function) or ""
+        text = ir.render(call.func) or "this call"
+        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        if origin.startswith("apex.") or (method == "initialize" and text.startswith("amp.")):
+            return Problem(APEX, function, stmt.line, "apex.amp wraps the optimizer")
+        if method in ("prepare", "setup", "setup_optimizers") or origin.startswith("deepspeed."):
+            return Problem(FRAMEWORK, function, stmt.line, f"{text}() hands the optimizer to a framework")
+        if self.program.is_local(origin):
+            reason = f"{text}() makes the optimizer in another file"
+        elif own:
+            reason = f"what {text}() returns is not followed to an optimizer"
+        elif _FACTORIES_ELSEWHERE.search(origin):
+            reason = f"{text}() may make a wrapped optimizer"
+        else:
+            reason = f"{text}() is not known to make an optimizer"
+        return Problem(NOT_FOUND, function, stmt.line, reason)
+
+
+def _is_super(call: ir.Call) -> bool:
+    func = call.func
+    return (
+        isinstance(func, ir.Attr)
+        and isinstance(func.value, ir.Call)
+        and isinstance(func.value.func, ir.Name)
+        and func.value.func.id == "super"
+    )

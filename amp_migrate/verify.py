@@ -1,0 +1,265 @@
+"""The check before anything is written: is the output the input plus AMP, and nothing else?
+
+Independent of the plan: it sees two texts. An eraser that knows only AMP's own vocabulary takes AMP
+out of both; what remains must be the same program. Every comment must be there, in order.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Sequence
+
+from amp_migrate.facts.reader import parse
+from amp_migrate.results import SourceError
+
+_CREATORS = frozenset({"GradScaler"})
+
+
+def difference(before: str, after: str) -> str | None:
+    """What is wrong with ``after`` as a migration of ``before``; None where nothing is."""
+    try:
+        tree = parse(after, "output")
+    except SourceError as error:
+        return f"the output is {error.message}"
+    original = parse(before, "input")
+    switches = _switches(tree) - _switches(original)
+    left = ast.dump(_erase(original, frozenset()))
+    right = ast.dump(_erase(tree, frozenset(switches)))
+    if left != right:
+        return f"without AMP the output is another program ({_first_difference(left, right)})"
+    comments, kept = _comments(before), _comments(after)
+    if comments != kept:
+        return "a comment is lost or has moved"
+    return None
+
+
+def _first_difference(left: str, right: str) -> str:
+    position = next(
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+        min(len(left), len(right)),
+    )
+    start = max(position - 30, 0)
+    return f"{left[start : position + 30]!r} became {right[start : position + 30]!r}"
+
+
+def _comments(text: str) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_autocast(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and _last(node.func) == "autocast"
+
+
+def _switches(tree: ast.Module) -> set[str]:
+    """Names that hold a scaler or the bool that stands for one.
+
+    Assigned from ``GradScaler(...)``, used as a region's ``enabled=``, or passed on from such a name.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if _last(node.value.func) in _CREATORS:
+                found |= {_last(target) for target in node.targets}
+        if isinstance(node, ast.Call) and _is_autocast(node):
+            for keyword in node.keywords:
+                if keyword.arg == "enabled":
+                    value = keyword.value
+                    if isinstance(value, ast.Call) and _last(value.func) == "is_enabled":
+                        assert isinstance(value.func, ast.Attribute)
+                        found.add(_last(value.func.value))
+                    elif isinstance(value, (ast.Name, ast.Attribute)):
+                        found.add(_last(value))
+    changed = True
+    while changed:
+        changed = False
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg and _last(node.value) in found:
+                if node.arg not in found and node.arg != "enabled":
+                    found.add(node.arg)
+                    changed = True
+            if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+                if _last(node.value) in found:
+                    new = {_last(target) for target in node.targets} - found
+                    found |= new
+                    changed = changed or bool(new)
+    return found - {""}
+
+
+def _erase(tree: ast.Module, switches: frozenset[str]) -> ast.Module:
+    erased = _Eraser(switches).visit(tree)
+    assert isinstance(erased, ast.Module)
+    return erased
+
+
+class _Eraser(ast.NodeTransformer):
+    def __init__(self, switches: frozenset[str]) -> None:
+        self.switches = switches
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list) and all(isinstance(item, ast.stmt) for item in body):
+                setattr(node, field, _inlined(body))
+        return node
+
+    def _is_switch(self, node: ast.expr) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute)) and _last(node) in self.switches
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
+        ours = (
+            len(node.items) == 1
+            and _is_autocast(node.items[0].context_expr)
+            and self._uses_switch(node.items[0].context_expr)
+        )
+        self.generic_visit(node)
+        return list(node.body) if ours else node
+
+    def _uses_switch(self, call: ast.expr) -> bool:
+        return any(isinstance(n, ast.expr) and self._is_switch(n) for n in ast.walk(call))
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        if all(self._is_switch(target) for target in node.targets):
+            return None
+        if isinstance(node.value, ast.Call) and self._is_state_of_switch(node.value):
+            return None
+        self.generic_visit(node)
+        return node
+
+    def visit_Global(self, node: ast.Global) -> ast.AST | None:
+        node.names = [name for name in node.names if name not in self.switches]
+        return node if node.names else None
+
+    def visit_Import(self, node: ast.Import) -> ast.AST | None:
+        # Both sides lose it: only where it was missing is one added.
+        plain = len(node.names) == 1 and node.names[0].name == "torch" and not node.names[0].asname
+        return None if plain else node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            receiver, method = call.func.value, call.func.attr
+            if self._is_switch(receiver):
+                if method in ("update", "unscale_", "load_state_dict"):
+                    return None
+                if method == "step" and len(call.args) == 1:
+                    step = ast.Attribute(call.args[0], "step", ast.Load())
+                    node.value = ast.Call(step, [], [])
+                    return node
+        self.generic_visit(node)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
+        if self._is_guard(node.test) and self._steps_by_switch(node.body):
+            self.generic_visit(node)
+            return list(node.body)
+        if self._is_load_guard(node.test):
+            return None
+        self.generic_visit(node)
+        return node
+
+    def _is_guard(self, test: ast.expr) -> bool:
+        return isinstance(test, ast.Call) and ast.unparse(test).startswith(
+            "any((p.grad is not None for group in "
+        )
+
+    def _steps_by_switch(self, body: Sequence[ast.stmt]) -> bool:
+        return any(
+            isinstance(inner, ast.Attribute) and inner.attr == "step" and self._is_switch(inner.value)
+            for stmt in body
+            for inner in ast.walk(stmt)
+        )
+
+    def _is_load_guard(self, test: ast.expr) -> bool:
+        if not isinstance(test, ast.BoolOp) or not isinstance(test.values[0], ast.Call):
+            return False
+        func = test.values[0].func
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr == "is_enabled"
+            and self._is_switch(func.value)
+        )
+
+    # -- expressions --------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        node.keywords = [
+            keyword
+            for keyword in node.keywords
+            if not (keyword.arg in self.switches and self._is_switch(keyword.value))
+            and not (isinstance(keyword.value, ast.Call) and self._is_state_of_switch(keyword.value))
+        ]
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr == "scale" and self._is_switch(func.value):
+            if len(node.args) == 1:
+                return node.args[0]
+        return node
+
+    def _is_state_of_switch(self, call: ast.Call) -> bool:
+        func = call.func
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr == "state_dict"
+            and self._is_switch(func.value)
+        )
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        kept = [
+            (key, value)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if not (isinstance(value, ast.Call) and self._is_state_of_switch(value))
+        ]
+        node.keys = [key for key, _ in kept]
+        node.values = [value for _, value in kept]
+        self.generic_visit(node)
+        return node
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        node.args = [arg for arg in node.args if arg.arg not in self.switches]
+        pairs = [
+            (arg, default)
+            for arg, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)
+            if arg.arg not in self.switches
+        ]
+        node.kwonlyargs = [arg for arg, _ in pairs]
+        node.kw_defaults = [default for _, default in pairs]
+        self.generic_visit(node)
+        return node
+
+
+def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:
+    """``loss = f(x)`` directly followed by ``loss.backward()`` as ``f(x).backward()``.
+
+    Done to both sides, it makes a hoisted loss and one that was written so the same.
+    """
+    result: list[ast.stmt] = []
+    for stmt in body:
+        previous = result[-1] if result else None
+        if (
+            isinstance(stmt, ast.Expr)
+            and isinstance(stmt.value, ast.Call)
+            and isinstance(stmt.value.func, ast.Attribute)
+            and stmt.value.func.attr == "backward"
+            and isinstance(stmt.value.func.value, ast.Name)
+            and isinstance(previous, ast.Assign)
+            and len(previous.targets) == 1
+            and isinstance(previous.targets[0], ast.Name)
+            and previous.targets[0].id == stmt.value.func.value.id
+        ):
+            stmt.value.func.value = previous.value
+            result[-1] = stmt
+        else:
+            result.append(stmt)
+    return result
