@@ -164,7 +164,7 @@ class _Eraser(ast.NodeTransformer):
         if self._is_guard(node.test) and self._steps_by_switch(node.body):
             self.generic_visit(node)
             return list(node.body)
-        if self._is_load_guard(node.test):
+        if self._is_load_guard(node.test) or self._is_missing_switch(node.test):
             return None
         self.generic_visit(node)
         return node
@@ -179,6 +179,14 @@ class _Eraser(ast.NodeTransformer):
             isinstance(inner, ast.Attribute) and inner.attr == "step" and self._is_switch(inner.value)
             for stmt in body
             for inner in ast.walk(stmt)
+        )
+
+    def _is_missing_switch(self, test: ast.expr) -> bool:
+        return (
+            isinstance(test, ast.Compare)
+            and self._is_switch(test.left)
+            and isinstance(test.ops[0], ast.Is)
+            and isinstance(test.comparators[0], ast.Constant)
         )
 
     def _is_load_guard(self, test: ast.expr) -> bool:
@@ -227,7 +235,12 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
-        node.args = [arg for arg in node.args if arg.arg not in self.switches]
+        if node.args and node.args[-1].arg in self.switches:
+            # It was added last, and so is its default.
+            if node.defaults and isinstance(node.defaults[-1], ast.Constant):
+                if node.defaults[-1].value in (None, False):
+                    node.defaults.pop()
+            node.args.pop()
         pairs = [
             (arg, default)
             for arg, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)

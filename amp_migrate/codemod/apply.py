@@ -171,7 +171,7 @@ class _Editor:
             edited = [self._expression_edit(edited[0], edit)]
         for edit in self._take(path, AddParameter):
             assert isinstance(edit, AddParameter)
-            edited = [_add_parameter(edited[0], edit.name)]
+            edited = [self._add_parameter(edited[0], edit, indent)]
         for edit in self._take(path, ScaleBackward):
             assert isinstance(edit, ScaleBackward)
             hoisted, line = self._scale(edited[0], edit, indent)
@@ -309,6 +309,29 @@ class _Editor:
         guarded = made.with_changes(body=cst.IndentedBlock(body=lines), leading_lines=leading)
         return [guarded]
 
+    def _add_parameter(self, statement: Statement, edit: AddParameter, indent: str) -> Statement:
+        if not isinstance(statement, cst.FunctionDef):
+            raise MismatchError("a parameter is wanted where no function is defined")
+        changed = _with_parameter(statement, edit.name, "None" if edit.off is not None else None)
+        if edit.off is None:
+            return changed
+        if not isinstance(changed.body, cst.IndentedBlock):
+            raise MismatchError("a one-line function cannot take a first statement")
+        step = changed.body.indent if changed.body.indent is not None else self.snippets.indent
+        code = f"if {edit.name} is None:\n    {edit.name} = {edit.off}"
+        made = self.snippets.statements(code, indent + step)
+        body = list(changed.body.body)
+        first = body[0]
+        documented = (
+            isinstance(first, cst.SimpleStatementLine)
+            and isinstance(first.body[0], cst.Expr)
+            and isinstance(first.body[0].value, (cst.SimpleString, cst.ConcatenatedString))
+        )
+        at = 1 if documented else 0
+        return changed.with_changes(
+            body=changed.body.with_changes(body=[*body[:at], *made, *body[at:]])
+        )
+
     def _expression_edit(self, statement: Statement, edit: Edit) -> Statement:
         """An edit of an expression on the statement's own line; nested blocks are not entered."""
         assert isinstance(edit, (AddArgument, AddEntry))
@@ -416,16 +439,16 @@ _TIGHT = cst.AssignEqual(
 )
 
 
-def _add_parameter(statement: Statement, name: str) -> Statement:
-    if not isinstance(statement, cst.FunctionDef):
-        raise MismatchError("a parameter is wanted where no function is defined")
+def _with_parameter(statement: cst.FunctionDef, name: str, default: str | None) -> cst.FunctionDef:
     params = statement.params
     new = cst.Param(cst.Name(name))
+    if default is not None:
+        new = cst.Param(cst.Name(name), default=cst.parse_expression(default), equal=_TIGHT)
     opening = statement.whitespace_before_params
     keyword_only = (
         bool(params.kwonly_params)
         or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
-        or any(param.default is not None for param in params.params)
+        or (default is None and any(param.default is not None for param in params.params))
     )
     if keyword_only and params.kwonly_params:
         entries = insert_entry(params.kwonly_params, len(params.kwonly_params) - 1, new, opening)

@@ -56,10 +56,14 @@ class ScalerStep:
 
 @dataclass(frozen=True, slots=True)
 class AddParameter:
-    """A new last parameter of the function defined at ``path``."""
+    """A new last parameter of the function defined at ``path``.
+
+    ``off``: it defaults to None, which the body's first statement replaces by this expression.
+    """
 
     path: Path
     name: str
+    off: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.regions import Regions, Run
+from amp_migrate.plan.regions import Run
 from amp_migrate.project.link import Program, calls_of
 
 _OFF = frozenset({"no_grad", "inference_mode"})
 
 
-def plan_evaluation(
-    program: Program, events: Events, forward: Forward, regions: Regions
-) -> list[Run]:
+def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[Run]:
     """The forward computations of functions and blocks that run without gradients."""
     runs: list[Run] = []
     for qualname, function in program.functions.items():
@@ -21,17 +19,17 @@ def plan_evaluation(
             continue
         decorated = any(
             _names_no_grad(decorator) for decorator in function.decorators
-        ) and not forward_itself(function)
+        ) and not _is_forward_itself(function)
         if decorated:
-            runs += _runs_in(qualname, function.body, forward, regions)
+            runs += _runs_in(qualname, function.body, forward)
             continue
         for stmt in ir.statements(function.body):
             if stmt.kind == "with" and any(_names_no_grad(expr) for expr in stmt.exprs):
-                runs += _runs_in(qualname, stmt.blocks[0].body, forward, regions)
+                runs += _runs_in(qualname, stmt.blocks[0].body, forward)
     return runs
 
 
-def forward_itself(function: ir.Function) -> bool:
+def _is_forward_itself(function: ir.Function) -> bool:
     """Whether a function is a module's own forward, which its callers put under autocast."""
     return function.name == "forward" or function.class_name is None and function.name == "main"
 
@@ -44,9 +42,7 @@ def _names_no_grad(expr: ir.Expr) -> bool:
     )
 
 
-def _runs_in(
-    function: str, body: tuple[ir.Stmt, ...], forward: Forward, regions: Regions
-) -> list[Run]:
+def _runs_in(function: str, body: tuple[ir.Stmt, ...], forward: Forward) -> list[Run]:
     """One run a block: from its first forward statement to its last; loops are entered."""
     runs: list[Run] = []
     first: int | None = None
@@ -60,7 +56,7 @@ def _runs_in(
                 runs.append(Run(function, body[first].path, last))
                 first = None
             for block in stmt.blocks:
-                runs += _runs_in(function, block.body, forward, regions)
+                runs += _runs_in(function, block.body, forward)
             continue
         first = index if first is None else first
         last = index

@@ -238,7 +238,8 @@ class Forward:
             for variable in self.writes(stmt, callee):
                 if own is not None and variable.startswith(f"{own[0]}."):
                     found.add(f"self.{variable.split('.', 1)[1]}")
-                elif variable in function.nonlocal_names | function.global_names:
+                elif self.program.owner(variable, callee) != callee:
+                    # A global, or a variable of an enclosing function.
                     found.add(variable)
         self._writes[callee] = frozenset(found)
         return self._writes[callee]

@@ -253,6 +253,10 @@ class Hazards:
         """``buffer[mask] = half``: index_put wants equal dtypes."""
         if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
             return None
+        if isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr):
+            if stmt.value.func.attr in ("float", "to", "type", "long", "type_as"):
+                # The value says its dtype itself.
+                return None
         for target in stmt.targets:
             if not isinstance(target, ir.Item) or not isinstance(target.value, ir.Name):
                 continue

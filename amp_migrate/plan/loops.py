@@ -124,6 +124,8 @@ class Finder:
         assert call is not None
         line = call.line
         framework = self._framework(backward)
+        if "apex" in program.import_roots and self._amp_around(function):
+            return Refusal("AMP002", "apex.amp drives this loop", line)
         if _is_scaled(receiver) or self._amp_around(function):
             return Refusal("AMP001", "this loop is under AMP already", line)
         if framework is not None:

@@ -43,7 +43,10 @@ class Placer:
         pending = {
             site
             for site, states in protocol.exits.items()
-            if states and READY not in states and site not in placement.update_before
+            if states
+            and READY not in states
+            and site not in placement.update_before
+            and self._leaves_step(site, placement)
         }
         if pending:
             placement.update_before |= pending
@@ -52,6 +55,23 @@ class Placer:
             placement.guarded |= protocol.unguarded
             protocol = self._run(placement)
         return self._judge(protocol, placement)
+
+    def _leaves_step(self, site: Site, placement: Placement) -> bool:
+        """Whether an exit leads out of the block in which gradients were unscaled."""
+        function, path = site
+        scope = self.program.functions[function]
+        is_return = any(
+            stmt.path == path and stmt.kind == "return" for stmt in ir.statements(scope.body)
+        )
+        loop: ir.Path = scope.path
+        for stmt in ir.statements(scope.body):
+            around = stmt.path == path[: len(stmt.path)] and stmt.path != path
+            if around and stmt.kind in ("for", "while"):
+                loop = max(loop, stmt.path, key=len)
+        return any(
+            other == function and (is_return or unscaled[: len(loop)] == loop)
+            for other, unscaled in placement.unscale_before
+        )
 
     def _run(self, placement: Placement) -> Protocol:
         protocol = Protocol(

@@ -20,8 +20,11 @@ from amp_migrate.plan.placement import Placer
 from amp_migrate.plan.protocol import Placement, Site
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.travel import Blocked, Travel, free_name
-from amp_migrate.project.link import Program
+from amp_migrate.project.link import Program, calls_of
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+
+
+_TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 
 
 @dataclass(slots=True)
@@ -146,6 +149,7 @@ class _Planner:
         self.taken = taken
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
+        self._follow_onwards(group)
         slots = frozenset(group.slots)
         steps = self._steps(slots)
         backwards = [backward for loop in group.loops for backward in loop.backwards]
@@ -182,12 +186,65 @@ class _Planner:
             self._place_steps(group, steps, placement)
             group.edits += plan_checkpoints(self.program, self.optimizers, travel, slots)
         if self.options.evaluation:
-            evaluated = plan_evaluation(self.program, self.events, self.forward, self.regions)
-            self._place_regions(group, evaluated)
+            for run in plan_evaluation(self.program, self.events, self.forward):
+                with travel.attempt():
+                    self._place_regions(group, [run])
         group.edits = travel.edits + group.edits
         if self.torch_shadowed:
             line = self.torch_shadowed
             raise Blocked(Refusal("AMP035", f"{self.torch_name} is bound to something else here", line))
+
+    def _follow_onwards(self, group: Group) -> None:
+        """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter).
+
+        Raises `Blocked` where they are handed to another file's function that steps or saves them.
+        """
+        for function, _, call in self.program.all_calls():
+            if isinstance(call.func, ir.Attr):
+                slot = self.optimizers.slot(call.func.value, function)
+                if slot is not None and slot not in group.slots and call.func.attr in _TOUCHES:
+                    trace = self.optimizers.trace(slot)
+                    if trace.births & group.births:
+                        if trace.problems:
+                            problem = trace.problems[0]
+                            raise Blocked(Refusal("AMP010", problem.reason, problem.line))
+                        group.slots |= trace.slots
+        for function, _, call in self.program.all_calls():
+            origin = self.program.origin(call.func, function)
+            if origin is None or not self.program.is_local(origin):
+                continue
+            for arg in call.args:
+                slot = self.optimizers.slot(arg.value, function)
+                if slot is not None and slot in group.slots:
+                    self._judge_handover(origin, call)
+
+    def _judge_handover(self, origin: str, call: ir.Call) -> None:
+        """Whether another file's function, given the optimizer, can be left as it is."""
+        name = origin.rsplit(".", 1)[-1]
+        found = [
+            function
+            for facts in self.program.neighbours.values()
+            for function in facts.functions.values()
+            if function.name == name
+            or (
+                function.name == "__init__"
+                and function.class_name is not None
+                and function.class_name.rsplit(".", 1)[-1] == name
+            )
+        ]
+        methods = {
+            inner.func.attr
+            for function in found
+            for stmt in ir.statements(function.body)
+            for inner in calls_of(stmt)
+            if isinstance(inner.func, ir.Attr)
+        }
+        if not found or methods & {"step", "backward"}:
+            message = f"the optimizer is handed to {name}() in another file"
+            raise Blocked(Refusal("AMP010", message, call.line))
+        if methods & {"state_dict", "load_state_dict"}:
+            message = f"{name}() in another file saves or loads the optimizer's state"
+            raise Blocked(Refusal("AMP040", message, call.line))
 
     def _steps(self, slots: frozenset[Slot]) -> list[tuple[str, ir.Stmt]]:
         """(function, statement) of every step on a group's optimizer; raises `Blocked` on odd forms."""

@@ -234,7 +234,7 @@ class Protocol:
 
     def _loop(self, function: str, stmt: ir.Stmt, states: set[State]) -> _Flow:
         endless = stmt.kind == "while" and stmt.value in (ir.Const(True), ir.Const(1))
-        at_least_once = stmt.kind == "for" and _never_empty(stmt.value)
+        at_least_once = stmt.kind == "for" and self._never_empty(stmt.value, function)
         if stmt.kind == "for":
             states = self._line(function, stmt, states)
         body = next((b.body for b in stmt.blocks if b.field == "body"), ())
@@ -282,6 +282,29 @@ class Protocol:
                 if entering:
                     setattr(flow, name, self._block(function, final, set(entering)).after)
         return flow
+
+    def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
+        """Whether a ``for`` provably runs its body: ``range`` of a positive number, a display."""
+        if isinstance(iterable, ir.Display):
+            return bool(iterable.items)
+        if not isinstance(iterable, ir.Call) or len(iterable.args) != 1:
+            return False
+        if self.program.origin(iterable.func, function) != "builtins.range":
+            return False
+        count = iterable.args[0].value
+        values: list[ir.Expr | None] = [count]
+        if isinstance(count, ir.Name):
+            owner = self.program.owner(count.id, function)
+            if owner is None:
+                return False
+            params = self.program.functions[owner].params
+            if any(param.name == count.id for param in params):
+                return False
+            values = [d.value for d in self.program.definitions(owner, count.id)]
+        return bool(values) and all(
+            isinstance(value, ir.Const) and isinstance(value.value, int) and value.value > 0
+            for value in values
+        )
 
     # -- one line -----------------------------------------------------------------------------
 
@@ -386,7 +409,10 @@ class Protocol:
         if state.scaler == READY:
             reason = "a way to the end of the step meets neither the step nor an edit of gradients"
             self._fault("AMP031", function, line, reason)
-        return State(READY, state.gradients, state.known)
+        # After update() the scaler no longer knows that these gradients are unscaled.
+        stale = state.gradients is Gradients.UNSCALED
+        gradients = Gradients.LEFTOVER if stale else state.gradients
+        return State(READY, gradients, state.known)
 
 
 def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
@@ -398,13 +424,3 @@ def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
         # A call may answer differently the next time.
         return None, True
     return test, outcome
-
-
-def _never_empty(iterable: ir.Expr | None) -> bool:
-    """Whether a ``for`` provably runs its body: ``range`` of a positive literal, a non-empty display."""
-    if isinstance(iterable, ir.Display):
-        return bool(iterable.items)
-    if isinstance(iterable, ir.Call) and iterable.func == ir.Name("range") and len(iterable.args) == 1:
-        count = iterable.args[0].value
-        return isinstance(count, ir.Const) and isinstance(count.value, int) and count.value > 0
-    return False

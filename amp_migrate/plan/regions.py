@@ -182,7 +182,8 @@ class Regions:
         def close() -> None:
             nonlocal first
             if first is not None:
-                runs.extend(self._tighten(function, body, first, last))
+                end = self._last_needed(function, body, first, last)
+                runs.extend(self._tighten(function, body, first, end))
             first = None
 
         for index, stmt in enumerate(body):
@@ -202,6 +203,24 @@ class Regions:
                 close()
         close()
         return runs
+
+    def _last_needed(
+        self, function: str, body: tuple[ir.Stmt, ...], first: int, last: int
+    ) -> int:
+        """``last``, without trailing statements that use nothing computed in the run."""
+        while last > first:
+            made = {
+                variable
+                for stmt in body[first:last]
+                for variable in self.forward.writes(stmt, function)
+            }
+            stmt = body[last]
+            if self.forward.in_statement(stmt, function):
+                break
+            if made & self.forward.reads(stmt, function):
+                break
+            last -= 1
+        return last
 
     def _tighten(
         self, function: str, body: tuple[ir.Stmt, ...], first: int, last: int
@@ -246,6 +265,11 @@ class Regions:
                 if not before:
                     return []
                 runs += before
+        outer = {v for v in needed if "." not in v and self.program.owner(v, function) != function}
+        if not runs and function != ir.MODULE:
+            # What a global holds was computed by somebody called before.
+            for site in self.program.call_sites.get(function, []):
+                runs += self._runs_before(site.caller, site.stmt, outer, False)
         own = self.program.self_class(function)
         if own is None or runs:
             return runs

@@ -6,7 +6,8 @@ For float16 the switch is the scaler, for bfloat16 a bool; both travel the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
@@ -71,6 +72,15 @@ class Travel:
         self._parameters: dict[str, str] = {}
         self._attributes: set[Slot] = set()
         self._name_slots()
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Undo what is planned inside where the switch turns out not to reach a place."""
+        edits, parameters, attributes = list(self.edits), dict(self._parameters), set(self._attributes)
+        try:
+            yield
+        except Blocked:
+            self.edits, self._parameters, self._attributes = edits, parameters, attributes
 
     # -- names --------------------------------------------------------------------------------
 
@@ -224,14 +234,17 @@ class Travel:
             reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
             raise Blocked(Refusal("AMP015", reason, facts.line))
         self._parameters[function] = name
-        self.edits.append(AddParameter(facts.path, name))
+        optional = optimizer is not None and any(
+            self._gives_none(program.argument_at(site, optimizer)) for site in sites
+        )
+        off = self._constructor("False") if optional else None
+        self.edits.append(AddParameter(facts.path, name, off))
         for site in sites:
             if optimizer is not None:
                 given = program.argument_at(site, optimizer)
-                if given is None:
+                if given is None or self._gives_none(given):
                     # A call that leaves the optimizer out has no switch to pass either.
-                    reason = f"this call of {facts.name}() gives no optimizer"
-                    raise Blocked(Refusal("AMP015", reason, site.call.line))
+                    continue
                 value = self.of_receiver(given, site.caller)
             else:
                 value = self.visible_in(site.caller)
@@ -240,6 +253,10 @@ class Travel:
                 raise Blocked(Refusal("AMP015", "a call that is not written plainly", site.call.line))
             occurrence = self._occurrence(site.stmt, site.call)
             self.edits.append(AddArgument(site.stmt.path, callee, occurrence, name, value))
+
+    @staticmethod
+    def _gives_none(value: ir.Expr | None) -> bool:
+        return value is None or value == ir.Const(None)
 
     @staticmethod
     def _occurrence(stmt: ir.Stmt, call: ir.Call) -> int:

@@ -98,6 +98,7 @@ class Optimizers:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._traces: dict[Slot, Trace] = {}
+        self._asking: set[tuple[str, int | None]] = set()
 
     # -- recognising --------------------------------------------------------------------------
 
@@ -190,12 +191,12 @@ class Optimizers:
 
     @cached_property
     def _zeroed(self) -> frozenset[str]:
-        found = {
-            ir.key_of(call.func.value) or "?"
-            for _, _, call in self.program.all_calls()
-            if isinstance(call.func, ir.Attr) and call.func.attr == "zero_grad"
-        }
-        return frozenset(found)
+        """Keys of objects with both a ``zero_grad()`` and a ``step()``."""
+        found: dict[str, set[str]] = {"zero_grad": set(), "step": set()}
+        for _, _, call in self.program.all_calls():
+            if isinstance(call.func, ir.Attr) and call.func.attr in found:
+                found[call.func.attr].add(ir.key_of(call.func.value) or "?")
+        return frozenset(found["zero_grad"] & found["step"])
 
     # -- following ----------------------------------------------------------------------------
 
@@ -347,10 +348,20 @@ class Optimizers:
             trace.problems.append(Problem(kind, function, stmt.line, reason))
             return
         callees = self.program.callees(call, function)
-        if callees and all(self._makes_one(callee, index) for callee in callees):
+        if callees and all(self._makes(callee, index) for callee in callees):
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return
         trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
+
+    def _makes(self, callee: str, index: int | None) -> bool:
+        """`_makes_one`, where a function that is being asked already gives no answer."""
+        if (callee, index) in self._asking:
+            return False
+        self._asking.add((callee, index))
+        try:
+            return self._makes_one(callee, index)
+        finally:
+            self._asking.discard((callee, index))
 
     def _makes_one(self, callee: str, index: int | None) -> bool:
         """Whether a function of the program returns (at ``index``) an optimizer born inside it."""
