@@ -11,15 +11,19 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Future, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
 from amp_migrate.options import Options
 from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files
 from amp_migrate.sources.text import Document
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 WORTH_MIGRATING = b".backward"
 """Without these bytes there is no training loop, and no reason to parse."""
@@ -115,19 +119,31 @@ def run(
 
 def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
     """Migrate one source that is not read from a file; ``path`` is the name it goes by."""
-    if WORTH_MIGRATING not in data:
-        return Report((), (), 1)
+    if discovery.is_force_excluded(path, settings.filters):
+        return Report((), (), 0)
     try:
+        discovery.check_kind(path)
+        if WORTH_MIGRATING not in data:
+            return Report((), (), 1)
         document = _decode(path, data)
     except SourceError as error:
         return Report((), (Failure(error),), 1)
     return _report([_migrate(document, settings.options, settings.root)], [], 1)
 
 
-def write(migration: Migration) -> None:
-    """Replace the file of a migration. Raises `SourceError`, and then the file is as it was."""
-    document = migration.document
-    files.replace(document.path, document.data, migration.output)
+def write(report: Report) -> Report:
+    """Replace the files that changed; in the answer, those that could not be are failures."""
+    failures = []
+    kept = []
+    for migration in report.migrations:
+        try:
+            if migration.changed:
+                document = migration.document
+                files.replace(document.path, document.data, migration.output)
+            kept.append(migration)
+        except SourceError as error:
+            failures.append(Failure(error))
+    return Report(tuple(kept), (*report.failures, *failures), report.files)
 
 
 def _read(path: str) -> Document | None:
@@ -205,7 +221,9 @@ def _in_processes(
 
 @contextlib.contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    # Imported here: most runs have no need of processes.
     import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
 
     # Not forked: a copy of a process that runs threads (a progress bar's, a caller's) can hang.
     pool = ProcessPoolExecutor(

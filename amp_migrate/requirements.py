@@ -10,7 +10,7 @@ OLDEST = (1, 10)
 """The first torch that has ``torch.autocast``; a project that states less cannot use AMP on it."""
 
 _TORCH = re.compile(
-    r"\s*torch\s*(?:\[[^\]]*\])?\s*\(?(?P<bounds>[^;#@)]*)", re.IGNORECASE
+    r"\s*torch(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?(?P<bounds>[^;#@)]*)", re.IGNORECASE
 )
 _LOWER = re.compile(
     r"(?P<operator>===|==|~=|>=|>|\^|~)\s*v?(?P<major>\d+)(?:\.(?P<minor>\d+))?"

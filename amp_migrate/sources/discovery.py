@@ -79,10 +79,13 @@ class _Search:
             self.walk(path)
         elif not stat.S_ISREG(mode):
             self.errors.append(SourceError(path, "is neither a file nor a directory"))
-        elif path.endswith(".ipynb"):
-            self.errors.append(SourceError(path, "notebooks are not supported yet"))
         elif not path.endswith(".pyi"):
-            self.add(path, link=False)
+            try:
+                check_kind(path)
+            except SourceError as error:
+                self.errors.append(error)
+            else:
+                self.add(path, link=False)
 
     def walk(self, top: str) -> None:
         start = lexical(top)
@@ -166,12 +169,27 @@ def discover(paths: Sequence[str], filters: Filters) -> Found:
     search = _Search(
         include=Patterns(filters.root, map(_without_dot, filters.include)),
         exclude=Patterns(filters.root, map(_without_dot, filters.exclude)),
-        force_exclude=Patterns(filters.root, map(_without_dot, filters.force_exclude)),
+        force_exclude=_force_exclude(filters),
         root=filters.root,
     )
     for path in paths:
         search.name(path)
     return Found(tuple(path for path, _ in search.files.values()), tuple(search.errors))
+
+
+def check_kind(path: str) -> None:
+    """Raise `SourceError` for a file that is named like something this program cannot read."""
+    if path.endswith(".ipynb"):
+        raise SourceError(path, "notebooks are not supported yet")
+
+
+def is_force_excluded(path: str, filters: Filters) -> bool:
+    """Whether ``path`` is left out even when it is named."""
+    return _force_exclude(filters).covers(lexical(path))
+
+
+def _force_exclude(filters: Filters) -> Patterns:
+    return Patterns(filters.root, map(_without_dot, filters.force_exclude))
 
 
 def lexical(path: str) -> str:
@@ -213,5 +231,5 @@ def _is_always_excluded(directory: str) -> bool:
 
 
 def _without_dot(pattern: str) -> str:
-    # "./train" is how a shell spells it; to git it matches nothing.
-    return pattern[2:] if pattern.startswith("./") else pattern
+    # "./train" is how a shell spells what to git is "/train".
+    return pattern[1:] if pattern.startswith("./") else pattern

@@ -1,0 +1,294 @@
+"""What a person types. Options are checked here, and nothing is decided."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, TypeVar
+
+import click
+
+from amp_migrate import __version__, config, engine
+from amp_migrate.commands import Command, Program, UserError
+from amp_migrate.exits import ExitCode
+from amp_migrate.options import DTYPES
+from amp_migrate.report.terminal import Terminal
+from amp_migrate.sources.ignore import PatternError
+
+STDIN = "-"
+
+EXAMPLES = [
+    ("amp-migrate", "show what would change in the current directory"),
+    ("amp-migrate train.py --write", "rewrite one file"),
+    ("amp-migrate src | git apply", "the same, by way of git"),
+    ("amp-migrate src --check", "for CI: fail when a file would change"),
+    (
+        "amp-migrate src --explain-plan",
+        "where each optimizer is born and how it travels",
+    ),
+    ("amp-migrate - < train.py", "from standard input to standard output"),
+]
+
+
+class Mode(Enum):
+    """What becomes of the rewritten files."""
+
+    DIFF = "--diff"
+    WRITE = "--write"
+    CHECK = "--check"
+    PLAN = "--explain-plan"
+
+
+def _torch_version(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    try:
+        return None if value is None else config.parse_torch_version(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        f"--{name}",
+        multiple=True,
+        metavar="PATTERN",
+        help=f"{meaning} As in .gitignore, relative to the project root; repeatable.",
+    )
+
+
+@click.group(
+    cls=Program,
+    default="migrate",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """Rewrite PyTorch fp32 training loops for automatic mixed precision, or say why not.
+
+    PATHS are files and directories; the current directory where there are none. A dash stands for
+    standard input.
+    """
+
+
+@main.command(cls=Command, examples=EXAMPLES)
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@click.option(
+    "--diff", is_flag=True, help="Print a diff that git apply takes (the default)."
+)
+@click.option("--write", is_flag=True, help="Rewrite the files.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit 1 if a file would change."
+)
+@click.option(
+    "--explain-plan", is_flag=True, help="Print what was found and will be done."
+)
+@click.option(
+    "--exit-code", is_flag=True, help="With --diff: exit 1 if a file would change."
+)
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), help="What autocast casts to: float16."
+)
+@click.option(
+    "--torch-version",
+    metavar="X.Y",
+    callback=_torch_version,
+    help="The oldest torch to support: what the project requires, or 2.3.",
+)
+@click.option(
+    "--eval/--no-eval",
+    "evaluation",
+    default=None,
+    help="Put evaluation under no_grad under autocast too; off.",
+)
+@_patterns("include", "Of the files in directories, take only these.")
+@_patterns(
+    "exclude",
+    "Leave these out of directories, but take '!these/' whatever excludes them.",
+)
+@_patterns("force-exclude", "Leave these out even when they are named.")
+@click.option(
+    "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
+)
+@click.option(
+    "--config", "config_file", metavar="FILE", help="A pyproject.toml to use instead."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes: one per CPU."
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Default: auto.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Say which settings are in force, and more."
+)
+def migrate(
+    *,
+    paths: tuple[str, ...],
+    diff: bool,
+    write: bool,
+    check: bool,
+    explain_plan: bool,
+    exit_code: bool,
+    stdin_filename: str | None,
+    config_file: str | None,
+    jobs: int | None,
+    color: str,
+    quiet: bool,
+    verbose: bool,
+    dtype: str | None,
+    torch_version: tuple[int, int] | None,
+    evaluation: bool | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    force_exclude: tuple[str, ...],
+) -> ExitCode:
+    """Rewrite training loops for automatic mixed precision; what amp-migrate does by itself."""
+    chosen = {
+        Mode.DIFF: diff,
+        Mode.WRITE: write,
+        Mode.CHECK: check,
+        Mode.PLAN: explain_plan,
+    }
+    modes = [mode for mode, is_set in chosen.items() if is_set]
+    from_stdin = STDIN in paths
+    _check_usage(paths, modes, exit_code, stdin_filename, quiet and verbose)
+    terminal = Terminal(colour=color, quiet=quiet)
+    overrides = config.Overrides(
+        dtype=dtype,
+        torch_version=torch_version,
+        evaluation=evaluation,
+        # An option that may be repeated is empty where it is not given.
+        include=include or None,
+        exclude=exclude or None,
+        force_exclude=force_exclude or None,
+    )
+    named = paths if not from_stdin else (stdin_filename,) if stdin_filename else ()
+    data = sys.stdin.buffer.read() if from_stdin else b""
+    try:
+        settings = config.load(named, overrides, config_file)
+        if verbose:
+            terminal.say(_describe(settings))
+        if from_stdin:
+            report = engine.run_text(
+                data, path=stdin_filename or "<stdin>", settings=settings
+            )
+        else:
+            with terminal.progress() as progress:
+                report = engine.run(
+                    named or (".",), settings=settings, jobs=jobs, progress=progress
+                )
+    except (config.ConfigError, PatternError) as error:
+        raise UserError(str(error)) from None
+
+    if from_stdin and not modes:
+        if not report.failures:
+            changed = report.changed
+            terminal.write(changed[0].output if changed else data)
+        written = True
+    else:
+        report, written = _act(report, modes[0] if modes else Mode.DIFF, terminal)
+    return _conclude(
+        report, terminal, written=written, verbose=verbose, strict=check or exit_code
+    )
+
+
+def _check_usage(
+    paths: tuple[str, ...],
+    modes: list[Mode],
+    exit_code: bool,
+    stdin_filename: str | None,
+    torn: bool,
+) -> None:
+    if len(modes) > 1:
+        raise click.UsageError(
+            f"{modes[0].value} and {modes[1].value} exclude each other"
+        )
+    if exit_code and modes not in ([], [Mode.DIFF]):
+        raise click.UsageError("--exit-code goes with --diff")
+    if STDIN in paths and len(paths) > 1:
+        raise click.UsageError("standard input (-) goes with no other path")
+    if STDIN in paths and modes == [Mode.WRITE]:
+        raise click.UsageError("--write has no file to write with standard input (-)")
+    if stdin_filename is not None and STDIN not in paths:
+        raise click.UsageError("--stdin-filename goes with standard input (-)")
+    if torn:
+        raise click.UsageError("--quiet and --verbose exclude each other")
+
+
+def _describe(settings: config.Settings) -> str:
+    major, minor = settings.options.torch_version
+    return (
+        f"project root {settings.root}; configuration {settings.config_file or 'none'};"
+        f" {settings.options.dtype}; torch {major}.{minor} ({settings.torch_version_from})"
+    )
+
+
+def _act(
+    report: engine.Report, mode: Mode, terminal: Terminal
+) -> tuple[engine.Report, bool]:
+    """Do what ``mode`` asks for; answers with what came of it, and whether it is on disk."""
+    if mode is Mode.WRITE:
+        return _write(report, terminal), True
+    if mode is Mode.DIFF and report.changed:
+        from amp_migrate.report import diff
+
+        terminal.write_diff(diff.of_migrations(report.changed))
+    elif mode is Mode.CHECK:
+        for migration in report.changed:
+            terminal.say(f"would rewrite {migration.document.path}")
+    elif mode is Mode.PLAN:
+        terminal.write_text(
+            "".join(f"{line}\n" for one in report.results for line in one.plan)
+        )
+    return report, False
+
+
+def _write(report: engine.Report, terminal: Terminal) -> engine.Report:
+    if not report.changed:
+        return report
+    from amp_migrate.report import undo
+
+    before = undo.uncommitted_work(report.changed)
+    report = engine.write(report)
+    for migration in report.changed:
+        terminal.say(f"rewrote {migration.document.path}")
+    if not terminal.quiet:
+        for line in undo.advice(before, report.changed):
+            terminal.say(line)
+    return report
+
+
+def _conclude(
+    report: engine.Report,
+    terminal: Terminal,
+    *,
+    written: bool,
+    verbose: bool,
+    strict: bool,
+) -> ExitCode:
+    """Say what is left to say, and put it into one number."""
+    for failure in report.failures:
+        terminal.error(str(failure.error))
+        if verbose and failure.traceback:
+            terminal.say(failure.traceback.rstrip())
+    from amp_migrate.report import messages
+
+    for result in report.results:
+        for found in result.diagnostics:
+            headline, *details = messages.diagnostic(found)
+            terminal.say(headline, bold=True)
+            for line in details:
+                terminal.say(line)
+    terminal.say(messages.summary(report, written=written))
+    if report.failures or messages.has_internal_error(report):
+        return ExitCode.ERROR
+    return ExitCode.WOULD_CHANGE if strict and report.changed else ExitCode.OK

@@ -1,0 +1,1 @@
+"""Results in the words and forms that people and other programs read."""

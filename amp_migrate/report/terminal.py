@@ -1,0 +1,96 @@
+"""Where output goes: bytes to standard output, words to standard error, colour to terminals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+import click
+
+from amp_migrate.engine import Progress
+
+_PATIENCE = 0.5
+"""Seconds of work before a progress bar is worth its flicker."""
+
+
+class Terminal:
+    """The two output streams of one run."""
+
+    def __init__(self, *, colour: str = "auto", quiet: bool = False) -> None:
+        self._colour = colour
+        self.quiet = quiet
+
+    def write(self, data: bytes) -> None:
+        """Put ``data`` on standard output as it is, whatever the locale."""
+        stream = sys.stdout.buffer
+        stream.write(data)
+        stream.flush()
+
+    def write_text(self, text: str) -> None:
+        """Put ``text`` on standard output, escaping what its encoding lacks."""
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        self.write(text.encode(encoding, "backslashreplace"))
+
+    def write_diff(self, diff: bytes) -> None:
+        """Put a diff on standard output: plain for programs, in colour for people."""
+        if diff and self._wants_colour(sys.stdout):
+            from amp_migrate.report.colour import print_diff
+
+            print_diff(diff, sys.stdout)
+        else:
+            self.write(diff)
+
+    def say(self, line: str, **style: Any) -> None:
+        """Print a line to standard error, unless the user wants quiet."""
+        if not self.quiet:
+            self._print(line, **style)
+
+    def error(self, message: str) -> None:
+        """Print an error, always, in one line."""
+        label = click.style("error:", fg="red", bold=True)
+        self._print(f"{label} {' '.join(message.splitlines())}")
+
+    def _print(self, line: str, **style: Any) -> None:
+        styled = click.style(line, **style) if style else line
+        click.echo(styled, err=True, color=self._wants_colour(sys.stderr))
+
+    @contextlib.contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """A progress bar that appears on a terminal only, and only when the work takes a while."""
+        start = time.monotonic()
+        update: Progress | None = None
+        with contextlib.ExitStack() as stack:
+
+            def advance(done: int, total: int) -> None:
+                nonlocal update
+                if update is None and time.monotonic() - start > _PATIENCE:
+                    update = stack.enter_context(_bar())
+                if update is not None:
+                    update(done, total)
+
+            visible = sys.stderr.isatty() and not self.quiet and self._colour != "never"
+            yield advance if visible else _nothing
+
+    def _wants_colour(self, stream: IO[str]) -> bool:
+        if self._colour != "auto":
+            return self._colour == "always"
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        return not plain and stream.isatty()
+
+
+def _nothing(done: int, total: int) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("files", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

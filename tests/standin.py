@@ -1,0 +1,85 @@
+"""A stand-in for the core, so that these tests are about what surrounds it.
+
+It follows orders that stand in comments of the source. Run as a script, it is the command line with
+this core in it; so it is in the processes that the command line starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from pathlib import Path
+
+from amp_migrate.options import Options
+from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
+
+PLAIN = "loss.backward()"
+MIGRATED = "scaler.scale(loss).backward()"
+
+
+def migrate_source(
+    text: str,
+    *,
+    path: str = "<string>",
+    options: Options | None = None,
+    root: Path | None = None,
+) -> Result:
+    assert "\r" not in text and "\ufeff" not in text
+    if "# core: crash" in text:
+        raise RuntimeError("first line\nsecond line")
+    if "# core: recurse" in text:
+        raise RecursionError
+    if "# core: memory" in text:
+        raise MemoryError
+    if "# core: die" in text:
+        os._exit(3)
+    if "# core: interrupt" in text:
+        raise KeyboardInterrupt
+    if "# core: invalid" in text:
+        raise SourceError(path, "not valid for Python 3.99", 3)
+    loops = []
+    output = []
+    for number, line in enumerate(text.split("\n"), 1):
+        code, _, comment = line.partition("#")
+        place = Place(path, number, line.find(PLAIN) + 1, line.strip())
+        if PLAIN not in code:
+            output.append(line)
+        elif "amp: off" in comment:
+            loops.append(Loop(place, "<module>", Outcome.OFF))
+            output.append(line)
+        elif "AMP" in comment:
+            found = Diagnostic(
+                comment.strip(),
+                place,
+                "it cannot be.",
+                blocker=Place(path, number - 1, 1, "loss = x"),
+                by_hand=("with autocast():", "    loss = x"),
+            )
+            loops.append(Loop(place, "<module>", Outcome.LEFT_ALONE, found))
+            output.append(line)
+        else:
+            loops.append(Loop(place, "<module>", Outcome.MIGRATED))
+            indent = line[: len(line) - len(line.lstrip())]
+            output.append(line.replace(PLAIN, MIGRATED))
+            output.append(
+                indent + ("# ☃" if "# core: snowman" in text else "scaler.update()")
+            )
+    return Result(
+        path, text, "\n".join(output), tuple(loops), (f"{path}: {options} {root}",)
+    )
+
+
+def module() -> types.ModuleType:
+    made = types.ModuleType("amp_migrate.api")
+    made.migrate_source = migrate_source  # type: ignore[attr-defined]
+    return made
+
+
+if __name__ in ("__main__", "__mp_main__"):
+    sys.modules["amp_migrate.api"] = module()
+
+if __name__ == "__main__":
+    from amp_migrate.cli import main
+
+    main(prog_name="amp-migrate")

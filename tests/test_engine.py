@@ -1,0 +1,125 @@
+"""Runs over many files: order, errors that stay with their file, processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import standin
+
+from amp_migrate import engine
+from amp_migrate.config import Settings
+from amp_migrate.engine import Report
+
+LOOP = "for x in y:\n    loss.backward()\n"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setitem(sys.modules, "amp_migrate.api", standin.module())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*paths: str) -> Report:
+    return engine.run(paths or (".",), settings=Settings(root=Path.cwd()))
+
+
+def test_a_report_holds_results_in_order_and_counts_files(project: Path) -> None:
+    for name in ("b.py", "a.py", "c.py"):
+        Path(name).write_text(LOOP)
+    Path("nothing.py").write_text("x = 1\n")
+    report = run()
+    assert [result.path for result in report.results] == ["a.py", "b.py", "c.py"]
+    assert len(report.changed) == 3
+    assert report.files == 4
+    assert report.errors == ()
+    assert Path("a.py").read_text() == LOOP
+
+
+def test_write_writes_what_changed(project: Path) -> None:
+    Path("a.py").write_text(LOOP)
+    Path("off.py").write_text("loss.backward()  # amp: off\n")
+    before = Path("off.py").stat()
+    report = engine.write(run())
+    assert report.errors == ()
+    assert standin.MIGRATED in Path("a.py").read_text()
+    assert Path("off.py").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_what_changed_since_it_was_read_is_not_written(project: Path) -> None:
+    Path("a.py").write_text(LOOP)
+    Path("b.py").write_text(LOOP)
+    report = run()
+    Path("a.py").write_text("new\n")
+    written = engine.write(report)
+    assert [str(error) for error in written.errors] == [
+        "a.py: not written: it changed while amp-migrate was at work"
+    ]
+    assert [one.document.path for one in written.changed] == ["b.py"]
+    assert Path("a.py").read_text() == "new\n"
+
+
+TROUBLE = {
+    "# core: crash\n": "internal error: RuntimeError: first line second line; please report it",
+    "# core: recurse\n": "internal error: the code is too deeply nested",
+    "# core: memory\n": "internal error: out of memory",
+    "# core: invalid\n": "a.py:3: not valid for Python 3.99",
+    "# core: snowman\n# coding: latin-1\n": "the rewrite needs '☃', which iso-8859-1 cannot encode",
+    "# coding: klingon\n": "unknown encoding: klingon",
+    "#" * engine.SIZE_LIMIT + "\n": "too large: 4.0 MB, the limit is 4 MB",
+}
+
+
+@pytest.mark.parametrize("head, message", TROUBLE.items(), ids=TROUBLE.values())
+def test_trouble_with_one_file_stays_with_it(head: str, message: str) -> None:
+    Path("a.py").write_text(head + LOOP)
+    Path("b.py").write_text(LOOP)
+    report = run()
+    assert [result.path for result in report.results] == ["b.py"]
+    (error,) = report.errors
+    assert message in str(error)
+    assert "\n" not in str(error)
+
+
+def test_files_without_a_backward_are_not_even_decoded(project: Path) -> None:
+    Path("a.py").write_bytes(b"\xff\xfe\0")
+    Path("large.py").write_text("#" * (engine.SIZE_LIMIT + 1))
+    report = run()
+    assert (report.results, report.errors, report.files) == ((), (), 2)
+
+
+def test_a_file_that_vanishes_is_an_error(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("b.py").write_text(LOOP)
+
+    def unreadable(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    assert [str(error) for error in run().errors] == [
+        "b.py: cannot be read: Permission denied"
+    ]
+
+
+def test_text_is_migrated_as_a_file_would_be(project: Path) -> None:
+    data = LOOP.replace("\n", "\r\n").encode()
+    report = engine.run_text(data, path="a.py", settings=Settings(root=project))
+    assert report.changed[0].output.count(b"\r\n") == 3
+    nothing = engine.run_text(b"\xff", path="a.py", settings=Settings(root=project))
+    assert (nothing.results, nothing.errors) == ((), ())
+
+
+def test_progress_is_told(project: Path) -> None:
+    for name in ("a.py", "b.py", "c.py"):
+        Path(name).write_text(LOOP)
+    Path("nothing.py").touch()
+    told: list[tuple[int, int]] = []
+    engine.run(
+        ["."],
+        settings=Settings(root=project),
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told == [(1, 3), (2, 3), (3, 3)]
