@@ -132,7 +132,11 @@ class Devices:
             elif expr.func.attr == "to" and expr.args:
                 given = expr.argument(0, "device")
                 if given is not None and not self._is_dtype(given, function):
-                    yield _Move(function, given, tests, line)
+                    ranked = _RANK.search(ir.key_of(given) or "") or (
+                        isinstance(given, ir.Const) and isinstance(given.value, int)
+                    )
+                    # A rank is the number of an accelerator: there is no CPU of that name.
+                    yield _Move(function, None if ranked else given, tests, line)
         device = next((arg.value for arg in expr.args if arg.name == "device"), None)
         if device is not None and called is not None and called.startswith("torch."):
             yield _Move(function, device, tests, line)
@@ -184,7 +188,7 @@ class Devices:
             if move.device is None or isinstance(move.device, (ir.Const, ir.Call)):
                 continue
             key = ir.key_of(move.device)
-            if key is not None and not _RANK.search(key):
+            if key is not None:
                 found.setdefault((key, move.function), (move.device, move.function))
         ranked = sorted(found.items(), key=lambda item: "device" not in (item[0][0] or ""))
         return [value for _, value in ranked]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
@@ -130,6 +131,9 @@ class Finder:
             return Refusal("AMP001", "this loop is under AMP already", line)
         if framework is not None:
             return Refusal("AMP003", f"{framework} drives this loop", line)
+        written_as_function = program.origin(call.func, function)
+        if written_as_function is not None:
+            return Refusal("AMP016", f"{written_as_function}() is a function, not a method", line)
         if "torch" not in program.import_roots:
             return Refusal("AMP004", "torch is not imported here: not a Tensor's backward()", line)
         if _is_home_made(receiver, program, function):
@@ -172,6 +176,8 @@ class Finder:
             if name == "gradient" and arg.value == ir.Const(None):
                 continue
             message = f"backward({name}=...) on a value that may be half precision and no scalar"
+            if name != "gradient":
+                message = f"backward({name}=...) is given an argument that is not followed"
             return Refusal("AMP032", message, call.line)
         return None
 
@@ -254,6 +260,13 @@ class Finder:
                 }
                 if function in callees:
                     return Refusal("AMP013", f"{function}() is a closure of step()", stmt.line)
+        for _, call in _calls_in(self.program.functions[function]):
+            if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
+                receiver = call.func.value
+                if self.optimizers.looks_like_one(receiver, function):
+                    name = ir.render(call.func) or "the optimizer"
+                    message = f"{name}() steps in its own way, which a scaler would not see"
+                    return Refusal("AMP014", message, call.line)
         if "access" in self.events.kinds(function):
             return Refusal("AMP011", "no optimizer steps on this backward(): a manual update?")
         return Refusal("AMP011", "no optimizer steps on this backward() in this file")
@@ -295,6 +308,12 @@ class Finder:
         """Whether two slots are one optimizer seen through a parameter."""
         births = [self.optimizers.trace(s).births for s in slots if s.kind != "unknown"]
         return len(births) == len(slots) and all(b == births[0] for b in births[1:])
+
+
+def _calls_in(function: ir.Function) -> Iterator[tuple[ir.Stmt, ir.Call]]:
+    for stmt in ir.statements(function.body):
+        for call in calls_of(stmt):
+            yield stmt, call
 
 
 def _names_optimizer(name: str) -> bool:

@@ -80,13 +80,16 @@ class _Planner:
         self.hazards = Hazards(program, self.forward, options)
         self.torch_name, self.imports_torch, self.torch_shadowed = _torch_name(program)
         self.devices = Devices(program, self.torch_name)
+        self.groups: list[Group] = []
+        self.given: dict[int, set[str]] = {}
+        """Names that each planned group's switch has."""
         self.taken = set(program.facts.identifiers)
         for neighbour in program.neighbours.values():
             self.taken |= neighbour.identifiers
 
     def plan(self) -> Planned:
         loops = Finder(self.program, self.optimizers, self.events).find()
-        groups = self._group(loops)
+        groups = self.groups = self._group(loops)
         explanation: list[str] = []
         edits: list[Edit] = []
         for group in groups:
@@ -140,13 +143,29 @@ class _Planner:
                 line = loop.refusal.line or loop.backwards[0].event.line
                 group.refusal = Refusal(loop.refusal.code, loop.refusal.message, line)
                 return
-        taken = set(self.taken)
+        taken = self.taken | self._names_in_scope(group)
         try:
             self._fill_group(group, taken)
         except Blocked as blocked:
             group.refusal = blocked.refusal
             return
-        self.taken = taken
+        self.given[id(group)] = taken - self.taken
+
+    def _names_in_scope(self, group: Group) -> set[str]:
+        """Names that other groups' switches have taken where this group's would be seen too."""
+        scopes = self._scopes(group)
+        names: set[str] = set()
+        for other in self.groups:
+            if other is not group and id(other) in self.given:
+                theirs = self._scopes(other)
+                if scopes & theirs or ir.MODULE in scopes | theirs:
+                    names |= self.given[id(other)]
+        return names
+
+    @staticmethod
+    def _scopes(group: Group) -> set[str]:
+        loops = {loop.function for loop in group.loops}
+        return loops | {s.owner for s in group.slots} | {b.function for b in group.births}
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
         self._follow_onwards(group)

@@ -6,7 +6,7 @@ parameters or suspends the function is ever inside one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
@@ -33,6 +33,8 @@ class _Slice:
     forward: set[ir.Path]
     members: set[ir.Path]
     """Paths of whole statements in the slice, the forward ones included."""
+    needed: set[str] = field(default_factory=set)
+    """Variables that the slice reads and does not make."""
 
 
 class Regions:
@@ -49,8 +51,10 @@ class Regions:
         receiver = backward.receiver
         hoists = self._must_hoist(receiver, function)
         needed = self.forward.reads_of(receiver, function)
-        runs = self._runs_before(function, stmt, needed, hoists)
+        found = self._slice(function, stmt, needed, hoists)
+        runs = self._runs_of(found, stmt.path if hoists else None)
         if not runs:
+            needed |= found.needed
             runs = self._runs_elsewhere(function, receiver, needed)
         if not runs:
             return Refusal("AMP033", "the forward computation of this loss is not visible here")
@@ -70,12 +74,20 @@ class Regions:
 
     # -- slicing ------------------------------------------------------------------------------
 
-    def _runs_before(
-        self, function: str, stmt: ir.Stmt, needed: set[str], hoists: bool
-    ) -> list[Run]:
+    def _runs_before(self, function: str, stmt: ir.Stmt, needed: set[str]) -> list[Run]:
+        return self._runs_of(self._slice(function, stmt, needed, False), None)
+
+    def _runs_of(self, found: _Slice, hoisted: ir.Path | None) -> list[Run]:
+        if not found.forward:
+            return []
+        scope = self.program.functions[found.function]
+        return self._assemble(scope, scope.body, found, hoisted)
+
+    def _slice(self, function: str, stmt: ir.Stmt, needed: set[str], hoists: bool) -> _Slice:
+        """What ``needed`` depends on, back from a statement to the start of its loop or function."""
         scope = self.program.functions[function]
         needed = set(needed)
-        found = _Slice(function, set(), set())
+        found = _Slice(function, set(), set(), needed)
         if hoists:
             found.forward.add(stmt.path)
             found.members.add(stmt.path)
@@ -94,9 +106,7 @@ class Regions:
             if outer.kind == "for" and outer.value is not None:
                 needed |= self.forward.reads_of(outer.value, function)
             path = parent
-        if not found.forward:
-            return []
-        return self._assemble(scope, scope.body, found, stmt.path if hoists else None)
+        return found
 
     def _visit(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
         function = found.function
@@ -259,9 +269,8 @@ class Regions:
                     continue
                 if self.forward.in_expression(value, site.caller):
                     return []
-                before = self._runs_before(
-                    site.caller, site.stmt, self.forward.reads_of(value, site.caller), False
-                )
+                reads = self.forward.reads_of(value, site.caller)
+                before = self._runs_before(site.caller, site.stmt, reads)
                 if not before:
                     return []
                 runs += before
@@ -269,7 +278,7 @@ class Regions:
         if not runs and function != ir.MODULE:
             # What a global holds was computed by somebody called before.
             for site in self.program.call_sites.get(function, []):
-                runs += self._runs_before(site.caller, site.stmt, outer, False)
+                runs += self._runs_before(site.caller, site.stmt, outer)
         own = self.program.self_class(function)
         if own is None or runs:
             return runs
@@ -294,9 +303,7 @@ class Regions:
         siblings, index = self._siblings(scope, stmt.path)
         for earlier in reversed(siblings[:index]):
             self._visit(earlier, needed, found)
-        if not found.forward:
-            return []
-        return self._assemble(scope, scope.body, found, None)
+        return self._runs_of(found, None)
 
     # -- places -------------------------------------------------------------------------------
 

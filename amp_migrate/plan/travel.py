@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
@@ -355,11 +356,9 @@ class Travel:
 
 
 def free_name(options: Options, taken: frozenset[str] | set[str]) -> str:
-    """A name for the switch that nothing in sight uses yet.
-
-    Raises `Blocked` where all are taken.
-    """
+    """A name for the switch that nothing in sight uses yet."""
     for name in _NAMES[options.dtype]:
         if name not in taken:
             return name
-    raise Blocked(Refusal("AMP035", f"the names {', '.join(_NAMES[options.dtype])} are all taken"))
+    first = _NAMES[options.dtype][0]
+    return next(name for n in count(2) if (name := f"{first}{n}") not in taken)
