@@ -14,6 +14,7 @@ from typing import Any
 from amp_migrate.options import DTYPES, Options
 from amp_migrate.requirements import OLDEST, stated_torch_version
 from amp_migrate.sources.discovery import Filters, lexical, upwards
+from amp_migrate.sources.files import exists
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -84,7 +85,7 @@ def load(
     if torch_version is None:
         pyproject = root / "pyproject.toml"
         torch_version = stated_torch_version(
-            root, _read(pyproject) if pyproject.exists() else {}
+            root, _read(pyproject) if exists(pyproject) else {}
         )
         decided_by = "the project's requirements"
     if torch_version is None:
@@ -130,7 +131,7 @@ def _locate(start: Path) -> tuple[Path, Path | None]:
         pyproject = directory / "pyproject.toml"
         if pyproject.is_file() and _own_table(_read(pyproject)) is not None:
             return directory, pyproject
-        if (directory / ".git").exists() or (directory / ".hg").exists():
+        if any(exists(directory / marker) for marker in (".git", ".hg")):
             return directory, None
         if fallback is None and any(
             (directory / name).is_file()

@@ -233,10 +233,9 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     )
     try:
         yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
+    finally:
+        # Waiting, even after Ctrl-C: a pool that is let go of at once may forget to cancel.
+        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from amp_migrate.results import SourceError
-from amp_migrate.sources.files import reason
+from amp_migrate.sources.files import exists, reason
 from amp_migrate.sources.ignore import (
     Patterns,
     ignore_file,
@@ -199,7 +199,7 @@ def lexical(path: str) -> str:
 
 def git_root(path: str) -> str | None:
     """The nearest directory at or above ``path`` that is the root of a git work tree."""
-    return next((str(one) for one in upwards(path) if (one / ".git").exists()), None)
+    return next((str(one) for one in upwards(path) if exists(one / ".git")), None)
 
 
 def upwards(path: str) -> Iterator[Path]:
@@ -226,7 +226,7 @@ def _is_always_excluded(directory: str) -> bool:
     return (
         path.name in ALWAYS_EXCLUDED
         or path.name.endswith(_EXCLUDED_SUFFIXES)
-        or (path / "pyvenv.cfg").exists()
+        or exists(path / "pyvenv.cfg")
     )
 
 

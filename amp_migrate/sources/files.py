@@ -11,6 +11,14 @@ from pathlib import Path
 from amp_migrate.results import SourceError
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file; no where one may not even ask, which pathlib raises for."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def read(path: str) -> bytes:
     """The bytes of a file. Raises `SourceError`."""
     try:

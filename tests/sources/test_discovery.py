@@ -198,7 +198,9 @@ def test_what_cannot_be_looked_at_is_an_error_and_the_rest_goes_on(tree: Tree) -
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_directory_that_cannot_be_read_is_an_error(tree: Tree) -> None:
     tree("a.py", "closed/b.py")
-    Path("closed").chmod(0)
+    Path("closed").chmod(
+        0
+    )  # its marker of a virtual environment cannot be looked for, either
     result = discover(["."], Filters(str(Path.cwd())))
     Path("closed").chmod(0o755)
     assert result.files == ("a.py",)
