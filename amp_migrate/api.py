@@ -7,7 +7,16 @@ from pathlib import Path
 from amp_migrate.options import Options
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
 
-__all__ = ["Diagnostic", "Loop", "Options", "Outcome", "Place", "Result", "SourceError", "migrate_source"]
+__all__ = [
+    "Diagnostic",
+    "Loop",
+    "Options",
+    "Outcome",
+    "Place",
+    "Result",
+    "SourceError",
+    "migrate_source",
+]
 
 _DEFAULTS = Options()
 

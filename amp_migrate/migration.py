@@ -14,7 +14,9 @@ from amp_migrate.project.neighbours import Neighbourhood
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result
 
 
-def migrate_text(text: str, *, path: str, options: Options, root: Path | None) -> Result:
+def migrate_text(
+    text: str, *, path: str, options: Options, root: Path | None
+) -> Result:
     """What `api.migrate_source` promises, for a text that may hold a training loop."""
     facts = read_module(text, path)
     neighbourhood = Neighbourhood(path, root)
@@ -54,14 +56,18 @@ def _rewrite(
     facts = read_module(output, path)
     neighbourhood = Neighbourhood(path, root)
     again = plan_program(
-        Program(facts, neighbourhood.imported_by(facts)), options, neighbourhood.mentions
+        Program(facts, neighbourhood.imported_by(facts)),
+        options,
+        neighbourhood.mentions,
     )
     if again.file_plan.edits:
         return text, "a second run would change it again"
     return output, None
 
 
-def _result(path: str, text: str, output: str, planned: Planned, lines: list[str]) -> Result:
+def _result(
+    path: str, text: str, output: str, planned: Planned, lines: list[str]
+) -> Result:
     loops = tuple(_loop(path, loop, lines) for loop in planned.loops)
     return Result(path, text, output, loops, tuple(planned.explanation))
 
@@ -84,6 +90,3 @@ def _loop(path: str, loop: TrainingLoop, lines: list[str]) -> Loop:
 
 def _text(lines: list[str], line: int) -> str:
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
-

@@ -22,4 +22,6 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+            raise ValueError(
+                f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}"
+            )

@@ -77,7 +77,9 @@ class Result:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """One per loop left alone, in source order."""
-        return tuple(loop.diagnostic for loop in self.loops if loop.diagnostic is not None)
+        return tuple(
+            loop.diagnostic for loop in self.loops if loop.diagnostic is not None
+        )
 
 
 class SourceError(Exception):

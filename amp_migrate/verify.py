@@ -73,7 +73,10 @@ def _switches(tree: ast.Module) -> set[str]:
             for keyword in node.keywords:
                 if keyword.arg == "enabled":
                     value = keyword.value
-                    if isinstance(value, ast.Call) and _last(value.func) == "is_enabled":
+                    if (
+                        isinstance(value, ast.Call)
+                        and _last(value.func) == "is_enabled"
+                    ):
                         assert isinstance(value.func, ast.Attribute)
                         found.add(_last(value.func.value))
                     elif isinstance(value, (ast.Name, ast.Attribute)):
@@ -82,11 +85,17 @@ def _switches(tree: ast.Module) -> set[str]:
     while changed:
         changed = False
         for node in ast.walk(tree):
-            if isinstance(node, ast.keyword) and node.arg and _last(node.value) in found:
+            if (
+                isinstance(node, ast.keyword)
+                and node.arg
+                and _last(node.value) in found
+            ):
                 if node.arg not in found and node.arg != "enabled":
                     found.add(node.arg)
                     changed = True
-            if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+            if isinstance(node, ast.Assign) and isinstance(
+                node.value, (ast.Name, ast.Attribute)
+            ):
                 if _last(node.value) in found:
                     new = {_last(target) for target in node.targets} - found
                     found |= new
@@ -108,12 +117,16 @@ class _Eraser(ast.NodeTransformer):
         super().generic_visit(node)
         for field in ("body", "orelse", "finalbody"):
             body = getattr(node, field, None)
-            if isinstance(body, list) and all(isinstance(item, ast.stmt) for item in body):
+            if isinstance(body, list) and all(
+                isinstance(item, ast.stmt) for item in body
+            ):
                 setattr(node, field, _inlined(body))
         return node
 
     def _is_switch(self, node: ast.expr) -> bool:
-        return isinstance(node, (ast.Name, ast.Attribute)) and _last(node) in self.switches
+        return (
+            isinstance(node, (ast.Name, ast.Attribute)) and _last(node) in self.switches
+        )
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -127,7 +140,9 @@ class _Eraser(ast.NodeTransformer):
         return list(node.body) if ours else node
 
     def _uses_switch(self, call: ast.expr) -> bool:
-        return any(isinstance(n, ast.expr) and self._is_switch(n) for n in ast.walk(call))
+        return any(
+            isinstance(n, ast.expr) and self._is_switch(n) for n in ast.walk(call)
+        )
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         if all(self._is_switch(target) for target in node.targets):
@@ -143,7 +158,11 @@ class _Eraser(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
         # Both sides lose it: only where it was missing is one added.
-        plain = len(node.names) == 1 and node.names[0].name == "torch" and not node.names[0].asname
+        plain = (
+            len(node.names) == 1
+            and node.names[0].name == "torch"
+            and not node.names[0].asname
+        )
         return None if plain else node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
@@ -176,7 +195,9 @@ class _Eraser(ast.NodeTransformer):
 
     def _steps_by_switch(self, body: Sequence[ast.stmt]) -> bool:
         return any(
-            isinstance(inner, ast.Attribute) and inner.attr == "step" and self._is_switch(inner.value)
+            isinstance(inner, ast.Attribute)
+            and inner.attr == "step"
+            and self._is_switch(inner.value)
             for stmt in body
             for inner in ast.walk(stmt)
         )
@@ -207,10 +228,17 @@ class _Eraser(ast.NodeTransformer):
             keyword
             for keyword in node.keywords
             if not (keyword.arg in self.switches and self._is_switch(keyword.value))
-            and not (isinstance(keyword.value, ast.Call) and self._is_state_of_switch(keyword.value))
+            and not (
+                isinstance(keyword.value, ast.Call)
+                and self._is_state_of_switch(keyword.value)
+            )
         ]
         func = node.func
-        if isinstance(func, ast.Attribute) and func.attr == "scale" and self._is_switch(func.value):
+        if (
+            isinstance(func, ast.Attribute)
+            and func.attr == "scale"
+            and self._is_switch(func.value)
+        ):
             if len(node.args) == 1:
                 return node.args[0]
         return node

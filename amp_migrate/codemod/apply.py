@@ -37,7 +37,9 @@ def apply_plan(text: str, plan: FilePlan, line_length: int = 88) -> str:
     return apply_to_module(cst.parse_module(text), plan, line_length).code
 
 
-def apply_to_module(module: cst.Module, plan: FilePlan, line_length: int = 88) -> cst.Module:
+def apply_to_module(
+    module: cst.Module, plan: FilePlan, line_length: int = 88
+) -> cst.Module:
     """As `apply_plan`, on a tree."""
     if not plan.edits:
         return module
@@ -70,7 +72,11 @@ class _Editor:
     # -- blocks -------------------------------------------------------------------------------
 
     def block(
-        self, statements: Sequence[cst.BaseStatement], parent: Path, field: str, indent: str
+        self,
+        statements: Sequence[cst.BaseStatement],
+        parent: Path,
+        field: str,
+        indent: str,
     ) -> list[cst.BaseStatement]:
         """A block's statements with the edits of its own and of nested blocks applied."""
         units = self._units(statements, parent, field)
@@ -97,7 +103,11 @@ class _Editor:
             if region.hoists:
                 if not hoisted:
                     raise MismatchError("a region that hoists has nothing to hoist")
-                result += [self._with(region, [*inside, *hoisted], indent), *edited, *after]
+                result += [
+                    self._with(region, [*inside, *hoisted], indent),
+                    *edited,
+                    *after,
+                ]
             else:
                 inside += [*before, *edited]
                 result += [self._with(region, inside, indent), *after]
@@ -123,14 +133,20 @@ class _Editor:
         units: list[tuple[int, Statement]] = []
         index = 0
         for statement in statements:
-            if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) == 1:
-                assert isinstance(statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+            if (
+                not isinstance(statement, cst.SimpleStatementLine)
+                or len(statement.body) == 1
+            ):
+                assert isinstance(
+                    statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+                )
                 units.append((index, statement))
                 index += 1
                 continue
             count = len(statement.body)
             touched = any(
-                (*parent, (field, i)) in self.edits or any(a <= i <= b for a, b in regions)
+                (*parent, (field, i)) in self.edits
+                or any(a <= i <= b for a, b in regions)
                 for i in range(index, index + count)
             )
             if touched:
@@ -144,9 +160,7 @@ class _Editor:
         self, region: Autocast, body: list[cst.BaseStatement], indent: str
     ) -> cst.With:
         torch = self.plan.torch_name
-        header = (
-            f'with {torch}.autocast("cuda", dtype={torch}.{self.plan.dtype}, enabled={region.enabled}):'
-        )
+        header = f'with {torch}.autocast("cuda", dtype={torch}.{self.plan.dtype}, enabled={region.enabled}):'
         first = body[0]
         assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
         leading = _leading(first)
@@ -201,7 +215,9 @@ class _Editor:
                 orelse = statement.orelse
                 if isinstance(orelse, cst.If):
                     inner_path = (*path, ("orelse", 0))
-                    before, hoisted, edited, after = self._statement(orelse, inner_path, indent)
+                    before, hoisted, edited, after = self._statement(
+                        orelse, inner_path, indent
+                    )
                     if before or hoisted or after or len(edited) != 1:
                         raise MismatchError("nothing can stand beside an elif")
                     orelse = edited[0]  # type: ignore[assignment]
@@ -210,21 +226,26 @@ class _Editor:
                         body=self._suite(orelse.body, path, "orelse", indent)
                     )
                 return statement.with_changes(
-                    body=self._suite(statement.body, path, "body", indent), orelse=orelse
+                    body=self._suite(statement.body, path, "body", indent),
+                    orelse=orelse,
                 )
             case cst.For() | cst.While():
-                changes: dict[str, object] = {"body": self._suite(statement.body, path, "body", indent)}
+                changes: dict[str, object] = {
+                    "body": self._suite(statement.body, path, "body", indent)
+                }
                 if statement.orelse is not None:
                     body = self._suite(statement.orelse.body, path, "orelse", indent)
                     changes["orelse"] = statement.orelse.with_changes(body=body)
                 return statement.with_changes(**changes)
             case cst.Try() | cst.TryStar():
-                handlers = [
-                    handler.with_changes(
-                        body=self._suite(handler.body, path, f"handlers[{i}].body", indent)
+                handlers: list[cst.CSTNode] = []
+                for i, handler in enumerate(statement.handlers):
+                    assert isinstance(
+                        handler, (cst.ExceptHandler, cst.ExceptStarHandler)
                     )
-                    for i, handler in enumerate(statement.handlers)
-                ]
+                    field = f"handlers[{i}].body"
+                    suite = self._suite(handler.body, path, field, indent)
+                    handlers.append(handler.with_changes(body=suite))
                 changes = {
                     "body": self._suite(statement.body, path, "body", indent),
                     "handlers": handlers,
@@ -233,12 +254,16 @@ class _Editor:
                     body = self._suite(statement.orelse.body, path, "orelse", indent)
                     changes["orelse"] = statement.orelse.with_changes(body=body)
                 if statement.finalbody is not None:
-                    body = self._suite(statement.finalbody.body, path, "finalbody", indent)
+                    body = self._suite(
+                        statement.finalbody.body, path, "finalbody", indent
+                    )
                     changes["finalbody"] = statement.finalbody.with_changes(body=body)
                 return statement.with_changes(**changes)
             case cst.Match():
                 cases = [
-                    case.with_changes(body=self._suite(case.body, path, f"cases[{i}].body", indent))
+                    case.with_changes(
+                        body=self._suite(case.body, path, f"cases[{i}].body", indent)
+                    )
                     for i, case in enumerate(statement.cases)
                 ]
                 return statement.with_changes(cases=cases)
@@ -247,7 +272,9 @@ class _Editor:
                 return statement.with_changes(body=body)
         return statement
 
-    def _suite(self, suite: cst.BaseSuite, path: Path, field: str, indent: str) -> cst.BaseSuite:
+    def _suite(
+        self, suite: cst.BaseSuite, path: Path, field: str, indent: str
+    ) -> cst.BaseSuite:
         depth = len(path)
         below = any(
             len(edited) > depth and edited[:depth] == path and edited[depth][0] == field
@@ -257,10 +284,14 @@ class _Editor:
             return suite
         if isinstance(suite, cst.SimpleStatementSuite):
             lines = _split(cst.SimpleStatementLine(body=suite.body))
-            lines[-1] = lines[-1].with_changes(trailing_whitespace=suite.trailing_whitespace)
+            lines[-1] = lines[-1].with_changes(
+                trailing_whitespace=suite.trailing_whitespace
+            )
             suite = cst.IndentedBlock(body=lines)
         assert isinstance(suite, cst.IndentedBlock)
-        inner = indent + (suite.indent if suite.indent is not None else self.snippets.indent)
+        inner = indent + (
+            suite.indent if suite.indent is not None else self.snippets.indent
+        )
         return suite.with_changes(body=self.block(suite.body, path, field, inner))
 
     # -- single edits -------------------------------------------------------------------------
@@ -287,12 +318,16 @@ class _Editor:
         changed = call.with_changes(func=call.func.with_changes(value=receiver))
         return hoisted, _with_call(line, changed)
 
-    def _step(self, statement: Statement, edit: ScalerStep, indent: str) -> list[Statement]:
+    def _step(
+        self, statement: Statement, edit: ScalerStep, indent: str
+    ) -> list[Statement]:
         line, call = _lone_call(statement, "step")
         assert isinstance(call.func, cst.Attribute)
         switch = cst.parse_expression(edit.switch)
         optimizer = call.func.value
-        stepped = cst.Call(cst.Attribute(switch, cst.Name("step")), [cst.Arg(optimizer)])
+        stepped = cst.Call(
+            cst.Attribute(switch, cst.Name("step")), [cst.Arg(optimizer)]
+        )
         lines: list[Statement] = [_with_call(line, stepped)]
         if edit.update:
             lines += self.snippets.statements(f"{edit.switch}.update()", indent)
@@ -306,18 +341,28 @@ class _Editor:
         made = self.snippets.statements(test, indent)[0]
         leading = _leading(lines[0])
         lines[0] = _with_leading(lines[0], ())
-        guarded = made.with_changes(body=cst.IndentedBlock(body=lines), leading_lines=leading)
+        guarded = made.with_changes(
+            body=cst.IndentedBlock(body=lines), leading_lines=leading
+        )
         return [guarded]
 
-    def _add_parameter(self, statement: Statement, edit: AddParameter, indent: str) -> Statement:
+    def _add_parameter(
+        self, statement: Statement, edit: AddParameter, indent: str
+    ) -> Statement:
         if not isinstance(statement, cst.FunctionDef):
             raise MismatchError("a parameter is wanted where no function is defined")
-        changed = _with_parameter(statement, edit.name, "None" if edit.off is not None else None)
+        changed = _with_parameter(
+            statement, edit.name, "None" if edit.off is not None else None
+        )
         if edit.off is None:
             return changed
         if not isinstance(changed.body, cst.IndentedBlock):
             raise MismatchError("a one-line function cannot take a first statement")
-        step = changed.body.indent if changed.body.indent is not None else self.snippets.indent
+        step = (
+            changed.body.indent
+            if changed.body.indent is not None
+            else self.snippets.indent
+        )
         code = f"if {edit.name} is None:\n    {edit.name} = {edit.off}"
         made = self.snippets.statements(code, indent + step)
         body = list(changed.body.body)
@@ -325,7 +370,9 @@ class _Editor:
         documented = (
             isinstance(first, cst.SimpleStatementLine)
             and isinstance(first.body[0], cst.Expr)
-            and isinstance(first.body[0].value, (cst.SimpleString, cst.ConcatenatedString))
+            and isinstance(
+                first.body[0].value, (cst.SimpleString, cst.ConcatenatedString)
+            )
         )
         at = 1 if documented else 0
         return changed.with_changes(
@@ -335,7 +382,9 @@ class _Editor:
     def _expression_edit(self, statement: Statement, edit: Edit) -> Statement:
         """An edit of an expression on the statement's own line; nested blocks are not entered."""
         assert isinstance(edit, (AddArgument, AddEntry))
-        editor = _ArgumentAdder(edit) if isinstance(edit, AddArgument) else _EntryAdder(edit)
+        editor = (
+            _ArgumentAdder(edit) if isinstance(edit, AddArgument) else _EntryAdder(edit)
+        )
         changed = statement.visit(editor)
         if not editor.done or not isinstance(
             changed, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
@@ -408,7 +457,9 @@ class _EntryAdder(_HeaderTransformer):
                 quote = element.key.quote
             key = cst.SimpleString(f"{quote}{self.edit.key}{quote}")
             new = element.with_changes(
-                key=key, value=cst.parse_expression(self.edit.value), comma=cst.MaybeSentinel.DEFAULT
+                key=key,
+                value=cst.parse_expression(self.edit.value),
+                comma=cst.MaybeSentinel.DEFAULT,
             )
             opening = updated_node.lbrace.whitespace_after
             elements = insert_entry(updated_node.elements, index, new, opening)  # type: ignore[type-var]
@@ -419,7 +470,11 @@ class _EntryAdder(_HeaderTransformer):
         if _compact(updated_node.func) != "dict":
             return updated_node
         for index, arg in enumerate(updated_node.args):
-            if self.done or arg.keyword is None or _compact(arg.value) != self.edit.beside:
+            if (
+                self.done
+                or arg.keyword is None
+                or _compact(arg.value) != self.edit.beside
+            ):
                 continue
             self.done = True
             new = arg.with_changes(
@@ -435,23 +490,33 @@ class _EntryAdder(_HeaderTransformer):
 
 
 _TIGHT = cst.AssignEqual(
-    whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
+    whitespace_before=cst.SimpleWhitespace(""),
+    whitespace_after=cst.SimpleWhitespace(""),
 )
 
 
-def _with_parameter(statement: cst.FunctionDef, name: str, default: str | None) -> cst.FunctionDef:
+def _with_parameter(
+    statement: cst.FunctionDef, name: str, default: str | None
+) -> cst.FunctionDef:
     params = statement.params
     new = cst.Param(cst.Name(name))
     if default is not None:
-        new = cst.Param(cst.Name(name), default=cst.parse_expression(default), equal=_TIGHT)
+        new = cst.Param(
+            cst.Name(name), default=cst.parse_expression(default), equal=_TIGHT
+        )
     opening = statement.whitespace_before_params
     keyword_only = (
         bool(params.kwonly_params)
         or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
-        or (default is None and any(param.default is not None for param in params.params))
+        or (
+            default is None
+            and any(param.default is not None for param in params.params)
+        )
     )
     if keyword_only and params.kwonly_params:
-        entries = insert_entry(params.kwonly_params, len(params.kwonly_params) - 1, new, opening)
+        entries = insert_entry(
+            params.kwonly_params, len(params.kwonly_params) - 1, new, opening
+        )
         return statement.with_changes(params=params.with_changes(kwonly_params=entries))
     if keyword_only:
         star = params.star_arg
@@ -468,7 +533,9 @@ def _with_parameter(statement: cst.FunctionDef, name: str, default: str | None) 
 def _split(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:
     """A line of several small statements as lines of one each."""
     lines = [
-        cst.SimpleStatementLine(body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+        cst.SimpleStatementLine(
+            body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]
+        )
         for small in line.body
     ]
     lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
@@ -485,7 +552,9 @@ def _with_leading(statement: Statement, lines: Iterable[cst.EmptyLine]) -> State
     return statement.with_changes(leading_lines=tuple(lines))
 
 
-def _lone_call(statement: Statement, method: str) -> tuple[cst.SimpleStatementLine, cst.Call]:
+def _lone_call(
+    statement: Statement, method: str
+) -> tuple[cst.SimpleStatementLine, cst.Call]:
     """The line and its one call of ``something.method(...)``."""
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
         small = statement.body[0]
@@ -496,7 +565,9 @@ def _lone_call(statement: Statement, method: str) -> tuple[cst.SimpleStatementLi
     raise MismatchError(f"no lone call of .{method}() where the plan saw one")
 
 
-def _with_call(line: cst.SimpleStatementLine, call: cst.Call) -> cst.SimpleStatementLine:
+def _with_call(
+    line: cst.SimpleStatementLine, call: cst.Call
+) -> cst.SimpleStatementLine:
     expression = line.body[0]
     assert isinstance(expression, cst.Expr)
     return line.with_changes(body=[expression.with_changes(value=call)])
@@ -505,7 +576,11 @@ def _with_call(line: cst.SimpleStatementLine, call: cst.Call) -> cst.SimpleState
 def _needs_its_parentheses(node: cst.BaseExpression) -> bool:
     """Whether parentheses around an expression hold something (a line break) that needs them."""
     code = cst.Module([]).code_for_node(node)
-    return "\n" in code or "\r" in code or isinstance(node, (cst.Yield, cst.Tuple, cst.NamedExpr))
+    return (
+        "\n" in code
+        or "\r" in code
+        or isinstance(node, (cst.Yield, cst.Tuple, cst.NamedExpr))
+    )
 
 
 def _compact(node: cst.BaseExpression) -> str:
@@ -528,13 +603,19 @@ def _with_torch_import(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatem
             elif module.split(".")[0] == "torch":
                 position = index
                 break
-        elif isinstance(small, cst.Expr) and index == 0 and isinstance(small.value, cst.SimpleString):
+        elif (
+            isinstance(small, cst.Expr)
+            and index == 0
+            and isinstance(small.value, cst.SimpleString)
+        ):
             position = 1
     made = cst.parse_statement("import torch")
     assert isinstance(made, cst.SimpleStatementLine)
     if position < len(statements):
         following = statements[position]
-        assert isinstance(following, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        assert isinstance(
+            following, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        )
         made = made.with_changes(leading_lines=_leading(following))
         statements[position] = _with_leading(following, ())
     return [*statements[:position], made, *statements[position:]]

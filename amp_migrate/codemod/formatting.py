@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import black
+from black.const import DEFAULT_LINE_LENGTH
+from black.files import find_pyproject_toml, parse_pyproject_toml
+from black.mode import TargetVersion
+from black.parsing import ASTSafetyError, InvalidInput
 
 
 @lru_cache(maxsize=64)
@@ -14,22 +18,22 @@ def mode_for(directory: str) -> black.Mode:
     """Black's mode as the project around a directory configures it; black's defaults elsewhere."""
     settings: dict[str, Any] = {}
     try:
-        found = black.find_pyproject_toml((directory,))
+        found = find_pyproject_toml((directory,))
         if found is not None:
-            settings = black.parse_pyproject_toml(found)
+            settings = parse_pyproject_toml(found)
     except (OSError, ValueError):
         # Black itself would refuse this file: then nothing here is clean by its standards.
         settings = {}
     versions = settings.get("target_version", [])
     targets = {
-        black.TargetVersion[str(version).upper()]
+        TargetVersion[str(version).upper()]
         for version in (versions if isinstance(versions, list) else [versions])
-        if str(version).upper() in black.TargetVersion.__members__
+        if str(version).upper() in TargetVersion.__members__
     }
-    length = settings.get("line_length", black.DEFAULT_LINE_LENGTH)
+    length = settings.get("line_length", DEFAULT_LINE_LENGTH)
     return black.Mode(
         target_versions=targets,
-        line_length=length if isinstance(length, int) else black.DEFAULT_LINE_LENGTH,
+        line_length=length if isinstance(length, int) else DEFAULT_LINE_LENGTH,
         string_normalization=not settings.get("skip_string_normalization", False),
         magic_trailing_comma=not settings.get("skip_magic_trailing_comma", False),
         preview=bool(settings.get("preview", False)),
@@ -46,7 +50,7 @@ def is_clean(text: str, mode: black.Mode) -> bool:
     """Whether black would leave the text as it is."""
     try:
         return black.format_str(text, mode=mode) == text
-    except (black.InvalidInput, black.parsing.ASTSafetyError, AssertionError):
+    except (InvalidInput, ASTSafetyError, AssertionError):
         return False
 
 

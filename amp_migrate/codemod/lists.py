@@ -11,7 +11,10 @@ Entry = TypeVar("Entry", cst.Param, cst.Arg, cst.DictElement)
 
 
 def insert_entry(
-    entries: Sequence[Entry], after: int, new: Entry, opening: cst.BaseParenthesizableWhitespace
+    entries: Sequence[Entry],
+    after: int,
+    new: Entry,
+    opening: cst.BaseParenthesizableWhitespace,
 ) -> list[Entry]:
     """``entries`` with ``new`` behind index ``after`` (-1: first).
 
@@ -20,24 +23,22 @@ def insert_entry(
     """
     found = list(entries)
     if after < 0:
-        return [new, *found]
+        found.insert(0, new)
+        return found
     sibling = found[after]
-    is_last = after == len(found) - 1
-    has_comma = isinstance(sibling.comma, cst.Comma)
-    if not is_last:
-        assert isinstance(sibling.comma, cst.Comma)
-        copied = new.with_changes(comma=_without_comment(sibling.comma))
-        return [*found[: after + 1], copied, *found[after + 1 :]]
-    separator = _separator(found, after, opening, has_comma)
-    if has_comma:
-        assert isinstance(sibling.comma, cst.Comma)
-        kept = _with_comment_of(separator, sibling.comma)
-        return [
-            *found[:after],
-            sibling.with_changes(comma=kept),
-            new.with_changes(comma=_without_comment(sibling.comma)),
-        ]
-    return [*found[:after], sibling.with_changes(comma=separator), new]
+    comma = sibling.comma
+    if after < len(found) - 1:
+        assert isinstance(comma, cst.Comma)
+        new = new.with_changes(comma=_without_comment(comma))
+    else:
+        has_comma = isinstance(comma, cst.Comma)
+        separator = _separator(found, after, opening, has_comma)
+        if isinstance(comma, cst.Comma):
+            separator = _with_comment_of(separator, comma)
+            new = new.with_changes(comma=_without_comment(comma))
+        found[after] = sibling.with_changes(comma=separator)
+    found.insert(after + 1, new)
+    return found
 
 
 def _separator(
@@ -59,7 +60,9 @@ def _without_comment(comma: cst.Comma) -> cst.Comma:
     space = comma.whitespace_after
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return comma
-    first = space.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+    first = space.first_line.with_changes(
+        comment=None, whitespace=cst.SimpleWhitespace("")
+    )
     return comma.with_changes(
         whitespace_after=space.with_changes(first_line=first, empty_lines=())
     )
@@ -73,5 +76,7 @@ def _with_comment_of(separator: cst.Comma, original: cst.Comma) -> cst.Comma:
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return separator if old.first_line.comment is None else original
     return separator.with_changes(
-        whitespace_after=space.with_changes(first_line=old.first_line, empty_lines=old.empty_lines)
+        whitespace_after=space.with_changes(
+            first_line=old.first_line, empty_lines=old.empty_lines
+        )
     )

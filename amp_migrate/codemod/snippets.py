@@ -13,6 +13,7 @@ class Snippets:
 
     def __init__(self, module: cst.Module, line_length: int) -> None:
         self.config = module.config_for_parsing
+        self.newline = module.default_newline
         self.indent = module.default_indent
         self.line_length = line_length
 
@@ -26,7 +27,7 @@ class Snippets:
         for line in text.splitlines():
             stripped = line.lstrip(" ")
             lines.append(self.indent * ((len(line) - len(stripped)) // 4) + stripped)
-        source = self.config.default_newline.join([*lines, ""])
+        source = self.newline.join([*lines, ""])
         return list(cst.parse_module(source, self.config).body)
 
     def with_statement(

@@ -204,7 +204,10 @@ class Function:
         """The name by which a method knows its instance."""
         if self.class_name is None or not self.params:
             return None
-        if any(isinstance(d, Name) and d.id in ("staticmethod", "classmethod") for d in self.decorators):
+        if any(
+            isinstance(d, Name) and d.id in ("staticmethod", "classmethod")
+            for d in self.decorators
+        ):
             return None
         first = self.params[0]
         return first.name if first.kind == "positional" else None
@@ -329,7 +332,11 @@ def render(expr: Expr) -> str | None:
         case Name(id=name):
             return name
         case Const(value=value):
-            return repr(value) if isinstance(value, (str, int, float, bool, type(None))) else None
+            return (
+                repr(value)
+                if isinstance(value, (str, int, float, bool, type(None)))
+                else None
+            )
         case Attr(value=value, attr=attr):
             base = render(value)
             return None if base is None else f"{base}.{attr}"
@@ -346,9 +353,13 @@ def render(expr: Expr) -> str | None:
             parts = [render(operand) for operand in operands]
             if any(part is None for part in parts):
                 return None
-            nested = any(isinstance(o, Operation) and o.op in ("and", "or") for o in operands)
+            nested = any(
+                isinstance(o, Operation) and o.op in ("and", "or") for o in operands
+            )
             return None if nested else f" {op} ".join(part for part in parts if part)
-        case Operation(op="is" | "is not" | "==" | "!=" | ">" | ">=" as op, operands=(left, right)):
+        case Operation(
+            op="is" | "is not" | "==" | "!=" | ">" | ">=" as op, operands=(left, right)
+        ):
             before, after = render(left), render(right)
             return None if before is None or after is None else f"{before} {op} {after}"
         case _:

@@ -9,6 +9,7 @@ import sys
 import tokenize
 import warnings
 from collections.abc import Iterable
+from typing import Protocol, cast
 
 from amp_migrate.facts import ir
 from amp_migrate.results import SourceError
@@ -109,7 +110,9 @@ def _off_marks(text: str, tree: ast.Module) -> tuple[frozenset[int], bool]:
             marked.add(line)
         elif line < first_line and not (
             line == first_line - 1
-            and isinstance(first, (ast.For, ast.While, ast.With, ast.FunctionDef, ast.ClassDef))
+            and isinstance(
+                first, (ast.For, ast.While, ast.With, ast.FunctionDef, ast.ClassDef)
+            )
         ):
             whole_file = True
         else:
@@ -119,6 +122,21 @@ def _off_marks(text: str, tree: ast.Module) -> tuple[frozenset[int], bool]:
 
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+class _Make(Protocol):
+    """Makes the `Stmt` of the node being read: kind, place and extent are known to it."""
+
+    def __call__(
+        self,
+        value: ir.Expr | None = None,
+        targets: Iterable[ir.Expr] = (),
+        exprs: Iterable[ir.Expr] = (),
+        blocks: Iterable[ir.Block] = (),
+        names: Iterable[str] = (),
+        op: str = "",
+        is_elif: bool = False,
+    ) -> ir.Stmt: ...
 
 
 class _Scope:
@@ -166,7 +184,8 @@ class _Reader:
         self, nodes: list[ast.stmt], path: ir.Path, name: str, class_name: str | None
     ) -> tuple[ir.Stmt, ...]:
         return tuple(
-            self._stmt(node, (*path, (name, index)), class_name) for index, node in enumerate(nodes)
+            self._stmt(node, (*path, (name, index)), class_name)
+            for index, node in enumerate(nodes)
         )
 
     def _column(self, line: int, utf8_column: int) -> int:
@@ -205,7 +224,11 @@ class _Reader:
             )
 
         def block(name: str, nodes: list[ast.stmt]) -> list[ir.Block]:
-            return [ir.Block(name, self._block(nodes, path, name, class_name))] if nodes else []
+            return (
+                [ir.Block(name, self._block(nodes, path, name, class_name))]
+                if nodes
+                else []
+            )
 
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -228,7 +251,9 @@ class _Reader:
             case ast.AugAssign(target=target, op=operator, value=value):
                 read = self._expr(value)
                 bound_to = self._target(target)
-                return make(read, (bound_to,), (read, bound_to), op=_OPERATORS[type(operator)])
+                return make(
+                    read, (bound_to,), (read, bound_to), op=_OPERATORS[type(operator)]
+                )
             case ast.Delete(targets=targets):
                 deleted = [self._target(target) for target in targets]
                 return make(targets=deleted, exprs=deleted)
@@ -248,8 +273,14 @@ class _Reader:
             case ast.If():
                 test = self._expr(node.test)
                 blocks = block("body", node.body) + block("orelse", node.orelse)
-                start = self.lines[line - 1][column - 1 :] if line <= len(self.lines) else ""
-                return make(test, exprs=(test,), blocks=blocks, is_elif=start.startswith("elif"))
+                start = (
+                    self.lines[line - 1][column - 1 :]
+                    if line <= len(self.lines)
+                    else ""
+                )
+                return make(
+                    test, exprs=(test,), blocks=blocks, is_elif=start.startswith("elif")
+                )
             case ast.With() | ast.AsyncWith():
                 exprs: list[ir.Expr] = []
                 targets_: list[ir.Expr] = []
@@ -257,9 +288,13 @@ class _Reader:
                     exprs.append(self._expr(item.context_expr))
                     if item.optional_vars is not None:
                         targets_.append(self._target(item.optional_vars))
-                return make(None, targets_, (*exprs, *targets_), block("body", node.body))
+                return make(
+                    None, targets_, (*exprs, *targets_), block("body", node.body)
+                )
             case ast.Raise():
-                values = [self._expr(e) for e in (node.exc, node.cause) if e is not None]
+                values = [
+                    self._expr(e) for e in (node.exc, node.cause) if e is not None
+                ]
                 return make(exprs=values)
             case ast.Assert():
                 test = self._expr(node.test)
@@ -281,7 +316,9 @@ class _Reader:
                 blocks = []
                 for index, case in enumerate(node.cases):
                     for inner in ast.walk(case.pattern):
-                        bound_name = getattr(inner, "name", None) or getattr(inner, "rest", None)
+                        bound_name = getattr(inner, "name", None) or getattr(
+                            inner, "rest", None
+                        )
                         if isinstance(bound_name, str):
                             self._bind(bound_name)
                     if case.guard is not None:
@@ -289,12 +326,13 @@ class _Reader:
                     blocks += block(f"cases[{index}].body", case.body)
                 return make(exprs[0], exprs=exprs, blocks=blocks)
             case _ if kind in ("try", "trystar"):
-                return self._try(node, path, class_name, make)
+                return self._try(cast(ast.Try, node), path, class_name, make)
             case _:
                 return make()
 
-    def _try(self, node: ast.stmt, path: ir.Path, class_name: str | None, make: object) -> ir.Stmt:
-        assert isinstance(node, ast.Try) or type(node).__name__ == "TryStar"
+    def _try(
+        self, node: ast.Try, path: ir.Path, class_name: str | None, make: _Make
+    ) -> ir.Stmt:
         blocks = [ir.Block("body", self._block(node.body, path, "body", class_name))]
         names = []
         for index, handler in enumerate(node.handlers):
@@ -302,12 +340,16 @@ class _Reader:
                 self._bind(handler.name)
                 names.append(handler.name)
             name = f"handlers[{index}].body"
-            blocks.append(ir.Block(name, self._block(handler.body, path, name, class_name)))
+            blocks.append(
+                ir.Block(name, self._block(handler.body, path, name, class_name))
+            )
         for name in ("orelse", "finalbody"):
             nodes = getattr(node, name)
             if nodes:
-                blocks.append(ir.Block(name, self._block(nodes, path, name, class_name)))
-        return make(blocks=blocks, names=names)  # type: ignore[operator,no-any-return]
+                blocks.append(
+                    ir.Block(name, self._block(nodes, path, name, class_name))
+                )
+        return make(blocks=blocks, names=names)
 
     def _import(self, alias: ast.alias, origin: str | None) -> str:
         if alias.name == "*":
@@ -318,7 +360,11 @@ class _Reader:
             target = alias.name if alias.asname else local
         else:
             local = alias.asname or alias.name
-            target = f"{origin}{alias.name}" if origin.endswith(".") else f"{origin}.{alias.name}"
+            target = (
+                f"{origin}{alias.name}"
+                if origin.endswith(".")
+                else f"{origin}.{alias.name}"
+            )
         self.scope.imports.append((local, target))
         self._bind(local)
         return local
@@ -328,7 +374,7 @@ class _Reader:
         node: ast.FunctionDef | ast.AsyncFunctionDef,
         path: ir.Path,
         class_name: str | None,
-        make: object,
+        make: _Make,
     ) -> ir.Stmt:
         self._bind(node.name)
         decorators = tuple(self._expr(decorator) for decorator in node.decorator_list)
@@ -364,11 +410,13 @@ class _Reader:
             imports=tuple(scope.imports),
         )
         defaults = [param.default for param in params if param.default is not None]
-        return make(exprs=(*decorators, *defaults), names=(node.name, qualname))  # type: ignore[operator,no-any-return]
+        return make(exprs=(*decorators, *defaults), names=(node.name, qualname))
 
     def _params(self, args: ast.arguments) -> tuple[ir.Param, ...]:
         positional = [*args.posonlyargs, *args.args]
-        defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults))
+        defaults: list[ast.expr | None] = [None] * (
+            len(positional) - len(args.defaults)
+        )
         defaults += args.defaults
         read: list[ir.Param] = []
 
@@ -392,13 +440,17 @@ class _Reader:
             add(args.kwarg, "**", None)
         return tuple(read)
 
-    def _class(self, node: ast.ClassDef, path: ir.Path, make: object) -> ir.Stmt:
+    def _class(self, node: ast.ClassDef, path: ir.Path, make: _Make) -> ir.Stmt:
         self._bind(node.name)
         bases = tuple(self._expr(base) for base in node.bases)
         keywords = tuple(self._expr(keyword.value) for keyword in node.keywords)
         decorators = tuple(self._expr(decorator) for decorator in node.decorator_list)
         outer = self.scope
-        qualname = node.name if outer.qualname == ir.MODULE else f"{outer.qualname}.{node.name}"
+        qualname = (
+            node.name
+            if outer.qualname == ir.MODULE
+            else f"{outer.qualname}.{node.name}"
+        )
         while qualname in self.functions or qualname in self.classes:
             qualname += "'"
         # Names bound in a class body are no variables of the scope around it.
@@ -414,9 +466,7 @@ class _Reader:
         self.classes[qualname] = ir.Class(
             qualname, node.name, path, node.lineno, bases, methods, outer.qualname, body
         )
-        return make(  # type: ignore[operator,no-any-return]
-            exprs=(*decorators, *bases, *keywords), names=(node.name, qualname)
-        )
+        return make(exprs=(*decorators, *bases, *keywords), names=(node.name, qualname))
 
     # -- expressions --------------------------------------------------------------------------
 
@@ -427,7 +477,9 @@ class _Reader:
     def _target(self, node: ast.expr) -> ir.Expr:
         """An expression in a binding position: its plain names become local."""
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
+            if isinstance(inner, ast.Name) and isinstance(
+                inner.ctx, (ast.Store, ast.Del)
+            ):
                 self._bind(inner.id)
         return self._expr(node)
 
@@ -467,7 +519,9 @@ class _Reader:
                     tuple(self._expr(value) for value in values),
                     tuple(None if key is None else self._expr(key) for key in keys),
                 )
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            case ast.UnaryOp(
+                op=ast.USub(), operand=ast.Constant(value=int() | float() as number)
+            ):
                 return ir.Const(-number)
             case ast.BinOp(left=left, op=operator, right=right):
                 operands = (self._expr(left), self._expr(right))
@@ -476,13 +530,16 @@ class _Reader:
                 return ir.Operation(_OPERATORS[type(operator)], (self._expr(operand),))
             case ast.BoolOp(op=operator, values=values):
                 return ir.Operation(
-                    _OPERATORS[type(operator)], tuple(self._expr(value) for value in values)
+                    _OPERATORS[type(operator)],
+                    tuple(self._expr(value) for value in values),
                 )
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 operands = (self._expr(left), self._expr(right))
                 return ir.Operation(_OPERATORS[type(operator)], operands)
             case ast.Compare(left=left, comparators=comparators):
-                return ir.Operation("compare", tuple(self._expr(e) for e in (left, *comparators)))
+                return ir.Operation(
+                    "compare", tuple(self._expr(e) for e in (left, *comparators))
+                )
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return ir.Operation(
                     "if", (self._expr(test), self._expr(body), self._expr(orelse))
@@ -502,17 +559,23 @@ class _Reader:
                 return ir.Suspend("yield from", self._expr(source))
             case ast.Yield(value=yielded):
                 self.scope.is_generator = True
-                return ir.Suspend("yield", None if yielded is None else self._expr(yielded))
+                return ir.Suspend(
+                    "yield", None if yielded is None else self._expr(yielded)
+                )
             case _:
                 # f-strings, slices, starred: what matters is what stands inside.
-                inner = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+                inner = [
+                    c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)
+                ]
                 name = type(node).__name__.lower()
                 return ir.Operation(name, tuple(self._expr(child) for child in inner))
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> ir.Expr:
-        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        elements = (
+            [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        )
         generators = node.generators
         return ir.Comprehension(
             elements=tuple(self._expr(element) for element in elements),

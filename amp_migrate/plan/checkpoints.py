@@ -8,7 +8,7 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.edits import AddEntry, Edit, Insert
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.travel import Blocked, Travel
-from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
@@ -61,14 +61,23 @@ def _save(
     raise Blocked(Refusal("AMP040", message, call.line))
 
 
-def _key_of(program: Program, function: str, expr: ir.Expr, call: ir.Call) -> str | None:
+def _key_of(
+    program: Program, function: str, expr: ir.Expr, call: ir.Call
+) -> str | None:
     """The key under which a dict, written out or made by ``dict()``, holds the call's value."""
     if isinstance(expr, ir.Display) and expr.kind == "dict":
         # Keys and values are parallel.
         for key, item in zip(expr.keys, expr.items, strict=True):
-            if item is call and isinstance(key, ir.Const) and isinstance(key.value, str):
+            if (
+                item is call
+                and isinstance(key, ir.Const)
+                and isinstance(key.value, str)
+            ):
                 return key.value
-    if isinstance(expr, ir.Call) and program.origin(expr.func, function) == "builtins.dict":
+    if (
+        isinstance(expr, ir.Call)
+        and program.origin(expr.func, function) == "builtins.dict"
+    ):
         for arg in expr.args:
             if arg.value is call and arg.name is not None:
                 return arg.name
@@ -79,7 +88,11 @@ def _load(stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
     given = call.args[0].value if len(call.args) == 1 else None
     if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
         holder = ir.render(given.value)
-        if holder is not None and isinstance(given.key, ir.Const) and isinstance(given.key.value, str):
+        if (
+            holder is not None
+            and isinstance(given.key, ir.Const)
+            and isinstance(given.key.value, str)
+        ):
             key = _sibling(given.key.value)
             code = (
                 f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'

@@ -48,12 +48,16 @@ class Devices:
         self.torch = torch_name
         self.moves = list(self._moves())
 
-    def decide(self, function: str, birth: ir.Stmt, receiver: ir.Expr | None) -> Decision | Undecided:
+    def decide(
+        self, function: str, birth: ir.Stmt, receiver: ir.Expr | None
+    ) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``.
 
         ``receiver`` is the object that an attribute birth belongs to (``self``).
         """
-        reaching = [move for move in self.moves if not self._is_cpu(move.device, move.function)]
+        reaching = [
+            move for move in self.moves if not self._is_cpu(move.device, move.function)
+        ]
         if not reaching:
             return Undecided(True, "nothing here is moved to an accelerator")
         unseen = False
@@ -77,7 +81,9 @@ class Devices:
         ):
             if not unseen or plain:
                 return Decision(available)
-        return Undecided(False, "where the device is decided cannot be seen from the optimizer")
+        return Undecided(
+            False, "where the device is decided cannot be seen from the optimizer"
+        )
 
     # -- moves --------------------------------------------------------------------------------
 
@@ -93,7 +99,11 @@ class Devices:
                 yield from self._moves_of(expr, function, stmt.line, tests)
             for block in stmt.blocks:
                 inner = tests
-                if stmt.kind == "if" and stmt.value is not None and block.field == "body":
+                if (
+                    stmt.kind == "if"
+                    and stmt.value is not None
+                    and block.field == "body"
+                ):
                     if self._is_about_cuda(stmt.value, function):
                         inner = (*tests, stmt.value)
                 yield from self._moves_in(function, block.body, inner)
@@ -104,13 +114,21 @@ class Devices:
         if isinstance(expr, ir.Operation) and expr.op == "if":
             test, body, orelse = expr.operands
             about = self._is_about_cuda(test, function)
-            yield from self._moves_of(body, function, line, (*tests, test) if about else tests)
+            yield from self._moves_of(
+                body, function, line, (*tests, test) if about else tests
+            )
             yield from self._moves_of(orelse, function, line, tests)
             return
         for child in ir.children(expr):
             yield from self._moves_of(child, function, line, tests)
-        origin = self.program.origin(expr, function) if isinstance(expr, ir.Attr) else None
-        if origin is not None and origin.startswith("torch.cuda.") and origin.endswith("Tensor"):
+        origin = (
+            self.program.origin(expr, function) if isinstance(expr, ir.Attr) else None
+        )
+        if (
+            origin is not None
+            and origin.startswith("torch.cuda.")
+            and origin.endswith("Tensor")
+        ):
             yield _Move(function, None, tests, line)
         if not isinstance(expr, ir.Call):
             return
@@ -143,16 +161,23 @@ class Devices:
 
     def _is_dtype(self, expr: ir.Expr, function: str) -> bool:
         origin = self.program.origin(expr, function) or ""
-        if re.fullmatch(r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*)", origin):
+        if re.fullmatch(
+            r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*)",
+            origin,
+        ):
             return True
         if isinstance(expr, ir.Const):
-            return not isinstance(expr.value, (str, int)) or isinstance(expr.value, bool)
+            return not isinstance(expr.value, (str, int)) or isinstance(
+                expr.value, bool
+            )
         return isinstance(expr, ir.Attr) and expr.attr == "dtype"
 
     def _is_literal_cuda(self, expr: ir.Expr | None) -> bool:
         if isinstance(expr, ir.Call) and expr.args:
             expr = expr.args[0].value
-        return isinstance(expr, ir.Const) and str(expr.value).startswith(("cuda", "hip"))
+        return isinstance(expr, ir.Const) and str(expr.value).startswith(
+            ("cuda", "hip")
+        )
 
     def _is_cpu(self, expr: ir.Expr | None, function: str, depth: int = 0) -> bool:
         """Whether a device expression can only be the CPU."""
@@ -160,24 +185,34 @@ class Devices:
             return False
         if isinstance(expr, ir.Const):
             return expr.value == "cpu"
-        if isinstance(expr, ir.Call) and self.program.origin(expr.func, function) == "torch.device":
+        if (
+            isinstance(expr, ir.Call)
+            and self.program.origin(expr.func, function) == "torch.device"
+        ):
             given = expr.argument(0, "device")
             return given is not None and self._is_cpu(given, function, depth + 1)
         if isinstance(expr, ir.Operation) and expr.op == "if":
             return all(self._is_cpu(o, function, depth + 1) for o in expr.operands[1:])
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
-            if owner is None or any(p.name == expr.id for p in self.program.functions[owner].params):
-                return owner is not None and self._parameter_is_cpu(owner, expr.id, depth)
+            if owner is None or any(
+                p.name == expr.id for p in self.program.functions[owner].params
+            ):
+                return owner is not None and self._parameter_is_cpu(
+                    owner, expr.id, depth
+                )
             found = self.program.definitions(owner, expr.id)
             return bool(found) and all(
-                d.value is not None and self._is_cpu(d.value, d.function, depth + 1) for d in found
+                d.value is not None and self._is_cpu(d.value, d.function, depth + 1)
+                for d in found
             )
         return False
 
     def _parameter_is_cpu(self, owner: str, name: str, depth: int) -> bool:
         values = self.program.arguments(owner, name)
-        return bool(values) and all(self._is_cpu(v, caller, depth + 1) for caller, v in values)
+        return bool(values) and all(
+            self._is_cpu(v, caller, depth + 1) for caller, v in values
+        )
 
     # -- a device variable --------------------------------------------------------------------
 
@@ -190,7 +225,9 @@ class Devices:
             key = ir.key_of(move.device)
             if key is not None:
                 found.setdefault((key, move.function), (move.device, move.function))
-        ranked = sorted(found.items(), key=lambda item: "device" not in (item[0][0] or ""))
+        ranked = sorted(
+            found.items(), key=lambda item: "device" not in (item[0][0] or "")
+        )
         return [value for _, value in ranked]
 
     def _visible_device(
@@ -222,7 +259,11 @@ class Devices:
         definitions = program.attribute_definitions(class_name, expr.attr)
         if own is not None and own[1] in program.family(class_name):
             local = ir.Attr(ir.Name(own[0]), expr.attr)
-            before = [d for d in definitions if d.function != function or d.stmt.line < birth.line]
+            before = [
+                d
+                for d in definitions
+                if d.function != function or d.stmt.line < birth.line
+            ]
             if not before:
                 return None
             return self._by_definitions(local, before, None)
@@ -255,16 +296,23 @@ class Devices:
         definitions = program.definitions(owner, name)
         if isinstance(expr, ir.Name):
             if is_param:
-                param = next(p for p in program.functions[owner].params if p.name == name)
+                param = next(
+                    p for p in program.functions[owner].params if p.name == name
+                )
                 if param.default == ir.Const(None):
                     return None
-                values = [Definition(c, birth, v) for c, v in program.arguments(owner, name)]
+                values = [
+                    Definition(c, birth, v) for c, v in program.arguments(owner, name)
+                ]
                 return self._by_definitions(expr, values, None)
             if owner == function:
                 late = [d for d in definitions if d.stmt.line > birth.line]
                 if late and len(late) == len(definitions):
                     after = late[-1].stmt
-                    if after.path[:-1] != birth.path[:-1] or after.path[-1][0] != birth.path[-1][0]:
+                    if (
+                        after.path[:-1] != birth.path[:-1]
+                        or after.path[-1][0] != birth.path[-1][0]
+                    ):
                         return None
                     return self._by_definitions(expr, definitions, after)
             return self._by_definitions(expr, definitions, None)
@@ -302,7 +350,10 @@ class Devices:
         if depth > 4:
             return False
         if isinstance(expr, ir.Operation) and expr.op == "if":
-            return all(self._is_device_object(o, function, depth + 1) for o in expr.operands[1:])
+            return all(
+                self._is_device_object(o, function, depth + 1)
+                for o in expr.operands[1:]
+            )
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
             if owner is None:
@@ -336,7 +387,9 @@ class Devices:
                 owner = self.program.owner(inner.id, function)
                 if owner is not None and depth < 3:
                     for d in self.program.definitions(owner, inner.id):
-                        if d.value is not None and isinstance(d.value, (ir.Call, ir.Operation)):
+                        if d.value is not None and isinstance(
+                            d.value, (ir.Call, ir.Operation)
+                        ):
                             if self._is_about_cuda(d.value, d.function, depth + 1):
                                 return True
         return False
@@ -345,7 +398,10 @@ class Devices:
         self, test: ir.Expr, at: str, function: str, birth: ir.Stmt
     ) -> Decision | None:
         program = self.program
-        if isinstance(test, ir.Call) and program.origin(test.func, at) == "torch.cuda.is_available":
+        if (
+            isinstance(test, ir.Call)
+            and program.origin(test.func, at) == "torch.cuda.is_available"
+        ):
             return Decision(f"{self.torch}.cuda.is_available()")
         text = ir.render(test)
         for inner in ir.walk(test):
@@ -354,7 +410,9 @@ class Devices:
                 if owner is None or owner != program.owner(inner.id, function):
                     return self._flag_elsewhere(test, at, function, birth)
                 defined = program.definitions(owner, inner.id)
-                is_param = any(p.name == inner.id for p in program.functions[owner].params)
+                is_param = any(
+                    p.name == inner.id for p in program.functions[owner].params
+                )
                 if owner == function and not is_param:
                     if not any(d.stmt.line < birth.line for d in defined):
                         return None
@@ -387,27 +445,36 @@ class Devices:
         match expr:
             case ir.Const(value=bool()):
                 return True
-            case ir.Operation(op="not" | "is" | "is not" | "==" | "!=" | ">" | ">=" | "<" | "<="):
+            case ir.Operation(
+                op="not" | "is" | "is not" | "==" | "!=" | ">" | ">=" | "<" | "<="
+            ):
                 return True
             case ir.Operation(op="and" | "or", operands=operands):
-                return all(self._is_boolean(operand, function, depth + 1) for operand in operands)
+                return all(
+                    self._is_boolean(operand, function, depth + 1)
+                    for operand in operands
+                )
             case ir.Call(func=func):
                 origin = self.program.origin(func, function)
                 return origin in ("torch.cuda.is_available", "builtins.bool")
             case ir.Name(id=name):
                 owner = self.program.owner(name, function)
-                if owner is None or any(p.name == name for p in self.program.functions[owner].params):
+                if owner is None or any(
+                    p.name == name for p in self.program.functions[owner].params
+                ):
                     return False
                 found = self.program.definitions(owner, name)
                 return bool(found) and all(
-                    d.value is not None and self._is_boolean(d.value, d.function, depth + 1)
+                    d.value is not None
+                    and self._is_boolean(d.value, d.function, depth + 1)
                     for d in found
                 )
             case ir.Attr(attr=attr):
                 assigned = self._member_definitions(expr, function)
                 if assigned:
                     return all(
-                        d.value is not None and self._is_boolean(d.value, d.function, depth + 1)
+                        d.value is not None
+                        and self._is_boolean(d.value, d.function, depth + 1)
                         for d in assigned
                     )
                 return self._is_store_true(attr)
@@ -417,8 +484,14 @@ class Devices:
         """Whether the program's argparse makes ``args.attr`` a bool."""
         for _, _, call in self.program.all_calls():
             if isinstance(call.func, ir.Attr) and call.func.attr == "add_argument":
-                given = {a.value.value for a in call.args if isinstance(a.value, ir.Const)}
-                spelled = {str(g).lstrip("-").replace("-", "_") for g in given if isinstance(g, str)}
+                given = {
+                    a.value.value for a in call.args if isinstance(a.value, ir.Const)
+                }
+                spelled = {
+                    str(g).lstrip("-").replace("-", "_")
+                    for g in given
+                    if isinstance(g, str)
+                }
                 if attr in spelled and {"store_true", "store_false"} & given:
                     return True
         return False

@@ -87,7 +87,15 @@ class AddEntry:
     value: str
 
 
-Edit = Insert | Autocast | ScaleBackward | ScalerStep | AddParameter | AddArgument | AddEntry
+Edit = (
+    Insert
+    | Autocast
+    | ScaleBackward
+    | ScalerStep
+    | AddParameter
+    | AddArgument
+    | AddEntry
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[
 
 def _is_forward_itself(function: ir.Function) -> bool:
     """Whether a function is a module's own forward, which its callers put under autocast."""
-    return function.name == "forward" or function.class_name is None and function.name == "main"
+    return function.name == "forward" or (
+        function.class_name is None and function.name == "main"
+    )
 
 
 def _names_no_grad(expr: ir.Expr) -> bool:
@@ -48,7 +50,9 @@ def _runs_in(function: str, body: tuple[ir.Stmt, ...], forward: Forward) -> list
     first: int | None = None
     last = 0
     for index, stmt in enumerate(body):
-        if stmt.kind in ("functiondef", "classdef") or not forward.in_statement(stmt, function):
+        if stmt.kind in ("functiondef", "classdef") or not forward.in_statement(
+            stmt, function
+        ):
             continue
         on_its_line = any(forward.is_forward(call, function) for call in calls_of(stmt))
         if stmt.blocks and not on_its_line:

@@ -51,7 +51,8 @@ class Events:
         return tuple(
             event
             for event in self._of[function, stmt.path]
-            if event.kind != "call" or any(self._kinds[callee] for callee in event.callees)
+            if event.kind != "call"
+            or any(self._kinds[callee] for callee in event.callees)
         )
 
     def direct(self, function: str) -> list[tuple[ir.Stmt, Event]]:
@@ -77,7 +78,10 @@ class Events:
 
     def _spread(self) -> None:
         """Let kinds and stepping slots flow from callees to callers until nothing changes."""
-        kinds = {q: {e.kind for _, e in d if e.kind != "call"} for q, d in self._direct.items()}
+        kinds = {
+            q: {e.kind for _, e in d if e.kind != "call"}
+            for q, d in self._direct.items()
+        }
         steps = {
             q: {e.slot for _, e in d if e.kind == "step" and e.slot is not None}
             for q, d in self._direct.items()
@@ -163,9 +167,15 @@ class Events:
                     return True
         return False
 
-    def _may_touch_gradients(self, call: ir.Call, function: str, origin: str | None) -> bool:
+    def _may_touch_gradients(
+        self, call: ir.Call, function: str, origin: str | None
+    ) -> bool:
         """Whether somebody else's function is handed what it needs to read or edit gradients."""
-        name = call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func) or ""
+        name = (
+            call.func.attr
+            if isinstance(call.func, ir.Attr)
+            else ir.key_of(call.func) or ""
+        )
         if name in ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode"):
             return False
         if not vocabulary.GRADIENT_HELPER.search(name):
@@ -176,7 +186,10 @@ class Events:
 
     def _leads_to_gradients(self, expr: ir.Expr, function: str) -> bool:
         for inner in ir.walk(expr):
-            if isinstance(inner, ir.Attr) and inner.attr in ("parameters", "named_parameters"):
+            if isinstance(inner, ir.Attr) and inner.attr in (
+                "parameters",
+                "named_parameters",
+            ):
                 return True
             key = ir.key_of(inner)
             if key is not None and vocabulary.MODEL_LIKE.search(key):
@@ -191,13 +204,15 @@ def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
     """How a statement and all inside it use ``.grad``: ``zero``, ``test`` or ``other``."""
     for inner in ir.statements((stmt,)):
         mentions = sum(
-            isinstance(e, ir.Attr) and e.attr == "grad" for x in inner.exprs for e in ir.walk(x)
+            isinstance(e, ir.Attr) and e.attr == "grad"
+            for x in inner.exprs
+            for e in ir.walk(x)
         )
         if not mentions:
             continue
-        if inner.kind == "assign" and inner.value == ir.Const(None) and mentions == 1:
-            yield "zero", inner
-        elif inner.kind == "expr" and _is_zeroing_call(inner.value):
+        if (
+            inner.kind == "assign" and inner.value == ir.Const(None) and mentions == 1
+        ) or (inner.kind == "expr" and _is_zeroing_call(inner.value)):
             yield "zero", inner
         elif inner.kind == "if" and _is_none_test(inner.value):
             yield "test", inner
@@ -243,7 +258,9 @@ def _inside_zeroing(function: ir.Function, stmt: ir.Stmt) -> bool:
     if len(stmt.path) - depth < 2:
         return False
     return any(
-        outer.kind == "for" and outer.path == stmt.path[: len(outer.path)] and _zeroes_by_hand(outer)
+        outer.kind == "for"
+        and outer.path == stmt.path[: len(outer.path)]
+        and _zeroes_by_hand(outer)
         for outer in ir.statements(function.body)
         if len(outer.path) < len(stmt.path)
     )

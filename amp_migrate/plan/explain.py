@@ -24,7 +24,9 @@ def explain_group(group: Group, program: Program) -> list[str]:
         lines.append(f"  travels as {slot.name}, {kind} {slot.owner}")
     for loop in group.loops:
         for backward in loop.backwards:
-            lines.append(f"  backward at line {backward.event.line} in {backward.function}")
+            lines.append(
+                f"  backward at line {backward.event.line} in {backward.function}"
+            )
     if group.refusal is not None:
         lines.append(f"  stopped: {group.refusal.code} {group.refusal.message}")
         if group.refusal.line:
@@ -35,7 +37,12 @@ def explain_group(group: Group, program: Program) -> list[str]:
         lines.append(f"  switch after line {born.line} in {born.function}: {born.code}")
     for run in group.runs:
         start = _line(program, run.function, run.path)
-        end = _line(program, run.function, (*run.path[:-1], (run.path[-1][0], run.last)), end=True)
+        end = _line(
+            program,
+            run.function,
+            (*run.path[:-1], (run.path[-1][0], run.last)),
+            end=True,
+        )
         where = f"line {start}" if start == end else f"lines {start} to {end}"
         lines.append(f"  autocast region over {where} in {run.function}")
     for word, sites in (
@@ -45,7 +52,9 @@ def explain_group(group: Group, program: Program) -> list[str]:
         ("guarded step at", group.placement.guarded),
     ):
         for function, site in sorted(sites):
-            lines.append(f"  {word} line {_line(program, function, site)} in {function}")
+            lines.append(
+                f"  {word} line {_line(program, function, site)} in {function}"
+            )
     return lines
 
 

@@ -63,9 +63,11 @@ class Forward:
                 return func.attr == "forward"
             return self._method_is_forward(func, function)
         if isinstance(func, ir.Name):
-            return program.owner(func.id, function) is not None and self._is_module(func, function)
+            return program.owner(func.id, function) is not None and self.is_module(
+                func, function
+            )
         if isinstance(func, ir.Item):
-            return self._is_module(func.value, function)
+            return self.is_module(func.value, function)
         return False
 
     def _is_functional(self, origin: str, call: ir.Call) -> bool:
@@ -77,12 +79,24 @@ class Forward:
         if last[:1].isupper():
             return False
         if vocabulary.MODEL_LIKE.search(last) and not last.startswith(
-            ("load", "make", "build", "create", "get", "init", "save", "print", "plot", "adjust")
+            (
+                "load",
+                "make",
+                "build",
+                "create",
+                "get",
+                "init",
+                "save",
+                "print",
+                "plot",
+                "adjust",
+            )
         ):
             return True
         # Somebody else's helper that is handed the model runs it.
         return "loss" in last and any(
-            vocabulary.MODEL_LIKE.search(ir.key_of(arg.value) or "") for arg in call.args
+            vocabulary.MODEL_LIKE.search(ir.key_of(arg.value) or "")
+            for arg in call.args
         )
 
     def _ref_is_forward(self, ref: Ref) -> bool:
@@ -98,7 +112,10 @@ class Forward:
         """Whether a class of the program is a module, or may be one through an unseen base."""
         bases = self.program.external_bases(class_name)
         return any(
-            base == "?" or base.startswith("torch.nn.") or "Module" in base or "Model" in base
+            base == "?"
+            or base.startswith("torch.nn.")
+            or "Module" in base
+            or "Model" in base
             for base in bases
         ) or any(self.program.is_local(base) for base in bases if base != "?")
 
@@ -108,7 +125,11 @@ class Forward:
             self._runs[qualname] = False
             found = self.program.functions[qualname]
             owner = found.class_name
-            if found.name == "forward" and owner is not None and self.is_module_class(owner):
+            if (
+                found.name == "forward"
+                and owner is not None
+                and self.is_module_class(owner)
+            ):
                 self._runs[qualname] = True
             elif found.name != "__init__":
                 self._runs[qualname] = any(
@@ -123,17 +144,30 @@ class Forward:
         owned = self.program.instance_classes(func.value, function)
         if any(self.program.attribute_definitions(c, method) for c in owned):
             # self.model(x): an attribute that is called, not a method.
-            return self._is_module(func, function)
+            return self.is_module(func, function)
         own = self.program.self_class(function)
         if own is not None and func.value == ir.Name(own[0]):
-            return method in ("forward", "__call__") or self._is_module(func, function)
-        if self._is_module(func.value, function):
-            return method not in vocabulary.MODULE_BOOKKEEPING and not method.startswith(
-                ("set_", "save", "load", "print", "reset", "update_", "register_", "get_optim")
+            return method in ("forward", "__call__") or self.is_module(func, function)
+        if self.is_module(func.value, function):
+            return (
+                method not in vocabulary.MODULE_BOOKKEEPING
+                and not method.startswith(
+                    (
+                        "set_",
+                        "save",
+                        "load",
+                        "print",
+                        "reset",
+                        "update_",
+                        "register_",
+                        "get_optim",
+                    )
+                )
             )
-        return self._is_module(func, function)
+        return self.is_module(func, function)
 
-    def _is_module(self, expr: ir.Expr, function: str) -> bool:
+    def is_module(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression must be taken for a module (or a loss)."""
         refs = self.program.resolve(expr, function)
         if refs:
             return any(self._ref_is_forward(ref) for ref in refs)
@@ -149,7 +183,11 @@ class Forward:
         """The variable that an expression lives in: ``x`` for ``x.y[0]``, but ``self.x`` by itself."""
         own = self.program.self_class(function)
         while isinstance(expr, (ir.Attr, ir.Item)):
-            if isinstance(expr, ir.Attr) and own is not None and expr.value == ir.Name(own[0]):
+            if (
+                isinstance(expr, ir.Attr)
+                and own is not None
+                and expr.value == ir.Name(own[0])
+            ):
                 return f"{own[0]}.{expr.attr}"
             expr = expr.value
         return expr.id if isinstance(expr, ir.Name) else None
@@ -190,7 +228,11 @@ class Forward:
             variable
             for target in targets
             if isinstance(target, ir.Name)
-            or (isinstance(target, ir.Attr) and own is not None and target.value == ir.Name(own[0]))
+            or (
+                isinstance(target, ir.Attr)
+                and own is not None
+                and target.value == ir.Name(own[0])
+            )
             if (variable := self.variable(target, function)) is not None
         }
 
@@ -200,7 +242,9 @@ class Forward:
         for inner in ir.statements((stmt,)):
             for target in inner.targets:
                 items = target.items if isinstance(target, ir.Display) else (target,)
-                found |= {v for t in items if (v := self.variable(t, function)) is not None}
+                found |= {
+                    v for t in items if (v := self.variable(t, function)) is not None
+                }
             if inner.kind == "expr" and isinstance(inner.value, ir.Call):
                 # x.append(loss), x.update(...): a call for its effect may change its receiver.
                 if isinstance(inner.value.func, ir.Attr):
@@ -215,7 +259,11 @@ class Forward:
     def _effects(self, callee: str, function: str, call: ir.Call) -> set[str]:
         """Attributes of one's own instance, and outer variables, that a called function may change."""
         own = self.program.self_class(function)
-        outer = {effect for effect in self._all_effects(callee) if not effect.startswith("self.")}
+        outer = {
+            effect
+            for effect in self._all_effects(callee)
+            if not effect.startswith("self.")
+        }
         if own is None or not isinstance(call.func, ir.Attr):
             return outer
         if call.func.value not in (ir.Name(own[0]), ir.Call(ir.Name("super"), ())):
@@ -247,11 +295,15 @@ class Forward:
 
 def _makes_module(origin: str) -> bool:
     """Whether the result of calling a dotted name is a module to be called."""
-    if origin.startswith("torch.nn.functional.") or origin.startswith("torch.nn.utils."):
+    if origin.startswith(("torch.nn.functional.", "torch.nn.utils.")):
         return False
-    if origin.startswith(("torch.nn.", "torchvision.models.", "timm.", "torch.hub.load")):
+    if origin.startswith(
+        ("torch.nn.", "torchvision.models.", "timm.", "torch.hub.load")
+    ):
         return True
-    if origin.startswith(("torch.", "torchvision.", "numpy.", "builtins.", "argparse.")):
+    if origin.startswith(
+        ("torch.", "torchvision.", "numpy.", "builtins.", "argparse.")
+    ):
         return False
     last = origin.rsplit(".", 1)[-1]
     return bool(vocabulary.MODEL_LIKE.search(last)) or last == "from_pretrained"

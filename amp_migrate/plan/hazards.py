@@ -36,12 +36,12 @@ _MIXING_METHODS = frozenset(
 _FILLS = frozenset(
     "masked_fill masked_fill_ fill_ full_like new_full full pad clamp clamp_ clip where".split()
 )
-_HOOKS = frozenset(
-    """register_hook register_full_backward_hook register_backward_hook
-    register_post_accumulate_grad_hook register_full_backward_pre_hook""".split()
-)
+_HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
+    register_post_accumulate_grad_hook register_full_backward_pre_hook""".split())
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
-_STRICT = re.compile(r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)")
+_STRICT = re.compile(
+    r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)"
+)
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.grad|torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
 )
@@ -55,7 +55,8 @@ class Hazards:
         self.forward = forward
         self.options = options
         self._neighbours = {
-            name: Program(facts, program.neighbours) for name, facts in program.neighbours.items()
+            name: Program(facts, program.neighbours)
+            for name, facts in program.neighbours.items()
         }
 
     def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
@@ -145,8 +146,15 @@ class Hazards:
         origin = program.origin(call.func, function) or ""
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
         line = call.line
-        if "FullyShardedDataParallel" in origin or origin == "torch.distributed.fsdp.FSDP":
-            return Refusal("AMP007", "FSDP shards the gradients: a plain scaler would diverge", line)
+        if (
+            "FullyShardedDataParallel" in origin
+            or origin == "torch.distributed.fsdp.FSDP"
+        ):
+            return Refusal(
+                "AMP007",
+                "FSDP shards the gradients: a plain scaler would diverge",
+                line,
+            )
         if origin in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
             return Refusal("AMP008", f"{origin}() needs care under autocast", line)
         if _STRICT.fullmatch(origin) and call.args[:1] != (ir.Arg(ir.Const(False)),):
@@ -154,10 +162,14 @@ class Hazards:
             return Refusal("AMP025", message, line)
         for arg in call.args:
             if arg.name == "error_if_nonfinite" and arg.value != ir.Const(False):
-                message = "error_if_nonfinite raises on the infinities that a scaler expects"
+                message = (
+                    "error_if_nonfinite raises on the infinities that a scaler expects"
+                )
                 return Refusal("AMP025", message, line)
         if _HIGHER_ORDER.fullmatch(origin):
-            return Refusal("AMP023", f"{origin}() differentiates outside of backward()", line)
+            return Refusal(
+                "AMP023", f"{origin}() differentiates outside of backward()", line
+            )
         if method in _HOOKS and origin == "":
             return Refusal("AMP024", f"{method}() sees scaled gradients", line)
         if origin == "torch.set_default_dtype" or (
@@ -165,11 +177,19 @@ class Hazards:
         ):
             return Refusal("AMP006", "the default dtype is changed", line)
         if origin == "" and method in ("half", "bfloat16", "double") and not call.args:
-            key = ir.key_of(call.func.value) if isinstance(call.func, ir.Attr) else None
-            if method != "double" or (key and self.forward._is_module(call.func.value, function)):  # type: ignore[union-attr]
-                return Refusal("AMP006", f".{method}() sets another precision by hand", line)
-        if origin == "" and method == "to" and any(
-            _HALF_DTYPES.fullmatch(program.origin(arg.value, function) or "") for arg in call.args
+            assert isinstance(call.func, ir.Attr)
+            # x.double() of a tensor is no matter of AMP; of a module it is.
+            if method != "double" or self.forward.is_module(call.func.value, function):
+                return Refusal(
+                    "AMP006", f".{method}() sets another precision by hand", line
+                )
+        if (
+            origin == ""
+            and method == "to"
+            and any(
+                _HALF_DTYPES.fullmatch(program.origin(arg.value, function) or "")
+                for arg in call.args
+            )
         ):
             return Refusal("AMP006", ".to(dtype) sets another precision by hand", line)
         return None
@@ -186,7 +206,9 @@ class Hazards:
         for _, _, call in self.program.all_calls():
             func = call.func
             if isinstance(func, ir.Attr) and func.attr == "DataParallel":
-                message = "DataParallel runs its replicas in float16 whatever the dtype says"
+                message = (
+                    "DataParallel runs its replicas in float16 whatever the dtype says"
+                )
                 return Refusal("AMP020", message, call.line)
         for run in runs:
             function = self.program.functions[run.function]
@@ -213,7 +235,9 @@ class Hazards:
 
     # -- forward ------------------------------------------------------------------------------
 
-    def _of_forward(self, program: Program, function: str, stmt: ir.Stmt) -> Refusal | None:
+    def _of_forward(
+        self, program: Program, function: str, stmt: ir.Stmt
+    ) -> Refusal | None:
         if stmt.kind in ("functiondef", "classdef"):
             return None
         for call in calls_of(stmt):
@@ -229,27 +253,39 @@ class Hazards:
                 return refusal
         return None
 
-    def _of_call(self, program: Program, function: str, call: ir.Call) -> Refusal | None:
+    def _of_call(
+        self, program: Program, function: str, call: ir.Call
+    ) -> Refusal | None:
         origin = program.origin(call.func, function)
         refs = program.resolve(call.func, function)
         names = {origin or ""} | {ref.name for ref in refs if ref.kind == "made"}
         for name in names:
             if _RAISES.fullmatch(name):
                 short = name.rsplit(".", 1)[-1]
-                return Refusal("AMP020", f"{short} fails or loses its meaning in half precision", call.line)
+                return Refusal(
+                    "AMP020",
+                    f"{short} fails or loses its meaning in half precision",
+                    call.line,
+                )
         if origin is not None or not isinstance(call.func, ir.Attr):
             return None
         method = call.func.attr
         if method in _RAISING_METHODS and not refs:
-            return Refusal("AMP020", f".{method}() is not implemented in half precision", call.line)
+            return Refusal(
+                "AMP020", f".{method}() is not implemented in half precision", call.line
+            )
         if method in _MIXING_METHODS and len(call.args) >= 2:
             source = call.args[-1].value
             if not isinstance(source, ir.Const):
-                message = f".{method}() raises when its source is half and its target is not"
+                message = (
+                    f".{method}() raises when its source is half and its target is not"
+                )
                 return Refusal("AMP020", message, call.line)
         return None
 
-    def _of_store(self, program: Program, function: str, stmt: ir.Stmt) -> Refusal | None:
+    def _of_store(
+        self, program: Program, function: str, stmt: ir.Stmt
+    ) -> Refusal | None:
         """``buffer[mask] = half``: index_put wants equal dtypes."""
         if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
             return None
@@ -261,15 +297,25 @@ class Hazards:
             if not isinstance(target, ir.Item) or not isinstance(target.value, ir.Name):
                 continue
             owner = program.owner(target.value.id, function)
-            made = program.definitions(owner, target.value.id) if owner is not None else []
+            made = (
+                program.definitions(owner, target.value.id) if owner is not None else []
+            )
             is_buffer = any(
-                isinstance(d.value, ir.Call)
-                and isinstance(d.value.func, ir.Attr)
-                and re.fullmatch(r"(new_)?(zeros|ones|empty|full)(_like)?", d.value.func.attr)
-                or (isinstance(d.value, ir.Call) and any(
-                    isinstance(e, ir.Attr) and e.attr in ("zeros", "ones", "empty", "full")
-                    for e in ir.walk(d.value)
-                ))
+                (
+                    isinstance(d.value, ir.Call)
+                    and isinstance(d.value.func, ir.Attr)
+                    and re.fullmatch(
+                        r"(new_)?(zeros|ones|empty|full)(_like)?", d.value.func.attr
+                    )
+                )
+                or (
+                    isinstance(d.value, ir.Call)
+                    and any(
+                        isinstance(e, ir.Attr)
+                        and e.attr in ("zeros", "ones", "empty", "full")
+                        for e in ir.walk(d.value)
+                    )
+                )
                 for d in made
             )
             if is_buffer and not self._is_integer(target.key, program, function):
@@ -285,13 +331,18 @@ class Hazards:
                 return all(self._is_integer(item, program, function) for item in items)
             case ir.Operation(op="slice"):
                 return True
-            case ir.Operation(op="+" | "-" | "*" | "//" | "%" | "-x", operands=operands):
-                return all(self._is_integer(operand, program, function) for operand in operands)
+            case ir.Operation(
+                op="+" | "-" | "*" | "//" | "%" | "-x", operands=operands
+            ):
+                return all(
+                    self._is_integer(operand, program, function) for operand in operands
+                )
             case ir.Name(id=name):
                 owner = program.owner(name, function)
                 found = program.definitions(owner, name) if owner is not None else []
                 return bool(found) and all(
-                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const) for d in found
+                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const)
+                    for d in found
                 )
         return False
 
@@ -309,20 +360,43 @@ class Hazards:
                     value = arg.value.value if isinstance(arg.value, ir.Const) else None
                     if not isinstance(value, (int, float)) or isinstance(value, bool):
                         continue
-                    if abs(value) > FP16_MAX and abs(value) != float("inf") and method in _FILLS:
+                    if (
+                        abs(value) > FP16_MAX
+                        and abs(value) != float("inf")
+                        and method in _FILLS
+                    ):
                         return _overflow(value, inner.line)
                     if 0 < abs(value) < FP16_SMALLEST_SUBNORMAL and (
-                        method in ("clamp", "clamp_", "clip", "clamp_min", "clamp_min_", "maximum")
+                        method
+                        in (
+                            "clamp",
+                            "clamp_",
+                            "clip",
+                            "clamp_min",
+                            "clamp_min_",
+                            "maximum",
+                        )
                     ):
                         return _underflow(value, inner.line)
-            if isinstance(inner, ir.Operation) and inner.op in ("+", "-", "*", "/", "+="):
+            if isinstance(inner, ir.Operation) and inner.op in (
+                "+",
+                "-",
+                "*",
+                "/",
+                "+=",
+            ):
                 for operand in inner.operands:
                     value = self._number(operand, program, function)
                     if value is None:
                         continue
-                    if inner.op in ("+", "-") and 0 < abs(value) < FP16_SMALLEST_SUBNORMAL:
+                    if (
+                        inner.op in ("+", "-")
+                        and 0 < abs(value) < FP16_SMALLEST_SUBNORMAL
+                    ):
                         return _underflow(value, line)
-                    if isinstance(value, float) and FP16_MAX < abs(value) < float("inf"):
+                    if isinstance(value, float) and FP16_MAX < abs(value) < float(
+                        "inf"
+                    ):
                         return _overflow(value, line)
                 if inner.op == "-" and inner.operands[0] == ir.Const(1):
                     value = self._number(inner.operands[1], program, function)
@@ -341,8 +415,16 @@ class Hazards:
         if isinstance(expr, ir.Name):
             owner = program.owner(expr.id, function)
             if owner is not None:
-                values += [d.value for d in program.definitions(owner, expr.id) if d.index is None]
-                values += [p.default for p in program.functions[owner].params if p.name == expr.id]
+                values += [
+                    d.value
+                    for d in program.definitions(owner, expr.id)
+                    if d.index is None
+                ]
+                values += [
+                    p.default
+                    for p in program.functions[owner].params
+                    if p.name == expr.id
+                ]
         elif isinstance(expr, ir.Attr):
             for class_name in program.instance_classes(expr.value, function):
                 for d in program.attribute_definitions(class_name, expr.attr):
@@ -358,11 +440,15 @@ class Hazards:
 
 
 def _overflow(value: float, line: int) -> Refusal:
-    return Refusal("AMP021", f"{value:g} is beyond float16's largest number, 65504", line)
+    return Refusal(
+        "AMP021", f"{value:g} is beyond float16's largest number, 65504", line
+    )
 
 
 def _underflow(value: float, line: int) -> Refusal:
-    return Refusal("AMP021", f"{value:g} is 0 in float16, whose smallest number is 6e-8", line)
+    return Refusal(
+        "AMP021", f"{value:g} is 0 in float16, whose smallest number is 6e-8", line
+    )
 
 
 def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:

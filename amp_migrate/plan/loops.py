@@ -67,7 +67,9 @@ _PROBLEM_CODES = {
 class Finder:
     """Finds the loops of a program and says for each which optimizer steps on it."""
 
-    def __init__(self, program: Program, optimizers: Optimizers, events: Events) -> None:
+    def __init__(
+        self, program: Program, optimizers: Optimizers, events: Events
+    ) -> None:
         self.program = program
         self.optimizers = optimizers
         self.events = events
@@ -82,7 +84,9 @@ class Finder:
             for stmt, event in self.events.direct(qualname):
                 if event.kind == "backward":
                     path = _innermost_loop(self.program.functions[qualname], stmt)
-                    loop = loops.setdefault((qualname, path), TrainingLoop(qualname, path))
+                    loop = loops.setdefault(
+                        (qualname, path), TrainingLoop(qualname, path)
+                    )
                     loop.backwards.append(Backward(qualname, stmt, event))
         found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
         for loop in found:
@@ -133,12 +137,18 @@ class Finder:
             return Refusal("AMP003", f"{framework} drives this loop", line)
         written_as_function = program.origin(call.func, function)
         if written_as_function is not None:
-            return Refusal("AMP016", f"{written_as_function}() is a function, not a method", line)
+            return Refusal(
+                "AMP016", f"{written_as_function}() is a function, not a method", line
+            )
         if "torch" not in program.import_roots:
-            return Refusal("AMP004", "torch is not imported here: not a Tensor's backward()", line)
+            return Refusal(
+                "AMP004", "torch is not imported here: not a Tensor's backward()", line
+            )
         if _is_home_made(receiver, program, function):
             name = ir.key_of(receiver) or "the receiver"
-            return Refusal("AMP004", f"{name} is no Tensor: its backward() is home-made", line)
+            return Refusal(
+                "AMP004", f"{name} is no Tensor: its backward() is home-made", line
+            )
         if backward.stmt.kind != "expr" or backward.stmt.value is not call:
             return Refusal("AMP016", "backward() is part of a larger statement", line)
         return self._judge_arguments(backward, call)
@@ -177,7 +187,9 @@ class Finder:
                 continue
             message = f"backward({name}=...) on a value that may be half precision and no scalar"
             if name != "gradient":
-                message = f"backward({name}=...) is given an argument that is not followed"
+                message = (
+                    f"backward({name}=...) is given an argument that is not followed"
+                )
             return Refusal("AMP032", message, call.line)
         return None
 
@@ -191,7 +203,9 @@ class Finder:
             if current == ir.MODULE:
                 break
         callers = {site.caller for site in self.program.call_sites.get(function, [])}
-        return any(caller in self._amp_functions and caller != ir.MODULE for caller in callers)
+        return any(
+            caller in self._amp_functions and caller != ir.MODULE for caller in callers
+        )
 
     # -- whose step ---------------------------------------------------------------------------
 
@@ -212,15 +226,27 @@ class Finder:
         if unknown:
             several = "[" in unknown[0].name
             code = "AMP012" if several else "AMP010"
-            reason = "optimizers in a collection" if several else "not followed to its origin"
-            loop.refuse(Refusal(code, f"{unknown[0].name}: {reason}", self._step_line(unknown[0])))
+            reason = (
+                "optimizers in a collection"
+                if several
+                else "not followed to its origin"
+            )
+            loop.refuse(
+                Refusal(
+                    code, f"{unknown[0].name}: {reason}", self._step_line(unknown[0])
+                )
+            )
             return
         loop.slots = frozenset(slots)
         for slot in slots:
             for problem in self.optimizers.trace(slot).problems:
-                loop.refuse(Refusal(_PROBLEM_CODES[problem.kind], problem.reason, problem.line))
+                loop.refuse(
+                    Refusal(_PROBLEM_CODES[problem.kind], problem.reason, problem.line)
+                )
             if not self.optimizers.trace(slot).births:
-                loop.refuse(Refusal("AMP010", f"{slot.name} is never made in this file"))
+                loop.refuse(
+                    Refusal("AMP010", f"{slot.name} is never made in this file")
+                )
 
     def _canonical(self, slot: Slot) -> Slot:
         """The slot itself, or the one it is only another name for."""
@@ -259,16 +285,22 @@ class Finder:
                     if ref.kind == "function"
                 }
                 if function in callees:
-                    return Refusal("AMP013", f"{function}() is a closure of step()", stmt.line)
+                    return Refusal(
+                        "AMP013", f"{function}() is a closure of step()", stmt.line
+                    )
         for _, call in _calls_in(self.program.functions[function]):
             if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
                 receiver = call.func.value
                 if self.optimizers.looks_like_one(receiver, function):
                     name = ir.render(call.func) or "the optimizer"
-                    message = f"{name}() steps in its own way, which a scaler would not see"
+                    message = (
+                        f"{name}() steps in its own way, which a scaler would not see"
+                    )
                     return Refusal("AMP014", message, call.line)
         if "access" in self.events.kinds(function):
-            return Refusal("AMP011", "no optimizer steps on this backward(): a manual update?")
+            return Refusal(
+                "AMP011", "no optimizer steps on this backward(): a manual update?"
+            )
         return Refusal("AMP011", "no optimizer steps on this backward() in this file")
 
     def _step_line(self, slot: Slot) -> int:
@@ -290,7 +322,11 @@ class Finder:
         for qualname in self.program.functions:
             for _, event in self.events.direct(qualname):
                 slot = event.slot
-                if event.kind == "step" and slot is not None and slot.kind == "attribute":
+                if (
+                    event.kind == "step"
+                    and slot is not None
+                    and slot.kind == "attribute"
+                ):
                     by_class[slot.owner].add(slot)
         groups += by_class.values()
         for group in groups:
@@ -302,7 +338,11 @@ class Finder:
             others = {other for slot in loop.slots for other in together.get(slot, ())}
             if others:
                 names = ", ".join(sorted({slot.name for slot in others}))
-                loop.refuse(Refusal("AMP012", f"several optimizers take turns in one loop: {names}"))
+                loop.refuse(
+                    Refusal(
+                        "AMP012", f"several optimizers take turns in one loop: {names}"
+                    )
+                )
 
     def _born_apart(self, slots: set[Slot]) -> bool:
         """Whether two slots are one optimizer seen through a parameter."""
@@ -335,21 +375,25 @@ def _is_home_made(receiver: ir.Expr, program: Program, function: str) -> bool:
         return True
     if isinstance(receiver, ir.Call) and receiver.func == ir.Name("super"):
         return True
-    return any(ref.kind in ("instance", "class") for ref in program.resolve(receiver, function))
+    return any(
+        ref.kind in ("instance", "class") for ref in program.resolve(receiver, function)
+    )
 
 
 def _speaks_amp(function: ir.Function, program: Program) -> bool:
     for stmt in ir.statements(function.body):
         for call in calls_of(stmt):
-            key = ir.key_of(call.func) or (call.func.attr if isinstance(call.func, ir.Attr) else "")
+            key = ir.key_of(call.func) or (
+                call.func.attr if isinstance(call.func, ir.Attr) else ""
+            )
             last = key.rsplit(".", 1)[-1]
             if last in vocabulary.AMP_WORDS or (
                 last == "scale" and call.args and "scaler" in key.lower()
             ):
                 return True
-            if last == "autocast" or (program.origin(call.func, function.qualname) or "").startswith(
-                ("torch.amp.", "torch.cuda.amp.")
-            ):
+            if last == "autocast" or (
+                program.origin(call.func, function.qualname) or ""
+            ).startswith(("torch.amp.", "torch.cuda.amp.")):
                 return True
     return False
 

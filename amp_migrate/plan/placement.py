@@ -61,7 +61,8 @@ class Placer:
         function, path = site
         scope = self.program.functions[function]
         is_return = any(
-            stmt.path == path and stmt.kind == "return" for stmt in ir.statements(scope.body)
+            stmt.path == path and stmt.kind == "return"
+            for stmt in ir.statements(scope.body)
         )
         loop: ir.Path = scope.path
         for stmt in ir.statements(scope.body):
@@ -75,7 +76,12 @@ class Placer:
 
     def _run(self, placement: Placement) -> Protocol:
         protocol = Protocol(
-            self.program, self.events, self.slots, self.backwards, self.zeroed_models, placement
+            self.program,
+            self.events,
+            self.slots,
+            self.backwards,
+            self.zeroed_models,
+            placement,
         )
         for root in self._roots():
             protocol.run(root)
@@ -91,7 +97,8 @@ class Placer:
         return [
             qualname
             for qualname in involved
-            if not self.program.call_sites.get(qualname) or qualname in self.program.escaping
+            if not self.program.call_sites.get(qualname)
+            or qualname in self.program.escaping
         ]
 
     def _judge(self, protocol: Protocol, placement: Placement) -> Placement | Refusal:
@@ -146,10 +153,7 @@ class Placer:
             placement.unscale_before.add((function, path))
             return
         common = 0
-        while (
-            common < min(len(path), len(step)) - 1
-            and path[common] == step[common]
-        ):
+        while common < min(len(path), len(step)) - 1 and path[common] == step[common]:
             common += 1
         if path[common][0] != step[common][0]:
             # Different branches of one statement: each for itself.
@@ -174,13 +178,17 @@ class Placer:
         """The statement, in the function where the step is, that leads to an access."""
         for index in range(len(access.frames) - 1, -1, -1):
             function, path = access.frames[index]
-            outer = [frame for frame in access.frames[: index + 1] if frame[0] == function]
+            outer = [
+                frame for frame in access.frames[: index + 1] if frame[0] == function
+            ]
             path = outer[-1][1]
             steps_elsewhere = any(
                 stmt.path[: len(path)] != path
                 and (
                     (event.kind == "step" and event.slot in self.slots)
-                    or any("step" in self.events.kinds(callee) for callee in event.callees)
+                    or any(
+                        "step" in self.events.kinds(callee) for callee in event.callees
+                    )
                 )
                 for stmt, event in self.events.direct(function)
             )
@@ -208,7 +216,10 @@ class Placer:
             if not steps:
                 continue
             common = 0
-            while common < min(len(path), len(stmt.path)) and path[common] == stmt.path[common]:
+            while (
+                common < min(len(path), len(stmt.path))
+                and path[common] == stmt.path[common]
+            ):
                 common += 1
             if common > depth:
                 best, depth = stmt.path, common

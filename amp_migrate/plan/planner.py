@@ -9,7 +9,14 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.device import Devices
-from amp_migrate.plan.edits import Autocast, Edit, FilePlan, Insert, ScaleBackward, ScalerStep
+from amp_migrate.plan.edits import (
+    Autocast,
+    Edit,
+    FilePlan,
+    Insert,
+    ScaleBackward,
+    ScalerStep,
+)
 from amp_migrate.plan.evaluation import plan_evaluation
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.explain import explain_group
@@ -22,7 +29,6 @@ from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.travel import Blocked, Travel, free_name
 from amp_migrate.project.link import Program, calls_of
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
-
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 
@@ -111,7 +117,9 @@ class _Planner:
     def _group(self, loops: list[TrainingLoop]) -> list[Group]:
         groups: list[Group] = []
         for loop in loops:
-            traces = [self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"]
+            traces = [
+                self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
+            ]
             slots = {slot for trace in traces for slot in trace.slots} | set(loop.slots)
             births = {birth for trace in traces for birth in trace.births}
             group = Group([loop], slots, births)
@@ -137,7 +145,9 @@ class _Planner:
         for loop in group.loops:
             if loop.off:
                 line = loop.backwards[0].event.line
-                group.refusal = Refusal("AMP031", "a loop with the same optimizer is marked off", line)
+                group.refusal = Refusal(
+                    "AMP031", "a loop with the same optimizer is marked off", line
+                )
                 return
             if loop.refusal is not None:
                 line = loop.refusal.line or loop.backwards[0].event.line
@@ -165,7 +175,9 @@ class _Planner:
     @staticmethod
     def _scopes(group: Group) -> set[str]:
         loops = {loop.function for loop in group.loops}
-        return loops | {s.owner for s in group.slots} | {b.function for b in group.births}
+        return (
+            loops | {s.owner for s in group.slots} | {b.function for b in group.births}
+        )
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
         self._follow_onwards(group)
@@ -180,7 +192,12 @@ class _Planner:
         sites = frozenset((b.function, b.stmt.path) for b in backwards)
         step_sites = frozenset((function, stmt.path) for function, stmt in steps)
         placer = Placer(
-            self.program, self.events, slots, sites, step_sites, self._zeroed_models(group)
+            self.program,
+            self.events,
+            slots,
+            sites,
+            step_sites,
+            self._zeroed_models(group),
         )
         placement = placer.place()
         if isinstance(placement, Refusal):
@@ -203,7 +220,9 @@ class _Planner:
         self._place_backwards(group, backwards, hoisted)
         if self.options.dtype == "float16":
             self._place_steps(group, steps, placement)
-            group.edits += plan_checkpoints(self.program, self.optimizers, travel, slots)
+            group.edits += plan_checkpoints(
+                self.program, self.optimizers, travel, slots
+            )
         if self.options.evaluation:
             for run in plan_evaluation(self.program, self.events, self.forward):
                 with travel.attempt():
@@ -211,7 +230,11 @@ class _Planner:
         group.edits = travel.edits + group.edits
         if self.torch_shadowed:
             line = self.torch_shadowed
-            raise Blocked(Refusal("AMP035", f"{self.torch_name} is bound to something else here", line))
+            raise Blocked(
+                Refusal(
+                    "AMP035", f"{self.torch_name} is bound to something else here", line
+                )
+            )
 
     def _follow_onwards(self, group: Group) -> None:
         """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter).
@@ -221,12 +244,18 @@ class _Planner:
         for function, _, call in self.program.all_calls():
             if isinstance(call.func, ir.Attr):
                 slot = self.optimizers.slot(call.func.value, function)
-                if slot is not None and slot not in group.slots and call.func.attr in _TOUCHES:
+                if (
+                    slot is not None
+                    and slot not in group.slots
+                    and call.func.attr in _TOUCHES
+                ):
                     trace = self.optimizers.trace(slot)
                     if trace.births & group.births:
                         if trace.problems:
                             problem = trace.problems[0]
-                            raise Blocked(Refusal("AMP010", problem.reason, problem.line))
+                            raise Blocked(
+                                Refusal("AMP010", problem.reason, problem.line)
+                            )
                         group.slots |= trace.slots
         for function, _, call in self.program.all_calls():
             origin = self.program.origin(call.func, function)
@@ -292,11 +321,15 @@ class _Planner:
             planned = self.regions.plan(backward)
             if isinstance(planned, Refusal):
                 line = backward.event.line
-                raise Blocked(Refusal(planned.code, planned.message, planned.line or line))
+                raise Blocked(
+                    Refusal(planned.code, planned.message, planned.line or line)
+                )
             found, hoists = planned
             runs += found
             if hoists:
-                hoisted[backward.function, backward.stmt.path] = self._loss_name(backward.function)
+                hoisted[backward.function, backward.stmt.path] = self._loss_name(
+                    backward.function
+                )
         return _without_overlaps(runs), hoisted
 
     def _loss_name(self, function: str) -> str:
@@ -320,10 +353,18 @@ class _Planner:
                 if event.kind == "zero" and event.model
             }
             local = {model.rsplit(".", 1)[-1] for model in models}
-            covered = all(any(key.split(".")[-1] == m or key.startswith(f"{m}.") or f".{m}." in key for m in local) for key in trained)
-            if len(models) == 1 and (len(trained) <= 1 or covered):
-                found |= models
-            elif models and trained and covered:
+            covered = all(
+                any(
+                    key.split(".")[-1] == m
+                    or key.startswith(f"{m}.")
+                    or f".{m}." in key
+                    for m in local
+                )
+                for key in trained
+            )
+            if (len(models) == 1 and (len(trained) <= 1 or covered)) or (
+                models and trained and covered
+            ):
                 found |= models
         return frozenset(found)
 
@@ -332,7 +373,10 @@ class _Planner:
         found: set[str] = set()
         for arg in call.args:
             for inner in ir.walk(arg.value):
-                if isinstance(inner, ir.Attr) and inner.attr in ("parameters", "named_parameters"):
+                if isinstance(inner, ir.Attr) and inner.attr in (
+                    "parameters",
+                    "named_parameters",
+                ):
                     key = ir.key_of(inner.value)
                     if key is not None:
                         found.add(key)
@@ -341,7 +385,9 @@ class _Planner:
                     defined = self.program.definitions(owner, inner.id) if owner else []
                     for definition in defined:
                         value = definition.value
-                        if isinstance(value, (ir.Call, ir.Display, ir.Operation, ir.Comprehension)):
+                        if isinstance(
+                            value, (ir.Call, ir.Display, ir.Operation, ir.Comprehension)
+                        ):
                             wrapped = ir.Call(ir.Name("list"), (ir.Arg(value),))
                             if not isinstance(value, ir.Call) or any(
                                 isinstance(e, ir.Attr) and e.attr == "parameters"
@@ -358,7 +404,9 @@ class _Planner:
         assert group.travel is not None
         for run in runs:
             switch = group.travel.visible_in(run.function)
-            enabled = switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
+            enabled = (
+                switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
+            )
             group.edits.append(Autocast(run.path, run.last, enabled, run.hoists))
 
     def _place_backwards(
@@ -381,11 +429,15 @@ class _Planner:
         travel = group.travel
         assert travel is not None
         for function, stmt in steps:
-            assert isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr)
+            assert isinstance(stmt.value, ir.Call) and isinstance(
+                stmt.value.func, ir.Attr
+            )
             switch = travel.of_receiver(stmt.value.func.value, function)
             site = (function, stmt.path)
             update = site in placement.update_after
-            group.edits.append(ScalerStep(stmt.path, switch, update, site in placement.guarded))
+            group.edits.append(
+                ScalerStep(stmt.path, switch, update, site in placement.guarded)
+            )
         step_sites = {(function, stmt.path) for function, stmt in steps}
         for function, path in sorted(placement.update_after - step_sites):
             code = f"{travel.visible_in(function)}.update()"
@@ -396,7 +448,9 @@ class _Planner:
         for function, path in sorted(placement.unscale_before):
             switch = travel.visible_in(function)
             optimizer = self._optimizer_in(group, function, steps)
-            group.edits.append(Insert(path, f"{switch}.unscale_({optimizer})", after=False))
+            group.edits.append(
+                Insert(path, f"{switch}.unscale_({optimizer})", after=False)
+            )
 
     def _optimizer_in(
         self, group: Group, function: str, steps: list[tuple[str, ir.Stmt]]
@@ -412,7 +466,11 @@ class _Planner:
         for slot in sorted(group.slots, key=lambda s: (s.kind, s.name)):
             if slot.kind == "variable" and self._in_scope(slot.owner, function):
                 return slot.name
-            if slot.kind == "attribute" and own and own[1] in self.program.family(slot.owner):
+            if (
+                slot.kind == "attribute"
+                and own
+                and own[1] in self.program.family(slot.owner)
+            ):
                 return f"{own[0]}.{slot.name}"
         message = "gradients are read or edited where the optimizer is not in sight"
         raise Blocked(Refusal("AMP030", message, self.program.functions[function].line))
@@ -436,7 +494,9 @@ def _torch_name(program: Program) -> tuple[str, bool, int]:
         name, missing = "torch", True
     for qualname, function in program.functions.items():
         if name in function.bound and not (qualname == ir.MODULE and not missing):
-            imported = {local for local, target in function.imports if target == "torch"}
+            imported = {
+                local for local, target in function.imports if target == "torch"
+            }
             if name not in imported:
                 return name, missing, function.line
     defined = program.definitions(ir.MODULE, name)
@@ -447,11 +507,16 @@ def _torch_name(program: Program) -> tuple[str, bool, int]:
 def _without_overlaps(runs: list[Run]) -> list[Run]:
     """Merge runs that several losses of one step share."""
     merged: list[Run] = []
-    for run in sorted(runs, key=lambda r: (r.function, r.path[:-1], r.path[-1][0], r.path[-1][1])):
+    for run in sorted(
+        runs, key=lambda r: (r.function, r.path[:-1], r.path[-1][0], r.path[-1][1])
+    ):
         for index, other in enumerate(merged):
             if other.function != run.function:
                 continue
-            if other.path[:-1] == run.path[:-1] and other.path[-1][0] == run.path[-1][0]:
+            if (
+                other.path[:-1] == run.path[:-1]
+                and other.path[-1][0] == run.path[-1][0]
+            ):
                 if run.path[-1][1] <= other.last:
                     last = max(other.last, run.last)
                     hoists = run.hoists if run.last == last else other.hoists
@@ -464,7 +529,10 @@ def _without_overlaps(runs: list[Run]) -> list[Run]:
     return [
         run
         for run in merged
-        if not any(o is not run and o.function == run.function and _holds(o, run.path) for o in merged)
+        if not any(
+            o is not run and o.function == run.function and _holds(o, run.path)
+            for o in merged
+        )
     ]
 
 

@@ -125,11 +125,15 @@ class Protocol:
         flow = self._block(qualname, self.program.functions[qualname].body, set(states))
         self._active.pop()
         return {
-            State(s.scaler, s.gradients, frozenset(k for k in s.known if k[0] != qualname))
+            State(
+                s.scaler, s.gradients, frozenset(k for k in s.known if k[0] != qualname)
+            )
             for s in flow.after | flow.returns
         }
 
-    def _block(self, function: str, body: tuple[ir.Stmt, ...], states: set[State]) -> _Flow:
+    def _block(
+        self, function: str, body: tuple[ir.Stmt, ...], states: set[State]
+    ) -> _Flow:
         flow = _Flow(after=states)
         for stmt in body:
             if not flow.after:
@@ -154,7 +158,11 @@ class Protocol:
         if site in self.placement.update_after:
             guarded = site in self.placement.guarded
             flow.after = {
-                s if guarded and s.gradients is Gradients.NONE else self._update(s, function, stmt.line)
+                (
+                    s
+                    if guarded and s.gradients is Gradients.NONE
+                    else self._update(s, function, stmt.line)
+                )
                 for s in flow.after
             }
         self._frames.pop()
@@ -242,7 +250,9 @@ class Protocol:
         flow = _Flow()
         ended: set[State] = set()
         while True:
-            entering = self._line(function, stmt, head) if stmt.kind == "while" else head
+            entering = (
+                self._line(function, stmt, head) if stmt.kind == "while" else head
+            )
             entering = {self._forget(state, function, stmt) for state in entering}
             inner = self._block(function, body, entering)
             flow.breaks |= inner.breaks
@@ -259,8 +269,7 @@ class Protocol:
             after = self._block(function, orelse, leaving)
             leaving = after.after
             flow.returns |= after.returns
-        outer = _Flow(after=leaving | flow.breaks, returns=flow.returns)
-        return outer
+        return _Flow(after=leaving | flow.breaks, returns=flow.returns)
 
     def _try(self, function: str, stmt: ir.Stmt, states: set[State]) -> _Flow:
         blocks = {block.field: block.body for block in stmt.blocks}
@@ -280,7 +289,9 @@ class Protocol:
             for name in ("after", "breaks", "continues", "returns"):
                 entering = getattr(flow, name)
                 if entering:
-                    setattr(flow, name, self._block(function, final, set(entering)).after)
+                    setattr(
+                        flow, name, self._block(function, final, set(entering)).after
+                    )
         return flow
 
     def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
@@ -302,7 +313,9 @@ class Protocol:
                 return False
             values = [d.value for d in self.program.definitions(owner, count.id)]
         return bool(values) and all(
-            isinstance(value, ir.Const) and isinstance(value.value, int) and value.value > 0
+            isinstance(value, ir.Const)
+            and isinstance(value.value, int)
+            and value.value > 0
             for value in values
         )
 
@@ -321,15 +334,22 @@ class Protocol:
         """Drop what was known of conditions that a statement's bindings may change."""
         if not state.known or not stmt.targets:
             return state
-        keys = {ir.key_of(inner) for target in stmt.targets for inner in ir.walk(target)}
+        keys = {
+            ir.key_of(inner) for target in stmt.targets for inner in ir.walk(target)
+        }
         kept = frozenset(
             known
             for known in state.known
-            if known[0] != function or not keys & {ir.key_of(e) for e in ir.walk(known[1])}
+            if known[0] != function
+            or not keys & {ir.key_of(e) for e in ir.walk(known[1])}
         )
-        return state if kept == state.known else State(state.scaler, state.gradients, kept)
+        return (
+            state if kept == state.known else State(state.scaler, state.gradients, kept)
+        )
 
-    def _event(self, event: Event, state: State, function: str, stmt: ir.Stmt) -> set[State]:
+    def _event(
+        self, event: Event, state: State, function: str, stmt: ir.Stmt
+    ) -> set[State]:
         match event.kind:
             case "call":
                 return self._call(event, state)
@@ -365,18 +385,30 @@ class Protocol:
             if key not in self._memo or self._observers:
                 entering = State(state.scaler, state.gradients)
                 self._memo[key] = frozenset(self._function(callee, {entering}))
-            after |= {State(s.scaler, s.gradients, state.known) for s in self._memo[key]}
+            after |= {
+                State(s.scaler, s.gradients, state.known) for s in self._memo[key]
+            }
         return after
 
     def _backward(self, event: Event, state: State, function: str) -> State:
         if state.gradients is Gradients.LEFTOVER:
-            reason = "gradients of an earlier step are still there: no zero_grad() on a way to this backward()"
+            reason = (
+                "gradients of an earlier step are still there: "
+                "no zero_grad() on a way to this backward()"
+            )
             self._fault("AMP031", function, event.line, reason)
         elif state.scaler == UNSCALED:
-            reason = "gradients were read or edited before the last backward() of their step"
+            reason = (
+                "gradients were read or edited before the last backward() of their step"
+            )
             self._fault("AMP030", function, event.line, reason)
         elif state.scaler == STEPPED:
-            self._fault("AMP031", function, event.line, "backward() between a step and its update()")
+            self._fault(
+                "AMP031",
+                function,
+                event.line,
+                "backward() between a step and its update()",
+            )
         return State(state.scaler, Gradients.SCALED, state.known)
 
     def _unscale(self, state: State, function: str, line: int) -> State:

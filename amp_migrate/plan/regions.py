@@ -57,7 +57,9 @@ class Regions:
             needed |= found.needed
             runs = self._runs_elsewhere(function, receiver, needed)
         if not runs:
-            return Refusal("AMP033", "the forward computation of this loss is not visible here")
+            return Refusal(
+                "AMP033", "the forward computation of this loss is not visible here"
+            )
         return runs, hoists
 
     def _must_hoist(self, receiver: ir.Expr, function: str) -> bool:
@@ -67,7 +69,11 @@ class Regions:
         """
         for call in ir.calls_in(receiver):
             func = call.func
-            plain = isinstance(func, ir.Attr) and func.attr in ("mean", "squeeze") and not call.args
+            plain = (
+                isinstance(func, ir.Attr)
+                and func.attr in ("mean", "squeeze")
+                and not call.args
+            )
             if not plain:
                 return True
         return False
@@ -83,7 +89,9 @@ class Regions:
         scope = self.program.functions[found.function]
         return self._assemble(scope, scope.body, found, hoisted)
 
-    def _slice(self, function: str, stmt: ir.Stmt, needed: set[str], hoists: bool) -> _Slice:
+    def _slice(
+        self, function: str, stmt: ir.Stmt, needed: set[str], hoists: bool
+    ) -> _Slice:
         """What ``needed`` depends on, back from a statement to the start of its loop or function."""
         scope = self.program.functions[function]
         needed = set(needed)
@@ -133,7 +141,9 @@ class Regions:
         """Whether a compound statement cannot be wrapped as one piece, or need not be."""
         if stmt.kind == "with":
             return True
-        return any(self._is_barrier(inner, function) for inner in ir.statements((stmt,)))
+        return any(
+            self._is_barrier(inner, function) for inner in ir.statements((stmt,))
+        )
 
     def _is_barrier(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether one statement's own line must stay outside every region."""
@@ -160,16 +170,21 @@ class Regions:
     def _changes_parameters(self, stmt: ir.Stmt) -> bool:
         """``p.data.clamp_()``, ``p.data = ...``, ``load_state_dict``: casts would be stale after it."""
         for target in stmt.targets:
-            if any(isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(target)):
+            if any(
+                isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(target)
+            ):
                 return True
         for call in calls_of(stmt):
             if not isinstance(call.func, ir.Attr):
                 continue
             if call.func.attr == "load_state_dict":
                 return True
-            in_place = call.func.attr.endswith("_") and not call.func.attr.startswith("_")
+            in_place = call.func.attr.endswith("_") and not call.func.attr.startswith(
+                "_"
+            )
             if in_place and any(
-                isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(call.func.value)
+                isinstance(e, ir.Attr) and e.attr == "data"
+                for e in ir.walk(call.func.value)
             ):
                 return True
         return False
@@ -209,7 +224,9 @@ class Regions:
                 close()
                 for block in stmt.blocks:
                     runs += self._assemble(scope, block.body, found, hoisted)
-            elif any(self._is_barrier(inner, function) for inner in ir.statements((stmt,))):
+            elif any(
+                self._is_barrier(inner, function) for inner in ir.statements((stmt,))
+            ):
                 close()
         close()
         return runs
@@ -241,13 +258,19 @@ class Regions:
             holding = [
                 block
                 for block in stmt.blocks
-                if any(self.forward.in_statement(child, function) for child in block.body)
+                if any(
+                    self.forward.in_statement(child, function) for child in block.body
+                )
             ]
-            tested = stmt.value is not None and self.forward.in_expression(stmt.value, function)
+            tested = stmt.value is not None and self.forward.in_expression(
+                stmt.value, function
+            )
             if len(holding) == 1 and not tested and not holding[0].body[0].is_elif:
                 inner = holding[0].body
                 indices = [
-                    i for i, child in enumerate(inner) if self.forward.in_statement(child, function)
+                    i
+                    for i, child in enumerate(inner)
+                    if self.forward.in_statement(child, function)
                 ]
                 return self._tighten(function, inner, indices[0], indices[-1])
         if stmt.is_elif:
@@ -256,7 +279,9 @@ class Regions:
 
     # -- losses that come from elsewhere --------------------------------------------------------
 
-    def _runs_elsewhere(self, function: str, receiver: ir.Expr, needed: set[str]) -> list[Run]:
+    def _runs_elsewhere(
+        self, function: str, receiver: ir.Expr, needed: set[str]
+    ) -> list[Run]:
         """The loss is a parameter, filled by callers, or an attribute that other methods set."""
         runs: list[Run] = []
         scope = self.program.functions[function]
@@ -274,7 +299,11 @@ class Regions:
                 if not before:
                     return []
                 runs += before
-        outer = {v for v in needed if "." not in v and self.program.owner(v, function) != function}
+        outer = {
+            v
+            for v in needed
+            if "." not in v and self.program.owner(v, function) != function
+        }
         if not runs and function != ir.MODULE:
             # What a global holds was computed by somebody called before.
             for site in self.program.call_sites.get(function, []):
@@ -288,7 +317,11 @@ class Regions:
             attr = variable.split(".", 1)[1]
             for definition in self.program.attribute_definitions(own[1], attr):
                 value = definition.value
-                if definition.function == function or value is None or isinstance(value, ir.Const):
+                if (
+                    definition.function == function
+                    or value is None
+                    or isinstance(value, ir.Const)
+                ):
                     continue
                 runs += self._runs_to(definition.function, definition.stmt)
         return runs
@@ -307,7 +340,9 @@ class Regions:
 
     # -- places -------------------------------------------------------------------------------
 
-    def _siblings(self, scope: ir.Function, path: ir.Path) -> tuple[tuple[ir.Stmt, ...], int]:
+    def _siblings(
+        self, scope: ir.Function, path: ir.Path
+    ) -> tuple[tuple[ir.Stmt, ...], int]:
         field, index = path[-1]
         parent = path[:-1]
         if parent == scope.path:

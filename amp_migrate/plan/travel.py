@@ -77,11 +77,19 @@ class Travel:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Undo what is planned inside where the switch turns out not to reach a place."""
-        edits, parameters, attributes = list(self.edits), dict(self._parameters), set(self._attributes)
+        edits, parameters, attributes = (
+            list(self.edits),
+            dict(self._parameters),
+            set(self._attributes),
+        )
         try:
             yield
         except Blocked:
-            self.edits, self._parameters, self._attributes = edits, parameters, attributes
+            self.edits, self._parameters, self._attributes = (
+                edits,
+                parameters,
+                attributes,
+            )
 
     # -- names --------------------------------------------------------------------------------
 
@@ -121,7 +129,9 @@ class Travel:
         """The switch that belongs to an optimizer expression, as text for ``function``."""
         slot = self.optimizers.slot(receiver, function)
         if slot is None:
-            raise Blocked(Refusal("AMP010", "an optimizer that is not followed to its origin"))
+            raise Blocked(
+                Refusal("AMP010", "an optimizer that is not followed to its origin")
+            )
         return self._of_slot(slot, receiver, function)
 
     def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
@@ -138,7 +148,9 @@ class Travel:
         if slot.kind == "attribute":
             self._carry_attribute(slot)
             if not isinstance(expr, ir.Attr):
-                raise Blocked(Refusal("AMP010", "an optimizer attribute under another name"))
+                raise Blocked(
+                    Refusal("AMP010", "an optimizer attribute under another name")
+                )
             holder = ir.render(expr.value)
             if holder is None:
                 raise Blocked(Refusal("AMP010", "an optimizer held by an expression"))
@@ -167,7 +179,9 @@ class Travel:
         if len(distinct) == 1:
             return distinct[0]
         if distinct:
-            raise Blocked(Refusal("AMP012", f"several optimizers are in sight of {function}()"))
+            raise Blocked(
+                Refusal("AMP012", f"several optimizers are in sight of {function}()")
+            )
         parent = self.program.functions[function].parent
         if parent is not None and parent != ir.MODULE and not self._is_method(function):
             return self.visible_in(parent)
@@ -211,13 +225,19 @@ class Travel:
         """Give a function the switch as its last parameter, and every call of it the argument."""
         if function in self._parameters:
             if self._parameters[function] != name:
-                raise Blocked(Refusal("AMP012", f"{function}() is given several optimizers"))
+                raise Blocked(
+                    Refusal("AMP012", f"{function}() is given several optimizers")
+                )
             return
         program = self.program
         facts = program.functions[function]
         sites = program.call_sites.get(function, [])
         if function == ir.MODULE:
-            raise Blocked(Refusal("AMP010", "the optimizer is not in sight of the module's own code"))
+            raise Blocked(
+                Refusal(
+                    "AMP010", "the optimizer is not in sight of the module's own code"
+                )
+            )
         if function in program.escaping or facts.name in ("forward", "__call__"):
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
             raise Blocked(Refusal("AMP015", reason, facts.line))
@@ -251,9 +271,15 @@ class Travel:
                 value = self.visible_in(site.caller)
             callee = ir.render(site.call.func)
             if callee is None:
-                raise Blocked(Refusal("AMP015", "a call that is not written plainly", site.call.line))
+                raise Blocked(
+                    Refusal(
+                        "AMP015", "a call that is not written plainly", site.call.line
+                    )
+                )
             occurrence = self._occurrence(site.stmt, site.call)
-            self.edits.append(AddArgument(site.stmt.path, callee, occurrence, name, value))
+            self.edits.append(
+                AddArgument(site.stmt.path, callee, occurrence, name, value)
+            )
 
     @staticmethod
     def _gives_none(value: ir.Expr | None) -> bool:
@@ -309,7 +335,9 @@ class Travel:
         return list(anchors.values())
 
     def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
-        birth = next(b for b in self.births if b.slot == slot and b.function == function)
+        birth = next(
+            b for b in self.births if b.slot == slot and b.function == function
+        )
         receiver = next(
             (
                 target.value
@@ -321,12 +349,16 @@ class Travel:
         decision = self.devices.decide(function, stmt, receiver)
         if isinstance(decision, Undecided):
             code = "AMP005" if decision.cpu_only else "AMP041"
-            raise Blocked(Refusal(code, decision.reason, 0 if decision.cpu_only else stmt.line))
+            raise Blocked(
+                Refusal(code, decision.reason, 0 if decision.cpu_only else stmt.line)
+            )
         name = self._names[slot]
         if slot.kind == "attribute":
             holder = ir.render(receiver) if receiver is not None else None
             if holder is None:
-                raise Blocked(Refusal("AMP010", "the optimizer's holder is not plain", stmt.line))
+                raise Blocked(
+                    Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
+                )
             self._attributes.add(slot)
             name = f"{holder}.{name}"
         code = f"{name} = {self._constructor(decision.enabled)}"

@@ -39,7 +39,15 @@ FRAMEWORK_ROOTS = {
 }
 
 FRAMEWORK_RECEIVERS = frozenset(
-    {"accelerator", "fabric", "model_engine", "engine", "booster", "ds_engine", "manager"}
+    {
+        "accelerator",
+        "fabric",
+        "model_engine",
+        "engine",
+        "booster",
+        "ds_engine",
+        "manager",
+    }
 )
 """Names of objects that take the loss as the argument of their own ``backward``."""
 
@@ -70,5 +78,13 @@ MODEL_LIKE = re.compile(
 """Names of callables that must be taken for modules or losses where nothing says what they are."""
 
 AMP_WORDS = frozenset(
-    {"autocast", "GradScaler", "unscale_", "scale_loss", "NativeScaler", "custom_fwd", "amp_scaler"}
+    {
+        "autocast",
+        "GradScaler",
+        "unscale_",
+        "scale_loss",
+        "NativeScaler",
+        "custom_fwd",
+        "amp_scaler",
+    }
 )

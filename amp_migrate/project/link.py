@@ -55,7 +55,9 @@ class Program:
     """The linked facts of one file."""
 
     def __init__(
-        self, facts: ir.ModuleFacts, neighbours: Mapping[str, ir.ModuleFacts] | None = None
+        self,
+        facts: ir.ModuleFacts,
+        neighbours: Mapping[str, ir.ModuleFacts] | None = None,
     ) -> None:
         """``neighbours``: facts of the project's other files that this one imports, by dotted name."""
         self.facts = facts
@@ -95,7 +97,9 @@ class Program:
         targets = {target for local, target in scope.imports if local == parts[0]}
         if not targets:
             return None
-        others = [d for d in self.definitions(owner, parts[0]) if d.stmt.kind not in _IMPORTS]
+        others = [
+            d for d in self.definitions(owner, parts[0]) if d.stmt.kind not in _IMPORTS
+        ]
         if others:
             return None
         # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
@@ -114,7 +118,9 @@ class Program:
                 for name, value, index in _bindings(stmt):
                     owner = self.owner(name, qualname)
                     if owner is not None:
-                        found[owner, name].append(Definition(qualname, stmt, value, index))
+                        found[owner, name].append(
+                            Definition(qualname, stmt, value, index)
+                        )
         return found
 
     def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
@@ -147,7 +153,9 @@ class Program:
         if origin.startswith("."):
             return True
         parts = origin.split(".")
-        return any(".".join(parts[:n]) in self.neighbours for n in range(1, len(parts) + 1))
+        return any(
+            ".".join(parts[:n]) in self.neighbours for n in range(1, len(parts) + 1)
+        )
 
     @cached_property
     def import_roots(self) -> frozenset[str]:
@@ -175,7 +183,9 @@ class Program:
         own = self.self_class(function)
         if own is not None and isinstance(expr, ir.Name) and expr.id == own[0]:
             return frozenset((own[1],))
-        return frozenset(r.name for r in self.resolve(expr, function) if r.kind == "instance")
+        return frozenset(
+            r.name for r in self.resolve(expr, function) if r.kind == "instance"
+        )
 
     def bases(self, class_name: str) -> Iterator[str]:
         """The classes of this program that a class derives from, itself first."""
@@ -189,7 +199,11 @@ class Program:
             yield current
             found = self.classes[current]
             for base in found.bases:
-                pending += [r.name for r in self.resolve(base, found.parent) if r.kind == "class"]
+                pending += [
+                    r.name
+                    for r in self.resolve(base, found.parent)
+                    if r.kind == "class"
+                ]
 
     def external_bases(self, class_name: str) -> frozenset[str]:
         """Dotted names of the bases that are not of this program; ``?`` for unreadable ones."""
@@ -206,7 +220,9 @@ class Program:
         """A class with its bases and its subclasses in this program."""
         bases = set(self.bases(class_name))
         return frozenset(
-            other for other in self.classes if other in bases or class_name in self._ancestry[other]
+            other
+            for other in self.classes
+            if other in bases or class_name in self._ancestry[other]
         )
 
     @cached_property
@@ -296,7 +312,11 @@ class Program:
 
     def _resolve_item(self, definition: Definition) -> Iterator[Ref]:
         value, index = definition.value, definition.index
-        if isinstance(value, ir.Display) and index is not None and index < len(value.items):
+        if (
+            isinstance(value, ir.Display)
+            and index is not None
+            and index < len(value.items)
+        ):
             yield from self.resolve(value.items[index], definition.function)
         elif isinstance(value, ir.Call) and index is not None:
             for caller, returned in self.returns(value, definition.function):
@@ -325,7 +345,9 @@ class Program:
     def callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
         """Functions of this program that a call may run: functions, methods, constructors."""
         found: list[str] = []
-        for ref in sorted(self.resolve(call.func, function), key=lambda ref: (ref.kind, ref.name)):
+        for ref in sorted(
+            self.resolve(call.func, function), key=lambda ref: (ref.kind, ref.name)
+        ):
             if ref.kind == "function":
                 found.append(ref.name)
             elif ref.kind == "class":
@@ -355,7 +377,13 @@ class Program:
         for qualname, stmt, call in self.all_calls():
             for callee in self.callees(call, qualname):
                 sites[callee].append(
-                    CallSite(qualname, stmt, call, callee, self.fills_self(call, callee, qualname))
+                    CallSite(
+                        qualname,
+                        stmt,
+                        call,
+                        callee,
+                        self.fills_self(call, callee, qualname),
+                    )
                 )
         return sites
 
@@ -402,7 +430,9 @@ class Program:
         wanted = self.functions[function]
         names = {wanted.name}
         if wanted.name == "__init__" and wanted.class_name is not None:
-            names = {self.classes[c].name for c in self.family(wanted.class_name)} | {"__init__"}
+            names = {self.classes[c].name for c in self.family(wanted.class_name)} | {
+                "__init__"
+            }
         elif wanted.name in ("forward", "__call__"):
             return []
         sites = []
@@ -425,7 +455,9 @@ class Program:
 
     def argument_at(self, site: CallSite, param: str) -> ir.Expr | None:
         """The expression that a call gives to a parameter of its callee, if it gives one plainly."""
-        params = [p for p in self.functions[site.callee].params if p.kind == "positional"]
+        params = [
+            p for p in self.functions[site.callee].params if p.kind == "positional"
+        ]
         names = [p.name for p in params]
         if site.bound_self:
             names = names[1:]
@@ -453,10 +485,16 @@ class Program:
         for inner in ir.walk(expr):
             if id(inner) in called or not isinstance(inner, (ir.Name, ir.Attr)):
                 continue
-            found |= {r.name for r in self.resolve(inner, function) if r.kind == "function"}
+            found |= {
+                r.name for r in self.resolve(inner, function) if r.kind == "function"
+            }
             if isinstance(inner, ir.Name):
                 for ref in self.resolve(inner, function):
-                    init = self.method(ref.name, "__init__") if ref.kind == "class" else None
+                    init = (
+                        self.method(ref.name, "__init__")
+                        if ref.kind == "class"
+                        else None
+                    )
                     if init is not None and not _only_used_as_base(expr):
                         found.add(init)
         return found
@@ -477,7 +515,9 @@ def _only_used_as_base(expr: ir.Expr) -> bool:
 
 def _is_super_call(expr: ir.Expr) -> bool:
     return (
-        isinstance(expr, ir.Call) and isinstance(expr.func, ir.Name) and expr.func.id == "super"
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Name)
+        and expr.func.id == "super"
     )
 
 
@@ -506,7 +546,9 @@ def _unpacked_target(
         for position, item in enumerate(target.items):
             if index is not None:
                 yield from _unpacked_target(item, None, None)
-            elif isinstance(value, ir.Display) and len(value.items) == len(target.items):
+            elif isinstance(value, ir.Display) and len(value.items) == len(
+                target.items
+            ):
                 yield from _unpacked_target(item, value.items[position], None)
             else:
                 yield from _unpacked_target(item, value, position)

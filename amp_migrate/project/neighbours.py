@@ -11,7 +11,9 @@ from amp_migrate.results import SourceError
 
 _MOST_FILES = 400
 """How many files a search for mentions looks at before it answers "perhaps"."""
-_SKIPPED = frozenset({".git", ".venv", "venv", "node_modules", "build", "dist", "__pycache__"})
+_SKIPPED = frozenset(
+    {".git", ".venv", "venv", "node_modules", "build", "dist", "__pycache__"}
+)
 
 
 class Neighbourhood:
@@ -80,7 +82,11 @@ class Neighbourhood:
 
 
 def _imported_modules(facts: ir.ModuleFacts) -> list[str]:
-    found = [target for function in facts.functions.values() for _, target in function.imports]
+    found = [
+        target
+        for function in facts.functions.values()
+        for _, target in function.imports
+    ]
     return list(dict.fromkeys([*found, *facts.star_imports]))
 
 
@@ -95,7 +101,9 @@ def _stamp(path: Path) -> tuple[int, int]:
 @lru_cache(maxsize=2048)
 def _read(path: str, stamp: tuple[int, int]) -> ir.ModuleFacts | None:
     try:
-        return read_module(Path(path).read_text(encoding="utf-8", errors="replace"), path)
+        return read_module(
+            Path(path).read_text(encoding="utf-8", errors="replace"), path
+        )
     except (OSError, SourceError):
         return None
 
@@ -110,7 +118,11 @@ def _python_files(root: str) -> tuple[str, ...]:
         except OSError:
             continue
         for entry in entries:
-            if entry.is_symlink() or entry.name in _SKIPPED or entry.name.startswith("."):
+            if (
+                entry.is_symlink()
+                or entry.name in _SKIPPED
+                or entry.name.startswith(".")
+            ):
                 continue
             if entry.is_dir():
                 pending.append(entry)

@@ -45,7 +45,9 @@ _KNOWN_ELSEWHERE = re.compile(
     r"|AdaBelief|Adafactor|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
     r"|AdaHessian)$"
 )
-_LOOKS_LIKE = re.compile(r"(?i)(^|_|\.)(optim\w*|optimi[sz]er\w*|opts?\d*|solver|trainer_[gd]|optm)(_\w+)?$")
+_LOOKS_LIKE = re.compile(
+    r"(?i)(^|_|\.)(optim\w*|optimi[sz]er\w*|opts?\d*|solver|trainer_[gd]|optm)(_\w+)?$"
+)
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
 
 
@@ -105,9 +107,9 @@ class Optimizers:
     def construction(self, call: ir.Call, function: str) -> str | None:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
         program = self.program
-        if isinstance(call.func, ir.Call) and program.origin(call.func.func, function) == (
-            "builtins.getattr"
-        ):
+        if isinstance(call.func, ir.Call) and program.origin(
+            call.func.func, function
+        ) == ("builtins.getattr"):
             holder = call.func.argument(0, "object")
             if holder is not None and program.origin(holder, function) == "torch.optim":
                 return "plain"
@@ -143,11 +145,17 @@ class Optimizers:
         """Whether a class of the program is an optimizer, and one that a scaler can step."""
         program = self.program
         bases = program.external_bases(class_name)
-        if not any(base.startswith("torch.optim.") and "lr_sched" not in base for base in bases):
+        if not any(
+            base.startswith("torch.optim.") and "lr_sched" not in base for base in bases
+        ):
             return None
         if "torch.optim.LBFGS" in bases:
             return CLOSURE
-        names = {name for c in program.bases(class_name) for name, _ in program.classes[c].methods}
+        names = {
+            name
+            for c in program.bases(class_name)
+            for name, _ in program.classes[c].methods
+        }
         inner_steps = any(
             isinstance(call.func, ir.Attr) and call.func.attr == "step"
             for c in program.bases(class_name)
@@ -157,7 +165,9 @@ class Optimizers:
             for call in ir.calls_in(expr)
             if not _is_super(call)
         )
-        return WRAPPED if inner_steps or {"first_step", "second_step"} & names else "plain"
+        return (
+            WRAPPED if inner_steps or {"first_step", "second_step"} & names else "plain"
+        )
 
     def _from_table(self, item: ir.Item, function: str) -> str | None:
         if isinstance(item.value, ir.Attr) and item.value.attr == "__dict__":
@@ -187,7 +197,9 @@ class Optimizers:
         key = ir.key_of(expr)
         if key is None:
             return False
-        return key in self._zeroed or bool(_LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key)))
+        return key in self._zeroed or bool(
+            _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))
+        )
 
     @cached_property
     def _zeroed(self) -> frozenset[str]:
@@ -208,7 +220,9 @@ class Optimizers:
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
-                return Slot("attribute", self._holder(next(iter(classes)), expr.attr), expr.attr)
+                return Slot(
+                    "attribute", self._holder(next(iter(classes)), expr.attr), expr.attr
+                )
         return None
 
     def _holder(self, class_name: str, attr: str) -> str:
@@ -219,7 +233,9 @@ class Optimizers:
                 for stmt in ir.statements(function.body):
                     for target in stmt.targets:
                         for inner in ir.walk(target):
-                            if inner == ir.Attr(ir.Name(function.self_name or "?"), attr):
+                            if inner == ir.Attr(
+                                ir.Name(function.self_name or "?"), attr
+                            ):
                                 return base
         return class_name
 
@@ -249,7 +265,9 @@ class Optimizers:
                 self._follow_parameter(slot, trace)
             elif not definitions:
                 reason = f"{slot.name} gets no value in this file"
-                trace.problems.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
+                trace.problems.append(
+                    Problem(NOT_FOUND, slot.owner, function.line, reason)
+                )
         for definition in definitions:
             self._follow_definition(slot, definition, trace)
 
@@ -267,7 +285,9 @@ class Optimizers:
                 param = next(p for p in function.params if p.name == slot.name)
                 if param.default is None or any(arg.star for arg in site.call.args):
                     reason = f"the value of {slot.name} in this call of {function.name}() is not plain"
-                    trace.problems.append(Problem(NOT_FOUND, site.caller, site.call.line, reason))
+                    trace.problems.append(
+                        Problem(NOT_FOUND, site.caller, site.call.line, reason)
+                    )
             elif isinstance(value, ir.Call):
                 kind = self.construction(value, site.caller)
                 reason = f"the optimizer is made inside the call of {function.name}()"
@@ -283,11 +303,17 @@ class Optimizers:
             else:
                 self._follow_value(slot, value, site.caller, site.stmt, None, trace)
 
-    def _follow_definition(self, slot: Slot, definition: Definition, trace: Trace) -> None:
+    def _follow_definition(
+        self, slot: Slot, definition: Definition, trace: Trace
+    ) -> None:
         stmt = definition.stmt
         if definition.value is None or stmt.kind not in ("assign", "annassign"):
             kind = SEVERAL if stmt.kind == "for" else NOT_FOUND
-            reason = "optimizers are kept in a collection" if kind == SEVERAL else "is bound here"
+            reason = (
+                "optimizers are kept in a collection"
+                if kind == SEVERAL
+                else "is bound here"
+            )
             trace.problems.append(Problem(kind, definition.function, stmt.line, reason))
             return
         self._follow_value(
@@ -321,7 +347,7 @@ class Optimizers:
                     return
         reason = "the optimizer comes from an expression that is not followed"
         kind = NOT_FOUND
-        if isinstance(value, (ir.Display, ir.Comprehension)) or isinstance(value, ir.Item):
+        if isinstance(value, (ir.Display, ir.Comprehension, ir.Item)):
             kind, reason = SEVERAL, "optimizers are kept in a collection"
         trace.problems.append(Problem(kind, function, stmt.line, reason))
 
@@ -396,10 +422,19 @@ class Optimizers:
         origin = self.program.origin(call.func, function) or ""
         text = ir.render(call.func) or "this call"
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
-        if origin.startswith("apex.") or (method == "initialize" and text.startswith("amp.")):
+        if origin.startswith("apex.") or (
+            method == "initialize" and text.startswith("amp.")
+        ):
             return Problem(APEX, function, stmt.line, "apex.amp wraps the optimizer")
-        if method in ("prepare", "setup", "setup_optimizers") or origin.startswith("deepspeed."):
-            return Problem(FRAMEWORK, function, stmt.line, f"{text}() hands the optimizer to a framework")
+        if method in ("prepare", "setup", "setup_optimizers") or origin.startswith(
+            "deepspeed."
+        ):
+            return Problem(
+                FRAMEWORK,
+                function,
+                stmt.line,
+                f"{text}() hands the optimizer to a framework",
+            )
         if self.program.is_local(origin):
             reason = f"{text}() makes the optimizer in another file"
         elif own:
