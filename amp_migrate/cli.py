@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -190,16 +190,25 @@ def migrate(
     except (config.ConfigError, PatternError) as error:
         raise UserError(str(error)) from None
 
-    if from_stdin and not modes:
-        if not report.failures:
-            changed = report.changed
-            terminal.write(changed[0].output if changed else data)
-        written = True
-    else:
-        report, written = _act(report, modes[0] if modes else Mode.DIFF, terminal)
-    return _conclude(
-        report, terminal, written=written, verbose=verbose, strict=check or exit_code
+    advice: Iterable[str] = ()
+    to_stdout = from_stdin and not modes
+    if to_stdout and not report.failures:
+        terminal.write(report.changed[0].output if report.changed else data)
+    elif write:
+        report, advice = _write(report, terminal)
+    elif not to_stdout:
+        _show(report, modes[0] if modes else Mode.DIFF, terminal)
+    code = _conclude(
+        report,
+        terminal,
+        written=write or to_stdout,
+        verbose=verbose,
+        strict=check or exit_code,
     )
+    # Last, where it is not lost above a screenful of diagnostics.
+    for line in advice:
+        terminal.say(line)
+    return code
 
 
 def _check_usage(
@@ -233,12 +242,8 @@ def _describe(settings: config.Settings) -> str:
     )
 
 
-def _act(
-    report: engine.Report, mode: Mode, terminal: Terminal
-) -> tuple[engine.Report, bool]:
-    """Do what ``mode`` asks for; answers with what came of it, and whether it is on disk."""
-    if mode is Mode.WRITE:
-        return _write(report, terminal), True
+def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:
+    """Print what ``mode`` asks for, with all files as they were."""
     if mode is Mode.DIFF and report.changed:
         from amp_migrate.report import diff
 
@@ -247,25 +252,23 @@ def _act(
         for migration in report.changed:
             terminal.say(f"would rewrite {migration.document.path}")
     elif mode is Mode.PLAN:
-        terminal.write_text(
-            "".join(f"{line}\n" for one in report.results for line in one.plan)
-        )
-    return report, False
+        plans = (f"{line}\n" for result in report.results for line in result.plan)
+        terminal.write_text("".join(plans))
 
 
-def _write(report: engine.Report, terminal: Terminal) -> engine.Report:
+def _write(
+    report: engine.Report, terminal: Terminal
+) -> tuple[engine.Report, Iterable[str]]:
+    """Rewrite the files; answers with what came of it, and how to take it back."""
     if not report.changed:
-        return report
+        return report, ()
     from amp_migrate.report import undo
 
     before = undo.uncommitted_work(report.changed)
     report = engine.write(report)
     for migration in report.changed:
         terminal.say(f"rewrote {migration.document.path}")
-    if not terminal.quiet:
-        for line in undo.advice(before, report.changed):
-            terminal.say(line)
-    return report
+    return report, () if terminal.quiet else undo.advice(before, report.changed)
 
 
 def _conclude(

@@ -101,6 +101,7 @@ def test_a_rewrite_of_a_clean_tree_is_undone_by_checkout() -> None:
     result = amp("--write")
     assert "uncommitted" not in result.stderr
     assert advised(result) == ["git checkout -- a.py sub/b.py"]
+    assert result.stderr.splitlines()[-1].startswith("to undo: ")
     run_advice(result)
     assert git("status", "--porcelain") == b""
 

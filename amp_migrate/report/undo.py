@@ -98,7 +98,7 @@ def _advice(
     if by_patch:
         patch = _save_patch([own[path] for path in by_patch], repository.root)
         if any(path in repository.beyond_git for path in by_patch):
-            yield "git cannot tell uncommitted changes from these; the patch holds only these"
+            yield "git cannot tell your changes from the rewrite; this patch holds only the rewrite"
         yield f"to undo: git -C {shlex.quote(repository.root)} apply -R {shlex.quote(patch)}"
 
 
