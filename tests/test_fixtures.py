@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from pathlib import Path
 
 import black
@@ -115,6 +116,32 @@ def test_an_inf_costs_one_step(name: str) -> None:
 @each_migration
 def test_mixed_precision_trains(name: str) -> None:
     assert check_mixed(plain(name), golden(name), f"{name}/migrated.py") == []
+
+
+# Each is a way in which a migration by hand goes wrong, done to the rewritten script by force.
+BREAKS = {
+    "no unscale_": (r"(?m)^(\s*)[\w.]*scaler\w*\.unscale_\(.*\)$", r"\1pass"),
+    "no update": (r"[\w.]*scaler\w*\.update\(\)", "pass"),
+    "plain step": (r"[\w.]*scaler\w*\.step\(([\w.]+)\)", r"\1.step()"),
+    "no scale": (r"[\w.]*scaler\w*\.scale\(", "("),
+}
+
+GUARDED = {"skip_nonfinite_continue", "skip_nonfinite_else"}
+"""These look at the norm themselves: after `unscale_`, a plain step comes to the same."""
+
+
+@pytest.mark.parametrize("how", BREAKS)
+@each_migration
+def test_a_broken_migration_is_seen(name: str, how: str) -> None:
+    text = golden(name)
+    broken = re.sub(*BREAKS[how], text)
+    if broken == text:
+        assert how == "no unscale_", "only that is not everywhere"
+        pytest.skip("nothing to break")
+    found = check_scaled(plain(name), broken, name=f"{name}/broken.py")
+    if not found:
+        found = check_injected(plain(name), broken, name=f"{name}/broken.py")
+    assert found or (how == "plain step" and name in GUARDED)
 
 
 # --- scripts to leave alone ---------------------------------------------------------------------
