@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from amp_migrate.options import Options
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
@@ -15,8 +17,12 @@ __all__ = [
     "Place",
     "Result",
     "SourceError",
+    "migrate_paths",
     "migrate_source",
 ]
+
+if TYPE_CHECKING:
+    from amp_migrate.engine import Report
 
 _DEFAULTS = Options()
 
@@ -41,3 +47,29 @@ def migrate_source(
     from amp_migrate.migration import migrate_text
 
     return migrate_text(text, path=path, options=options, root=root)
+
+
+def migrate_paths(
+    paths: Sequence[str | Path],
+    *,
+    options: Options | None = None,
+    jobs: int | None = 1,
+    write: bool = False,
+) -> Report:
+    """Migrate files and directories as the command line does, configuration included.
+
+    ``options`` replaces what the configuration says about what to write. ``jobs`` is the number of
+    processes (None: one a core). Files are written only with ``write``; the report tells what became
+    of each, and what could not be read or written.
+
+    Raises `amp_migrate.config.ConfigError` where the configuration is not valid.
+    """
+    from dataclasses import replace
+
+    from amp_migrate import config, engine
+
+    settings = config.load([str(path) for path in paths])
+    if options is not None:
+        settings = replace(settings, options=options)
+    report = engine.run(paths, settings=settings, jobs=jobs)
+    return engine.write(report) if write else report

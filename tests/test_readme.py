@@ -99,7 +99,7 @@ def test_python_example(
 
 def test_codemod_command_exists() -> None:
     needs("amp_migrate.api")
-    (dotted,) = re.findall(r"libcst\.tool codemod (\S+) ", README)
+    (dotted,) = re.findall(r"libcst\.tool codemod -x (\S+) ", README)
     module, _, name = dotted.rpartition(".")
     from libcst.codemod import CodemodCommand
 

@@ -74,7 +74,7 @@ class Placer:
             for other, unscaled in placement.unscale_before
         )
 
-    def _run(self, placement: Placement) -> Protocol:
+    def _run(self, placement: Placement, handlers: bool = True) -> Protocol:
         protocol = Protocol(
             self.program,
             self.events,
@@ -82,6 +82,7 @@ class Placer:
             self.backwards,
             self.zeroed_models,
             placement,
+            handlers,
         )
         for root in self._roots():
             protocol.run(root)
@@ -103,6 +104,9 @@ class Placer:
 
     def _judge(self, protocol: Protocol, placement: Placement) -> Placement | Refusal:
         faults = sorted(protocol.faults, key=_by_weight)
+        if faults and not self._run(placement, handlers=False).faults:
+            reason = "an exception handler may leave a step halfway done"
+            return Refusal("AMP034", reason, faults[0].line)
         if faults:
             return Refusal(faults[0].code, faults[0].reason, faults[0].line)
         if protocol.accesses:

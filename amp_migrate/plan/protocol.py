@@ -87,7 +87,10 @@ class Protocol:
         backwards: frozenset[Site],
         zeroed_models: frozenset[str],
         placement: Placement,
+        handlers: bool = True,
     ) -> None:
+        """``handlers``: whether exceptions may take a way through their handlers."""
+        self.handlers = handlers
         self.program = program
         self.events = events
         self.slots = slots
@@ -282,7 +285,7 @@ class Protocol:
             flow.after = set()
             self._join(flow, after)
         for name, body in blocks.items():
-            if name.startswith("handlers"):
+            if name.startswith("handlers") and self.handlers:
                 self._join(flow, self._block(function, body, set(observed)))
         final = blocks.get("finalbody")
         if final is not None:
@@ -397,7 +400,7 @@ class Protocol:
                 "no zero_grad() on a way to this backward()"
             )
             self._fault("AMP031", function, event.line, reason)
-        elif state.scaler == UNSCALED:
+        elif state.gradients is Gradients.UNSCALED or state.scaler == UNSCALED:
             reason = (
                 "gradients were read or edited before the last backward() of their step"
             )
@@ -412,7 +415,7 @@ class Protocol:
         return State(state.scaler, Gradients.SCALED, state.known)
 
     def _unscale(self, state: State, function: str, line: int) -> State:
-        if state.scaler != READY:
+        if state.scaler != READY or state.gradients is Gradients.UNSCALED:
             reason = "gradients would be unscaled twice for one step"
             self._fault("AMP030", function, line, reason)
         elif state.gradients is Gradients.NONE:
@@ -432,6 +435,9 @@ class Protocol:
             self.unguarded.add(site)
             if site in self.placement.guarded:
                 return state
+        elif state.gradients is Gradients.UNSCALED and state.scaler == READY:
+            reason = "a step on gradients whose unscaling the scaler has forgotten"
+            self._fault("AMP031", function, event.line, reason)
         elif state.gradients is Gradients.LEFTOVER or state.scaler == STEPPED:
             reason = "a second step on the gradients of an earlier one"
             self._fault("AMP031", function, event.line, reason)
@@ -441,10 +447,7 @@ class Protocol:
         if state.scaler == READY:
             reason = "a way to the end of the step meets neither the step nor an edit of gradients"
             self._fault("AMP031", function, line, reason)
-        # After update() the scaler no longer knows that these gradients are unscaled.
-        stale = state.gradients is Gradients.UNSCALED
-        gradients = Gradients.LEFTOVER if stale else state.gradients
-        return State(READY, gradients, state.known)
+        return State(READY, state.gradients, state.known)
 
 
 def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
