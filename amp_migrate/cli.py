@@ -14,7 +14,7 @@ from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.exits import ExitCode
 from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.results import Place
+from amp_migrate.results import Outcome, Place
 from amp_migrate.sources.ignore import PatternError
 
 STDIN = "-"
@@ -288,7 +288,10 @@ def _conclude(
 
     by_hand: dict[tuple[str, ...], Place] = {}
     for result in report.results:
-        for found in result.diagnostics:
+        for loop in result.loops:
+            found = loop.diagnostic
+            if found is None or (loop.outcome is Outcome.ALREADY and not verbose):
+                continue
             headline, *details = messages.diagnostic(found, by_hand)
             terminal.say(headline, bold=True)
             for line in details:

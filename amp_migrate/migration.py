@@ -85,7 +85,8 @@ def _loop(path: str, loop: TrainingLoop, lines: list[str]) -> Loop:
         blocker = Place(path, found.line, 1, _text(lines, found.line))
     by_hand = refusal(found.code).by_hand
     diagnostic = Diagnostic(found.code, place, found.message, blocker, tuple(by_hand))
-    return Loop(place, loop.function, Outcome.LEFT_ALONE, diagnostic)
+    outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
+    return Loop(place, loop.function, outcome, diagnostic)
 
 
 def _text(lines: list[str], line: int) -> str:

@@ -15,6 +15,8 @@ class Outcome(str, Enum):
 
     MIGRATED = "migrated"
     LEFT_ALONE = "left alone"
+    ALREADY = "under AMP already"
+    """Nothing to do: somebody migrated it before. Its diagnostic says so, for those who ask."""
     OFF = "off"
     """Marked ``# amp: off``: left alone without a word."""
 

@@ -200,9 +200,6 @@ class _Editor:
                 after += made
             else:
                 before += made
-        if before:
-            before[0] = _with_leading(before[0], _leading(edited[0]))
-            edited[0] = _with_leading(edited[0], ())
         if hoisted:
             hoisted[0] = _with_leading(hoisted[0], _leading(edited[0]))
             edited[0] = _with_leading(edited[0], ())

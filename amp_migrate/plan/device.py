@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from amp_migrate.facts import ir
 from amp_migrate.project.link import Definition, Program
-from amp_migrate.project.optimizers import Slot
 
 _RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
 _CUDA_WORD = re.compile(r"(?i)cuda|gpu")
@@ -48,13 +47,8 @@ class Devices:
         self.torch = torch_name
         self.moves = list(self._moves())
 
-    def decide(
-        self, function: str, birth: ir.Stmt, receiver: ir.Expr | None
-    ) -> Decision | Undecided:
-        """The condition for a switch that is born right after ``birth`` in ``function``.
-
-        ``receiver`` is the object that an attribute birth belongs to (``self``).
-        """
+    def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
+        """The condition for a switch that is born right after ``birth`` in ``function``."""
         reaching = [
             move for move in self.moves if not self._is_cpu(move.device, move.function)
         ]
@@ -241,8 +235,13 @@ class Devices:
         if not isinstance(root, ir.Name):
             return None
         own = program.self_class(at)
-        if own is not None and root.id == own[0] and isinstance(expr, ir.Attr):
-            return self._visible_attribute(expr, own[1], function, birth)
+        if own is not None and root.id == own[0]:
+            held = expr
+            while isinstance(held, (ir.Attr, ir.Item)) and held.value != root:
+                held = held.value
+            if not isinstance(held, ir.Attr):
+                return None
+            return self._visible_attribute(expr, held, own[1], function, birth)
         owner = program.owner(root.id, at)
         here = program.owner(root.id, function)
         if owner is None:
@@ -252,13 +251,19 @@ class Devices:
         return self._as_decision(expr, root.id, owner, function, birth)
 
     def _visible_attribute(
-        self, expr: ir.Attr, class_name: str, function: str, birth: ir.Stmt
+        self,
+        expr: ir.Expr,
+        held: ir.Attr,
+        class_name: str,
+        function: str,
+        birth: ir.Stmt,
     ) -> Decision | None:
+        """``expr`` is ``held`` (``self.device``) or something inside it (``self.args.device``)."""
         program = self.program
         own = program.self_class(function)
-        definitions = program.attribute_definitions(class_name, expr.attr)
+        definitions = program.attribute_definitions(class_name, held.attr)
         if own is not None and own[1] in program.family(class_name):
-            local = ir.Attr(ir.Name(own[0]), expr.attr)
+            local = _replaced(expr, held, ir.Attr(ir.Name(own[0]), held.attr))
             before = [
                 d
                 for d in definitions
@@ -266,12 +271,14 @@ class Devices:
             ]
             if not before:
                 return None
-            return self._by_definitions(local, before, None)
+            inner = [] if expr is not held else before
+            return self._by_definitions(local, inner, None)
         for definition in definitions:
             # The attribute is set from a parameter, which the birth's function passes in.
             if isinstance(definition.value, ir.Name):
+                given = _replaced(expr, held, definition.value)
                 found = self._visible_device(
-                    definition.value, definition.function, function, birth
+                    given, definition.function, function, birth
                 )
                 if found is not None:
                     return found
@@ -281,11 +288,10 @@ class Devices:
         self, expr: ir.Expr, root: ir.Name, owner: str, function: str, birth: ir.Stmt
     ) -> Decision | None:
         """A parameter that the birth's function fills: what it passes decides."""
-        if expr is not root:
-            return None
         for caller, value in self.program.arguments(owner, root.id):
             if caller == function and not isinstance(value, ir.Call):
-                return self._visible_device(value, caller, function, birth)
+                given = _replaced(expr, root, value)
+                return self._visible_device(given, caller, function, birth)
         return None
 
     def _as_decision(
@@ -294,6 +300,17 @@ class Devices:
         program = self.program
         is_param = any(p.name == name for p in program.functions[owner].params)
         definitions = program.definitions(owner, name)
+        depth = len(program.functions[function].path) + 1
+        certain = [
+            d
+            for d in definitions
+            if d.function == function
+            and d.stmt.line < birth.line
+            and len(d.stmt.path) == depth
+        ]
+        if certain and isinstance(expr, ir.Name):
+            # Set on every way to the birth: earlier values no longer count.
+            return self._by_definitions(expr, certain[-1:], None)
         if isinstance(expr, ir.Name):
             if is_param:
                 param = next(
@@ -497,9 +514,12 @@ class Devices:
         return False
 
 
-def birth_receiver(slot: Slot, stmt: ir.Stmt) -> ir.Expr | None:
-    """``self`` for a birth ``self.optimizer = ...``."""
-    for target in stmt.targets:
-        if isinstance(target, ir.Attr) and target.attr == slot.name:
-            return target.value
-    return None
+def _replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
+    """An attribute or item chain with one of its links replaced."""
+    if expr == old:
+        return new
+    if isinstance(expr, ir.Attr):
+        return ir.Attr(_replaced(expr.value, old, new), expr.attr)
+    if isinstance(expr, ir.Item):
+        return ir.Item(_replaced(expr.value, old, new), expr.key)
+    return expr

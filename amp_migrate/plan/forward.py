@@ -35,25 +35,33 @@ class Forward:
 
     # -- forward calls ------------------------------------------------------------------------
 
-    def in_statement(self, stmt: ir.Stmt, function: str) -> bool:
+    def in_statement(
+        self, stmt: ir.Stmt, function: str, modules_only: bool = False
+    ) -> bool:
         """Whether a statement, blocks included, computes a forward pass."""
         return any(
-            self.is_forward(call, function)
+            self.is_forward(call, function, modules_only)
             for inner in ir.statements((stmt,))
             if inner.kind not in ("functiondef", "classdef")
             for call in calls_of(inner)
         )
 
-    def in_expression(self, expr: ir.Expr, function: str) -> bool:
+    def in_expression(
+        self, expr: ir.Expr, function: str, modules_only: bool = False
+    ) -> bool:
         """Whether an expression computes a forward pass."""
-        return any(self.is_forward(call, function) for call in ir.calls_in(expr))
+        return any(
+            self.is_forward(call, function, modules_only) for call in ir.calls_in(expr)
+        )
 
-    def is_forward(self, call: ir.Call, function: str) -> bool:
-        """Whether a call reaches a module, a loss or one of torch's functionals."""
+    def is_forward(
+        self, call: ir.Call, function: str, modules_only: bool = False
+    ) -> bool:
+        """Whether a call reaches a module, a loss or (unless only modules count) a functional."""
         program = self.program
         origin = program.origin(call.func, function)
         if origin is not None:
-            return self._is_functional(origin, call)
+            return not modules_only and self._is_functional(origin, call)
         refs = program.resolve(call.func, function)
         if refs:
             return any(self._ref_is_forward(ref) for ref in refs)
@@ -63,9 +71,8 @@ class Forward:
                 return func.attr == "forward"
             return self._method_is_forward(func, function)
         if isinstance(func, ir.Name):
-            return program.owner(func.id, function) is not None and self.is_module(
-                func, function
-            )
+            known = program.owner(func.id, function) is not None
+            return known and self.is_module(func, function)
         if isinstance(func, ir.Item):
             return self.is_module(func.value, function)
         return False
@@ -293,13 +300,22 @@ class Forward:
         return self._writes[callee]
 
 
+_MODULE_MAKERS = (
+    "torch.nn.",
+    "torch.compile",
+    "torch.jit.",
+    "torch.hub.load",
+    "torch.distributed.",
+    "torchvision.models.",
+    "timm.",
+)
+
+
 def _makes_module(origin: str) -> bool:
     """Whether the result of calling a dotted name is a module to be called."""
     if origin.startswith(("torch.nn.functional.", "torch.nn.utils.")):
         return False
-    if origin.startswith(
-        ("torch.nn.", "torchvision.models.", "timm.", "torch.hub.load")
-    ):
+    if origin.startswith(_MODULE_MAKERS):
         return True
     if origin.startswith(
         ("torch.", "torchvision.", "numpy.", "builtins.", "argparse.")

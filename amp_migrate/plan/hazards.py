@@ -62,9 +62,7 @@ class Hazards:
     def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
         """The first hazard for loops in ``functions`` whose regions are ``runs``."""
         runs = list(runs)
-        refusal = self._of_whole_file(self.program)
-        if refusal is None:
-            refusal = self._of_training(functions)
+        refusal = self._of_training(functions)
         if refusal is None and self.options.dtype == "bfloat16":
             refusal = self._of_bfloat16(runs)
         if refusal is not None:
@@ -124,12 +122,13 @@ class Hazards:
 
     # -- whole file ---------------------------------------------------------------------------
 
-    def _of_whole_file(self, program: Program) -> Refusal | None:
-        for function, stmt, call in program.all_calls():
-            refusal = self._of_setup(program, function, stmt, call)
+    def of_setup(self) -> Refusal | None:
+        """The first hazard that concerns the whole file, wherever it stands."""
+        for function, _, call in self.program.all_calls():
+            refusal = self._of_setup_call(function, call)
             if refusal is not None:
                 return refusal
-        return self._custom_function(program)
+        return self._custom_function(self.program)
 
     def _custom_function(self, program: Program) -> Refusal | None:
         for name, found in program.classes.items():
@@ -140,9 +139,8 @@ class Hazards:
                 return Refusal("AMP022", message, found.line)
         return None
 
-    def _of_setup(
-        self, program: Program, function: str, stmt: ir.Stmt, call: ir.Call
-    ) -> Refusal | None:
+    def _of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
+        program = self.program
         origin = program.origin(call.func, function) or ""
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
         line = call.line

@@ -149,9 +149,26 @@ class Finder:
             return Refusal(
                 "AMP004", f"{name} is no Tensor: its backward() is home-made", line
             )
+        rebound = self._torch_rebound(function)
+        if rebound:
+            return Refusal(
+                "AMP035", "the name torch is bound to something else here", rebound
+            )
         if backward.stmt.kind != "expr" or backward.stmt.value is not call:
             return Refusal("AMP016", "backward() is part of a larger statement", line)
         return self._judge_arguments(backward, call)
+
+    def _torch_rebound(self, function: str) -> int:
+        """The line of a function around that gives ``torch`` another meaning, or 0."""
+        current: str | None = function
+        while current is not None and current != ir.MODULE:
+            scope = self.program.functions[current]
+            if "torch" in scope.bound and "torch" not in {
+                name for name, _ in scope.imports
+            }:
+                return scope.line
+            current = scope.parent
+        return 0
 
     def _framework(self, backward: Backward) -> str | None:
         program, function = self.program, backward.function
@@ -238,6 +255,13 @@ class Finder:
             )
             return
         loop.slots = frozenset(slots)
+        for slot in slots:
+            if slot.kind == "attribute" and self.optimizers.wraps(slot.owner):
+                line = self.program.classes[slot.owner].line
+                message = (
+                    f"{slot.owner} steps in its own way, which a scaler would not see"
+                )
+                loop.refuse(Refusal("AMP014", message, line))
         for slot in slots:
             for problem in self.optimizers.trace(slot).problems:
                 loop.refuse(

@@ -180,6 +180,9 @@ class _Planner:
         )
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
+        setup = self.hazards.of_setup()
+        if setup is not None:
+            raise Blocked(setup)
         self._follow_onwards(group)
         slots = frozenset(group.slots)
         steps = self._steps(slots)

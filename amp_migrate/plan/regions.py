@@ -53,9 +53,10 @@ class Regions:
         needed = self.forward.reads_of(receiver, function)
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
-        if not runs:
-            needed |= found.needed
-            runs = self._runs_elsewhere(function, receiver, needed)
+        elsewhere = self._runs_elsewhere(function, needed | found.needed, bool(runs))
+        if isinstance(elsewhere, Refusal):
+            return elsewhere
+        runs += elsewhere
         if not runs:
             return Refusal(
                 "AMP033", "the forward computation of this loss is not visible here"
@@ -80,8 +81,21 @@ class Regions:
 
     # -- slicing ------------------------------------------------------------------------------
 
-    def _runs_before(self, function: str, stmt: ir.Stmt, needed: set[str]) -> list[Run]:
-        return self._runs_of(self._slice(function, stmt, needed, False), None)
+    def _runs_before(
+        self, function: str, stmt: ir.Stmt, needed: set[str], modules_only: bool
+    ) -> list[Run]:
+        found = self._slice(function, stmt, needed, False)
+        if modules_only and not self._reaches_modules(found):
+            return []
+        return self._runs_of(found, None)
+
+    def _reaches_modules(self, found: _Slice) -> bool:
+        body = self.program.functions[found.function].body
+        return any(
+            self.forward.in_statement(stmt, found.function, modules_only=True)
+            for stmt in ir.statements(body)
+            if stmt.path in found.forward
+        )
 
     def _runs_of(self, found: _Slice, hoisted: ir.Path | None) -> list[Run]:
         if not found.forward:
@@ -280,53 +294,53 @@ class Regions:
     # -- losses that come from elsewhere --------------------------------------------------------
 
     def _runs_elsewhere(
-        self, function: str, receiver: ir.Expr, needed: set[str]
-    ) -> list[Run]:
-        """The loss is a parameter, filled by callers, or an attribute that other methods set."""
+        self, function: str, needed: set[str], found: bool
+    ) -> list[Run] | Refusal:
+        """Forward computations behind parameters, attributes and globals that a loss depends on.
+
+        ``found``: whether the function itself holds some; then only modules count elsewhere, since
+        a functional on the way there is as likely to prepare data.
+        """
         runs: list[Run] = []
         scope = self.program.functions[function]
+        own = self.program.self_class(function)
         for param in scope.params:
             if param.name not in needed or param.name == scope.self_name:
                 continue
             for site in self.program.call_sites.get(function, []):
                 value = self.program.argument_at(site, param.name)
-                if value is None:
+                if value is None or self.forward.is_module(value, site.caller):
                     continue
-                if self.forward.in_expression(value, site.caller):
-                    return []
+                if self.forward.in_expression(value, site.caller, modules_only=found):
+                    message = (
+                        "a forward computation stands inside the call that passes it on"
+                    )
+                    return Refusal("AMP033", message, site.call.line)
                 reads = self.forward.reads_of(value, site.caller)
-                before = self._runs_before(site.caller, site.stmt, reads)
-                if not before:
-                    return []
-                runs += before
+                runs += self._runs_before(site.caller, site.stmt, reads, found)
+        for variable in sorted(needed):
+            if own is None or not variable.startswith(f"{own[0]}."):
+                continue
+            attr = variable.split(".", 1)[1]
+            for definition in self.program.attribute_definitions(own[1], attr):
+                elsewhere = self.program.functions[definition.function]
+                if definition.function == function or elsewhere.name == "__init__":
+                    continue
+                if isinstance(definition.value, ir.Const):
+                    continue
+                runs += self._runs_to(definition.function, definition.stmt, found)
         outer = {
             v
             for v in needed
             if "." not in v and self.program.owner(v, function) != function
         }
-        if not runs and function != ir.MODULE:
+        if not runs and not found and function != ir.MODULE:
             # What a global holds was computed by somebody called before.
             for site in self.program.call_sites.get(function, []):
-                runs += self._runs_before(site.caller, site.stmt, outer)
-        own = self.program.self_class(function)
-        if own is None or runs:
-            return runs
-        for variable in needed:
-            if not variable.startswith(f"{own[0]}."):
-                continue
-            attr = variable.split(".", 1)[1]
-            for definition in self.program.attribute_definitions(own[1], attr):
-                value = definition.value
-                if (
-                    definition.function == function
-                    or value is None
-                    or isinstance(value, ir.Const)
-                ):
-                    continue
-                runs += self._runs_to(definition.function, definition.stmt)
+                runs += self._runs_before(site.caller, site.stmt, outer, found)
         return runs
 
-    def _runs_to(self, function: str, stmt: ir.Stmt) -> list[Run]:
+    def _runs_to(self, function: str, stmt: ir.Stmt, modules_only: bool) -> list[Run]:
         """Runs that end with a statement which makes a loss."""
         scope = self.program.functions[function]
         found = _Slice(function, set(), {stmt.path})
@@ -336,6 +350,8 @@ class Regions:
         siblings, index = self._siblings(scope, stmt.path)
         for earlier in reversed(siblings[:index]):
             self._visit(earlier, needed, found)
+        if modules_only and not self._reaches_modules(found):
+            return []
         return self._runs_of(found, None)
 
     # -- places -------------------------------------------------------------------------------

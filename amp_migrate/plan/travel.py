@@ -346,7 +346,7 @@ class Travel:
             ),
             None,
         )
-        decision = self.devices.decide(function, stmt, receiver)
+        decision = self.devices.decide(function, stmt)
         if isinstance(decision, Undecided):
             code = "AMP005" if decision.cpu_only else "AMP041"
             raise Blocked(

@@ -237,6 +237,25 @@ class Program:
                     return qualname
         return None
 
+    def _methods(self, class_name: str, name: str, overridden: bool) -> list[str]:
+        """The methods that a lookup may find: with ``overridden``, those of subclasses too.
+
+        What a method calls on its own instance may be a subclass's; a method that has no body of its
+        own is only a promise of those.
+        """
+        found = [self.method(class_name, name)]
+        if overridden:
+            found += [
+                self.method(other, name)
+                for other, ancestors in self._ancestry.items()
+                if class_name in ancestors
+            ]
+        methods = list(dict.fromkeys(method for method in found if method is not None))
+        real = [
+            method for method in methods if not _is_abstract(self.functions[method])
+        ]
+        return real or methods
+
     # -- values -------------------------------------------------------------------------------
 
     def resolve(self, expr: ir.Expr, function: str) -> frozenset[Ref]:
@@ -271,10 +290,11 @@ class Program:
                 if owner is not None:
                     yield from self._resolve_variable(owner, name)
             case ir.Attr(value=value, attr=attr):
+                own = self.self_class(function)
                 for ref in self.resolve(value, function):
                     if ref.kind in ("instance", "class"):
-                        method = self.method(ref.name, attr)
-                        if method is not None:
+                        through_self = own is not None and value == ir.Name(own[0])
+                        for method in self._methods(ref.name, attr, through_self):
                             yield Ref("function", method)
                         for definition in self.attribute_definitions(ref.name, attr):
                             yield from self._resolve_definition(definition)
@@ -510,6 +530,15 @@ def _only_used_as_base(expr: ir.Expr) -> bool:
         and isinstance(inner.func, ir.Name)
         and inner.func.id in ("super", "isinstance", "issubclass")
         for inner in ir.walk(expr)
+    )
+
+
+def _is_abstract(function: ir.Function) -> bool:
+    """Whether a body is only a docstring, ``...``, ``pass`` or ``raise NotImplementedError``."""
+    return all(
+        stmt.kind in ("pass", "raise")
+        or (stmt.kind == "expr" and isinstance(stmt.value, ir.Const))
+        for stmt in function.body
     )
 
 

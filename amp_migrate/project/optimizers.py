@@ -169,6 +169,10 @@ class Optimizers:
             WRAPPED if inner_steps or {"first_step", "second_step"} & names else "plain"
         )
 
+    def wraps(self, class_name: str) -> bool:
+        """Whether a class of the program is an optimizer around another optimizer."""
+        return self._own_kind(class_name) == WRAPPED
+
     def _from_table(self, item: ir.Item, function: str) -> str | None:
         if isinstance(item.value, ir.Attr) and item.value.attr == "__dict__":
             holder = self.program.origin(item.value.value, function)
@@ -192,7 +196,12 @@ class Optimizers:
 
     def looks_like_one(self, expr: ir.Expr, function: str) -> bool:
         """Whether an unresolved receiver of ``step()`` must be taken for an optimizer."""
-        if any(ref.kind == "made" for ref in self.program.resolve(expr, function)):
+        made = {
+            ref.name.lower()
+            for ref in self.program.resolve(expr, function)
+            if ref.kind == "made"
+        }
+        if any("sched" in name or "optim" not in name for name in made):
             return False
         key = ir.key_of(expr)
         if key is None:
@@ -290,16 +299,20 @@ class Optimizers:
                     )
             elif isinstance(value, ir.Call):
                 kind = self.construction(value, site.caller)
-                reason = f"the optimizer is made inside the call of {function.name}()"
+                name = ir.render(site.call.func) or function.name
+                reason = f"the optimizer is made inside the call of {name}()"
                 if kind in (CLOSURE, WRAPPED):
                     reason = f"{ir.render(value.func)} is stepped"
-                problem = Problem(
-                    NOT_FOUND if kind in (None, "plain") else kind,
-                    site.caller,
-                    site.call.line,
-                    reason,
+                elif function.name == "__init__":
+                    kind, reason = (
+                        WRAPPED,
+                        f"{name} wraps an optimizer made in its call",
+                    )
+                else:
+                    kind = NOT_FOUND
+                trace.problems.append(
+                    Problem(kind, site.caller, site.call.line, reason)
                 )
-                trace.problems.append(problem)
             else:
                 self._follow_value(slot, value, site.caller, site.stmt, None, trace)
 
@@ -347,8 +360,10 @@ class Optimizers:
                     return
         reason = "the optimizer comes from an expression that is not followed"
         kind = NOT_FOUND
-        if isinstance(value, (ir.Display, ir.Comprehension, ir.Item)):
+        if isinstance(value, (ir.Display, ir.Comprehension)):
             kind, reason = SEVERAL, "optimizers are kept in a collection"
+        elif isinstance(value, ir.Item):
+            reason = "the optimizer comes out of a collection"
         trace.problems.append(Problem(kind, function, stmt.line, reason))
 
     def _follow_call(

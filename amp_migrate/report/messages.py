@@ -46,10 +46,17 @@ def has_internal_error(report: Report) -> bool:
 def summary(report: Report, *, written: bool) -> str:
     """One line with numbers. ``written``: whether the changes are on disk by now."""
     loops = [loop for result in report.results for loop in _counted(result.loops)]
-    sentences = [_of_loops(report, loops, written=written)]
+    already = [loop for loop in loops if loop.outcome is Outcome.ALREADY]
+    loops = [loop for loop in loops if loop.outcome is not Outcome.ALREADY]
+    sentences = []
+    if loops or not already:
+        sentences.append(_of_loops(report, loops, written=written))
     left_alone = [loop for loop in loops if loop.outcome is Outcome.LEFT_ALONE]
     if left_alone:
         sentences.append(f"{len(left_alone)} left alone ({_reasons(left_alone)})")
+    if already:
+        words = _number(len(already), "training loop")
+        sentences.append(f"{words} under AMP already")
     if report.failures:
         sentences.append(f"{_number(len(report.failures), 'error')}")
     return "; ".join(sentences)
@@ -61,7 +68,10 @@ def _of_loops(report: Report, loops: Sequence[Loop], *, written: bool) -> str:
     if not loops:
         return f"no training loops found in {_number(report.files, 'file')}"
     migrated = sum(loop.outcome is Outcome.MIGRATED for loop in loops)
-    files = sum(bool(_counted(result.loops)) for result in report.results)
+    files = sum(
+        any(loop.outcome is not Outcome.ALREADY for loop in _counted(result.loops))
+        for result in report.results
+    )
     verb = "migrated" if written else "would migrate"
     return (
         f"{verb} {migrated} of {_number(len(loops), 'training loop')}"
