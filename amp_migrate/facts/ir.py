@@ -234,6 +234,8 @@ class ModuleFacts:
     classes: dict[str, Class]
     identifiers: frozenset[str]
     """Every name, attribute, parameter and keyword that the file mentions."""
+    strings: frozenset[str] = frozenset()
+    """String constants that could be names: what reflection or a dict key may mean by them."""
     star_imports: tuple[str, ...] = ()
     off_lines: frozenset[int] = frozenset()
     """Lines whose statement is marked ``# amp: off``."""

@@ -64,6 +64,7 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
         functions=reader.functions,
         classes=reader.classes,
         identifiers=frozenset(reader.identifiers),
+        strings=frozenset(reader.strings),
         star_imports=tuple(reader.star_imports),
         off_lines=off_lines,
         off=off,
@@ -158,6 +159,7 @@ class _Reader:
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
         self.identifiers: set[str] = set()
+        self.strings: set[str] = set()
         self.star_imports: list[str] = []
         self.scope = _Scope(ir.MODULE, None)
 
@@ -494,6 +496,8 @@ class _Reader:
             case ast.Subscript(value=value, slice=index):
                 return ir.Item(self._expr(value), self._expr(index))
             case ast.Constant(value=constant):
+                if isinstance(constant, str) and constant.isidentifier():
+                    self.strings.add(constant)
                 return ir.Const(constant)
             case ast.Call(func=func, args=args, keywords=keywords):
                 callee = self._expr(func)
