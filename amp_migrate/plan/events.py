@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
+from amp_migrate.plan.forward import Forward
 from amp_migrate.project.link import Program, calls_of
 from amp_migrate.project.optimizers import Optimizers, Slot
 
@@ -25,8 +26,11 @@ class Event:
     call: ir.Call | None = field(default=None, compare=False)
     slot: Slot | None = None
     callees: tuple[str, ...] = ()
-    model: str = ""
-    """For ``zero`` by a module: the key of that module."""
+    targets: tuple[ir.Expr, ...] = ()
+    """Whose gradients are touched: modules, parameters, lists of them. Empty for an ``access`` by
+    somebody else's function, which is taken to touch what the optimizer holds."""
+    handed_on: bool = False
+    """The callees are only given to somebody else's function, which may call them."""
 
 
 class Events:
@@ -35,6 +39,15 @@ class Events:
     def __init__(self, program: Program, optimizers: Optimizers) -> None:
         self.program = program
         self.optimizers = optimizers
+        self.forward = Forward(program)
+        self._properties = frozenset(
+            function.name
+            for function in program.functions.values()
+            if any(
+                isinstance(d, ir.Name) and d.id in ("property", "cached_property")
+                for d in function.decorators
+            )
+        )
         self._of: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
         self._kinds: dict[str, frozenset[str]] = {}
         self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
@@ -55,6 +68,17 @@ class Events:
             or any(self._kinds[callee] for callee in event.callees)
         )
 
+    def _matters(self, event: Event) -> bool:
+        """Whether a call brings events about.
+
+        A function that is only handed on counts for what it does to gradients: one that trains is
+        a root of its own.
+        """
+        kinds = [self._kinds[callee] for callee in event.callees]
+        if event.handed_on:
+            return any(k and k <= {"access", "zero"} for k in kinds)
+        return any(kinds)
+
     def direct(self, function: str) -> list[tuple[ir.Stmt, Event]]:
         """(statement, event) of one function, callees not looked into."""
         return self._direct[function]
@@ -72,7 +96,7 @@ class Events:
             for event in self._of[function, stmt.path]:
                 if event.kind == "step" and event.slot is not None:
                     found.add(event.slot)
-                for callee in event.callees:
+                for callee in () if event.handed_on else event.callees:
                     found |= self._steps[callee]
         return found
 
@@ -91,7 +115,7 @@ class Events:
             changed = False
             for qualname, direct in self._direct.items():
                 for _, event in direct:
-                    for callee in event.callees:
+                    for callee in () if event.handed_on else event.callees:
                         if not kinds[callee] <= kinds[qualname]:
                             kinds[qualname] |= kinds[callee]
                             changed = True
@@ -107,12 +131,18 @@ class Events:
         if stmt.kind in ("functiondef", "classdef"):
             return
         if _zeroes_by_hand(stmt):
-            yield Event("zero", stmt.line, stmt.column)
+            dropped = (stmt.value,) if stmt.kind == "for" and stmt.value else ()
+            holders = dropped or self._gradient_holders(stmt, function)
+            yield Event("zero", stmt.line, stmt.column, targets=holders)
             return
         if _inside_zeroing(self.program.functions[function], stmt):
             return
-        if self._touches_gradients(stmt, function):
-            yield Event("access", stmt.line, stmt.column)
+        holders = self._gradient_holders(stmt, function)
+        if holders:
+            yield Event("access", stmt.line, stmt.column, targets=holders)
+        properties = self._properties_in(stmt, function)
+        if properties:
+            yield Event("call", stmt.line, stmt.column, callees=properties)
         for call in calls_of(stmt):
             yield from self._of_call(call, stmt, function)
 
@@ -124,8 +154,15 @@ class Events:
             return
         where = (call.line, call.column, call)
         origin = program.origin(call.func, function)
+        handed_on = self._handed_on(call, function)
+        if handed_on:
+            yield Event("call", *where, callees=handed_on, handed_on=True)
         if origin is not None and vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
-            yield Event("access", *where)
+            given = call.argument(0, "parameters")
+            yield Event("access", *where, targets=(given or UNKNOWN,))
+            return
+        if origin in ("builtins.exec", "builtins.eval"):
+            yield Event("access", *where, targets=(UNKNOWN,))
             return
         if not isinstance(call.func, ir.Attr):
             if self._may_touch_gradients(call, function, origin):
@@ -144,8 +181,8 @@ class Events:
         elif method == "zero_grad":
             slot = self.optimizers.slot(receiver, function)
             known = slot is not None and self._is_optimizer(slot, receiver, function)
-            model = "" if known else ir.key_of(receiver) or "?"
-            yield Event("zero", *where, slot=slot, model=model)
+            targets = () if known else (receiver,)
+            yield Event("zero", *where, slot=slot if known else None, targets=targets)
         elif self._may_touch_gradients(call, function, origin):
             yield Event("access", *where)
 
@@ -156,48 +193,85 @@ class Events:
         named = any(p.kind in ("closure", "wrapped", "apex") for p in trace.problems)
         return named or self.optimizers.looks_like_one(receiver, function)
 
-    def _touches_gradients(self, stmt: ir.Stmt, function: str) -> bool:
-        for expr in (*stmt.exprs, *stmt.targets):
+    def _gradient_holders(self, stmt: ir.Stmt, function: str) -> tuple[ir.Expr, ...]:
+        """The expressions whose ``.grad`` a statement's own line mentions."""
+        found: list[ir.Expr] = []
+        for expr in stmt.exprs:
             for inner in ir.walk(expr):
                 if (
                     isinstance(inner, ir.Attr)
                     and inner.attr == "grad"
                     and self.program.origin(inner, function) is None
                 ):
-                    return True
-        return False
+                    found.append(inner.value)
+                elif isinstance(inner, ir.Call) and ir.Const("grad") in (
+                    arg.value for arg in inner.args
+                ):
+                    # getattr(p, "grad") and its like
+                    found.append(UNKNOWN)
+        return tuple(dict.fromkeys(found))
 
     def _may_touch_gradients(
         self, call: ir.Call, function: str, origin: str | None
     ) -> bool:
         """Whether somebody else's function is handed what it needs to read or edit gradients."""
-        name = (
-            call.func.attr
-            if isinstance(call.func, ir.Attr)
-            else ir.key_of(call.func) or ""
-        )
-        if name in ("no_grad", "enable_grad", "set_grad_enabled", "inference_mode"):
+        name = ir.key_of(call.func) or ""
+        if isinstance(call.func, ir.Attr):
+            name = call.func.attr
+        if origin is not None and origin.startswith(_HARMLESS):
             return False
-        if not vocabulary.GRADIENT_HELPER.search(name):
+        if name in vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING:
             return False
-        if origin is not None and origin.startswith(("torch.", "numpy.", "builtins.")):
+        if self.forward.is_forward(call, function):
             return False
+        if vocabulary.GRADIENT_HELPER.search(name):
+            return not all(isinstance(arg.value, ir.Const) for arg in call.args)
         return any(self._leads_to_gradients(arg.value, function) for arg in call.args)
 
     def _leads_to_gradients(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an argument is a module, an optimizer or a list of parameters."""
         for inner in ir.walk(expr):
             if isinstance(inner, ir.Attr) and inner.attr in (
                 "parameters",
                 "named_parameters",
             ):
                 return True
-            key = ir.key_of(inner)
-            if key is not None and vocabulary.MODEL_LIKE.search(key):
-                return True
-            slot = self.optimizers.slot(inner, function) if key is not None else None
-            if slot is not None and self._is_optimizer(slot, inner, function):
-                return True
-        return False
+        key = ir.key_of(expr)
+        if key is None:
+            return False
+        if key.rsplit(".", 1)[-1] in self.forward.module_keys:
+            return True
+        slot = self.optimizers.slot(expr, function)
+        return slot is not None and self._is_optimizer(slot, expr, function)
+
+    def _handed_on(self, call: ir.Call, function: str) -> tuple[str, ...]:
+        """Functions of this program that a call is given as arguments, to call them itself."""
+        return tuple(
+            ref.name
+            for arg in call.args
+            if isinstance(arg.value, (ir.Name, ir.Attr))
+            for ref in self.program.resolve(arg.value, function)
+            if ref.kind == "function"
+        )
+
+    def _properties_in(self, stmt: ir.Stmt, function: str) -> tuple[str, ...]:
+        """Properties of this program's classes that a statement reads."""
+        if not self._properties:
+            return ()
+        return tuple(
+            ref.name
+            for expr in stmt.exprs
+            for inner in ir.walk(expr)
+            if isinstance(inner, ir.Attr) and inner.attr in self._properties
+            for ref in self.program.resolve(inner, function)
+            if ref.kind == "function"
+        )
+
+
+UNKNOWN = ir.Const("?")
+"""Stands for an object that cannot be told."""
+
+_HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "logging.", "tqdm.")
 
 
 def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
@@ -264,3 +338,13 @@ def _inside_zeroing(function: ir.Function, stmt: ir.Stmt) -> bool:
         for outer in ir.statements(function.body)
         if len(outer.path) < len(stmt.path)
     )
+
+
+def innermost_loop(function: ir.Function, path: ir.Path) -> ir.Path:
+    """The path of the innermost loop around a statement; the function's own where there is none."""
+    best: ir.Path = function.path
+    for outer in ir.statements(function.body):
+        inside = outer.path == path[: len(outer.path)] and outer.path != path
+        if inside and outer.kind in ("for", "while") and len(outer.path) > len(best):
+            best = outer.path
+    return best

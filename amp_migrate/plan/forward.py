@@ -16,7 +16,7 @@ class Forward:
         self.program = program
         self._runs: dict[str, bool] = {}
         self._writes: dict[str, frozenset[str]] = {}
-        self._module_keys = frozenset(self._find_module_keys())
+        self.module_keys = frozenset(self._find_module_keys())
 
     def _find_module_keys(self) -> Iterator[str]:
         """Keys of objects that are treated as modules somewhere: ``x.parameters()``, ``x.eval()``."""
@@ -182,7 +182,7 @@ class Forward:
         if key is None:
             return False
         last = key.split("[")[0].rsplit(".", 1)[-1]
-        return last in self._module_keys or bool(vocabulary.MODEL_LIKE.search(last))
+        return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
 
     # -- reads and writes ---------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
-from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
 from amp_migrate.project.link import Program, calls_of
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -83,7 +83,7 @@ class Finder:
         for qualname in self.program.functions:
             for stmt, event in self.events.direct(qualname):
                 if event.kind == "backward":
-                    path = _innermost_loop(self.program.functions[qualname], stmt)
+                    path = innermost_loop(self.program.functions[qualname], stmt.path)
                     loop = loops.setdefault(
                         (qualname, path), TrainingLoop(qualname, path)
                     )
@@ -420,15 +420,6 @@ def _speaks_amp(function: ir.Function, program: Program) -> bool:
             ).startswith(("torch.amp.", "torch.cuda.amp.")):
                 return True
     return False
-
-
-def _innermost_loop(function: ir.Function, stmt: ir.Stmt) -> ir.Path:
-    best: ir.Path = function.path
-    for outer in ir.statements(function.body):
-        inside = outer.path == stmt.path[: len(outer.path)] and outer.path != stmt.path
-        if inside and outer.kind in ("for", "while") and len(outer.path) > len(best):
-            best = outer.path
-    return best
 
 
 def _block_of(function: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:

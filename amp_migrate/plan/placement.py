@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.protocol import READY, Access, Fault, Placement, Protocol, Site
@@ -22,14 +23,16 @@ class Placer:
         slots: frozenset[Slot],
         backwards: frozenset[Site],
         steps: frozenset[Site],
-        zeroed_models: frozenset[str],
+        births: frozenset[Site],
+        coverage: Coverage,
     ) -> None:
         self.program = program
         self.events = events
         self.slots = slots
         self.backwards = backwards
         self.steps = steps
-        self.zeroed_models = zeroed_models
+        self.births = births
+        self.coverage = coverage
 
     def place(self) -> Placement | Refusal:
         """A placement that no path faults, or the reason why there is none."""
@@ -80,7 +83,8 @@ class Placer:
             self.events,
             self.slots,
             self.backwards,
-            self.zeroed_models,
+            self.births,
+            self.coverage,
             placement,
             handlers,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.checkpoints import plan_checkpoints
+from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     Autocast,
@@ -200,7 +201,8 @@ class _Planner:
             slots,
             sites,
             step_sites,
-            self._zeroed_models(group),
+            frozenset((birth.function, birth.path) for birth in group.births),
+            Coverage(self.program, self.optimizers, slots, group.births),
         )
         placement = placer.place()
         if isinstance(placement, Refusal):
@@ -342,64 +344,6 @@ class _Planner:
             if name not in taken:
                 return name
         raise Blocked(Refusal("AMP035", "no free name for the loss"))
-
-    def _zeroed_models(self, group: Group) -> frozenset[str]:
-        """Keys of modules whose ``zero_grad`` clears all that the optimizers of a group step on."""
-        trained: set[str] = set()
-        for birth in group.births:
-            trained |= self._parameters_of(birth.call, birth.function, 0)
-        found: set[str] = set()
-        for qualname in self.program.functions:
-            models = {
-                event.model
-                for _, event in self.events.direct(qualname)
-                if event.kind == "zero" and event.model
-            }
-            local = {model.rsplit(".", 1)[-1] for model in models}
-            covered = all(
-                any(
-                    key.split(".")[-1] == m
-                    or key.startswith(f"{m}.")
-                    or f".{m}." in key
-                    for m in local
-                )
-                for key in trained
-            )
-            if (len(models) == 1 and (len(trained) <= 1 or covered)) or (
-                models and trained and covered
-            ):
-                found |= models
-        return frozenset(found)
-
-    def _parameters_of(self, call: ir.Call, function: str, depth: int) -> set[str]:
-        """Keys of the modules whose ``parameters()`` a call is given, also through variables."""
-        found: set[str] = set()
-        for arg in call.args:
-            for inner in ir.walk(arg.value):
-                if isinstance(inner, ir.Attr) and inner.attr in (
-                    "parameters",
-                    "named_parameters",
-                ):
-                    key = ir.key_of(inner.value)
-                    if key is not None:
-                        found.add(key)
-                elif isinstance(inner, ir.Name) and depth < 2:
-                    owner = self.program.owner(inner.id, function)
-                    defined = self.program.definitions(owner, inner.id) if owner else []
-                    for definition in defined:
-                        value = definition.value
-                        if isinstance(
-                            value, (ir.Call, ir.Display, ir.Operation, ir.Comprehension)
-                        ):
-                            wrapped = ir.Call(ir.Name("list"), (ir.Arg(value),))
-                            if not isinstance(value, ir.Call) or any(
-                                isinstance(e, ir.Attr) and e.attr == "parameters"
-                                for e in ir.walk(value)
-                            ):
-                                found |= self._parameters_of(
-                                    wrapped, definition.function, depth + 1
-                                )
-        return found
 
     # -- edits --------------------------------------------------------------------------------
 

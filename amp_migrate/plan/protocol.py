@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.coverage import Coverage
+from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
@@ -85,7 +86,8 @@ class Protocol:
         events: Events,
         slots: frozenset[Slot],
         backwards: frozenset[Site],
-        zeroed_models: frozenset[str],
+        births: frozenset[Site],
+        coverage: Coverage,
         placement: Placement,
         handlers: bool = True,
     ) -> None:
@@ -95,7 +97,8 @@ class Protocol:
         self.events = events
         self.slots = slots
         self.backwards = backwards
-        self.zeroed_models = zeroed_models
+        self.births = births
+        self.coverage = coverage
         self.placement = placement
         self.faults: dict[Fault, None] = {}
         self.accesses: dict[Access, None] = {}
@@ -181,7 +184,13 @@ class Protocol:
                 return self._try(function, stmt, states)
             case "with":
                 states = self._line(function, stmt, states)
-                return self._block(function, stmt.blocks[0].body, states)
+                observed = set(states)
+                self._observers.append(observed)
+                flow = self._block(function, stmt.blocks[0].body, states)
+                self._observers.pop()
+                if _suppresses(stmt) and self.handlers:
+                    flow.after |= observed
+                return flow
             case "match":
                 states = self._line(function, stmt, states)
                 flow = _Flow(after=set(states))
@@ -326,6 +335,14 @@ class Protocol:
 
     def _line(self, function: str, stmt: ir.Stmt, states: set[State]) -> set[State]:
         self.visited.add((function, stmt.path))
+        live = (Gradients.SCALED, Gradients.UNSCALED)
+        if any(state.gradients in live for state in states):
+            if (function, stmt.path) in self.births:
+                reason = "the optimizer is made anew between backward() and step()"
+                self._fault("AMP031", function, stmt.line, reason)
+            if _suspends(stmt):
+                reason = "the function is suspended between backward() and step()"
+                self._fault("AMP034", function, stmt.line, reason)
         for event in self.events.of(function, stmt):
             after: set[State] = set()
             for state in states:
@@ -364,18 +381,47 @@ class Protocol:
                     return {State(state.scaler, Gradients.LEFTOVER, state.known)}
             case "step" if event.slot in self.slots:
                 return {self._step(event, state, function, stmt)}
-            case "zero" if self._clears(event):
+            case "zero" if self._clears(event, function, stmt):
                 return {State(state.scaler, Gradients.NONE, state.known)}
-            case "access" if state.gradients is Gradients.SCALED:
-                self.accesses.setdefault(Access(tuple(self._frames), event.line))
+            case "access" if state.gradients is not Gradients.NONE:
+                leftover = state.gradients is Gradients.LEFTOVER
+                if self.coverage.owns(event.targets, function, stmt):
+                    if state.gradients is Gradients.SCALED:
+                        self.accesses.setdefault(
+                            Access(tuple(self._frames), event.line)
+                        )
+                elif not leftover or self._inside_loop():
+                    reason = "gradients that the optimizer is not known to hold are touched here"
+                    self._fault("AMP030", function, event.line, reason)
         return {state}
 
-    def _clears(self, event: Event) -> bool:
-        if event.call is None:
-            return True
-        if event.slot is not None and event.slot in self.slots:
-            return True
-        return event.model in self.zeroed_models
+    def _inside_loop(self) -> bool:
+        """Whether the present statement belongs to one of the optimizer's own training loops."""
+        for function, path in self.backwards:
+            loop = innermost_loop(self.program.functions[function], path)
+            for frame, at in self._frames:
+                if frame == function and at[: len(loop)] == loop:
+                    return True
+        return False
+
+    def _clears(self, event: Event, function: str, stmt: ir.Stmt) -> bool:
+        if event.slot is not None:
+            return event.slot in self.slots
+        return self.coverage.clears(
+            self._zeroed_with(event, function, stmt), function, stmt
+        )
+
+    def _zeroed_with(
+        self, event: Event, function: str, stmt: ir.Stmt
+    ) -> tuple[ir.Expr, ...]:
+        """What this statement and its neighbours in the block clear, taken together."""
+        targets = list(event.targets)
+        parent, (field, _) = stmt.path[:-1], stmt.path[-1]
+        for other, found in self.events.direct(function):
+            beside = other.path[:-1] == parent and other.path[-1][0] == field
+            if beside and found.kind == "zero" and found.slot is None:
+                targets += found.targets
+        return tuple(targets)
 
     def _call(self, event: Event, state: State) -> set[State]:
         after: set[State] = set()
@@ -448,6 +494,22 @@ class Protocol:
             reason = "a way to the end of the step meets neither the step nor an edit of gradients"
             self._fault("AMP031", function, line, reason)
         return State(READY, state.gradients, state.known)
+
+
+def _suspends(stmt: ir.Stmt) -> bool:
+    return any(
+        isinstance(inner, ir.Suspend) for expr in stmt.exprs for inner in ir.walk(expr)
+    )
+
+
+def _suppresses(stmt: ir.Stmt) -> bool:
+    """Whether a ``with`` statement may swallow an exception of its body."""
+    return any(
+        (ir.key_of(call.func) or "").rsplit(".", 1)[-1]
+        in ("suppress", "raises", "ignored")
+        for expr in stmt.exprs
+        for call in ir.calls_in(expr)
+    )
 
 
 def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:

@@ -10,7 +10,7 @@ GRADIENT_CLIPPERS = re.compile(
 )
 """Functions of torch that read or edit gradients."""
 
-GRADIENT_HELPER = re.compile(r"(?i)grad|clip")
+GRADIENT_HELPER = re.compile(r"(?i)grad|clip|(^|_)norm(_|$)")
 """Names under which other people's helpers read or edit gradients."""
 
 FRAMEWORK_ROOTS = {

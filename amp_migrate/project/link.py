@@ -299,7 +299,14 @@ class Program:
                         for definition in self.attribute_definitions(ref.name, attr):
                             yield from self._resolve_definition(definition)
             case ir.Call(func=func):
-                for ref in self.resolve(func, function):
+                called = self.resolve(func, function)
+                if (
+                    not called
+                    and isinstance(func, ir.Attr)
+                    and func.attr in _RETURNS_SELF
+                ):
+                    yield from self.resolve(func.value, function)
+                for ref in called:
                     yield from self._result_of(ref)
             case ir.Operation(op="if", operands=(_, body, orelse)):
                 yield from self.resolve(body, function)
@@ -521,6 +528,8 @@ class Program:
 
 
 _IMPORTS = ("import", "importfrom")
+_RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
+"""Methods of a module that return it; of other objects, what they are called on is near enough."""
 
 
 def _only_used_as_base(expr: ir.Expr) -> bool:

@@ -1,0 +1,451 @@
+"""Which parameters an optimizer holds, and whether gradients that are touched are theirs.
+
+``unscale_`` and ``step`` reach only what the optimizer holds. A clip over more than that would mix
+scaled with unscaled gradients, and a ``zero_grad`` over less would leave some behind: both must be
+shown not to happen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from amp_migrate.facts import ir
+from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+
+Identity = tuple[str, ...]
+"""A module or tensor wherever it goes: kind and owner of the slot it was first put into, its name,
+then the attributes that lead on from there."""
+
+_SAME_OBJECT = frozenset(
+    "to cuda cpu float train eval requires_grad_ share_memory apply".split()
+)
+_INNER = frozenset("children modules named_children named_modules".split())
+_WRAPPERS = ("DataParallel", "DistributedDataParallel", "DDP", "SyncBatchNorm")
+_PASSED_THROUGH = frozenset(
+    f"builtins.{name}"
+    for name in "list tuple iter sorted reversed enumerate zip set next".split()
+) | {"itertools.chain", "itertools.chain.from_iterable"}
+_MOST_STEPS = 12
+
+
+@dataclass(slots=True)
+class Held:
+    """What a parameter list was made of."""
+
+    whole: set[Identity] = field(default_factory=set)
+    """Modules all of whose parameters are in it."""
+    parts: Counter[Identity] = field(default_factory=Counter)
+    """Modules some of whose parameters are in it, by how many selections were made of them."""
+    complete: bool = True
+    """Whether nothing else is in it."""
+    groups: bool = False
+    """It is read from an optimizer's own ``param_groups``."""
+
+    def join(self, other: Held) -> None:
+        """Add what another list holds."""
+        self.whole |= other.whole
+        self.parts += other.parts
+        self.complete &= other.complete
+        self.groups |= other.groups
+
+    @property
+    def all(self) -> set[Identity]:
+        """Every module that has parameters in it."""
+        return self.whole | set(self.parts)
+
+
+class Coverage:
+    """Answers for one group of optimizers."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        slots: frozenset[Slot],
+        births: Iterable[Birth],
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.slots = slots
+        self.births = frozenset(births)
+        self._busy: set[tuple[str, str]] = set()
+        self._naming: set[Slot] = set()
+        held = [self._of_birth(birth) for birth in self.births]
+        self.held = Held()
+        for one in held:
+            self.held.join(one)
+        # Several births take turns: what is covered must be covered by each of them.
+        self._each = held
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def owns(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
+        """Whether the gradients of ``targets`` are all of parameters that the optimizers hold."""
+        for target in targets:
+            found = self._of(target, function, stmt, 0)
+            if found.groups and not found.all:
+                continue
+            if not found.complete or not found.all:
+                return False
+            if not all(
+                self._covers(held, one) for held in self._each for one in found.all
+            ):
+                return False
+        return True
+
+    def clears(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
+        """Whether dropping the gradients of ``targets`` drops all that the optimizers hold."""
+        cleared: set[Identity] = set()
+        for target in targets:
+            found = self._of(target, function, stmt, 0)
+            if found.groups:
+                return True
+            cleared |= found.whole
+        return (
+            self.held.complete
+            and bool(self.held.all)
+            and all(any(_within(one, c) for c in cleared) for one in self.held.all)
+        )
+
+    def _is_own(self, slot: Slot | None) -> bool:
+        """Whether a slot holds one of the group's optimizers."""
+        if slot is None:
+            return False
+        if slot in self.slots:
+            return True
+        trace = self.optimizers.trace(slot)
+        return bool(trace.births) and trace.births <= self.births and not trace.problems
+
+    @staticmethod
+    def _covers(held: Held, one: Identity) -> bool:
+        # Two selections out of one module are its weights with and without decay, all in all.
+        return any(_within(one, w) for w in held.whole) or any(
+            _within(one, module) and count > 1 for module, count in held.parts.items()
+        )
+
+    # -- births -------------------------------------------------------------------------------
+
+    def _of_birth(self, birth: Birth) -> Held:
+        if self.optimizers.construction(birth.call, birth.function) == "plain":
+            return self._of_construction(birth.call, birth.function, birth.stmt)
+        held = Held()
+        found = False
+        for callee in self.program.callees(birth.call, birth.function):
+            for stmt in ir.statements(self.program.functions[callee].body):
+                for expr in stmt.exprs:
+                    for call in ir.calls_in(expr):
+                        if self.optimizers.construction(call, callee) == "plain":
+                            found = True
+                            held.join(self._of_construction(call, callee, stmt))
+        held.complete &= found
+        if isinstance(birth.call.func, ir.Attr):
+            receivers = self.identities(birth.call.func.value, birth.function)
+            held.whole = _as_seen_outside(held.whole, receivers)
+            held.parts = Counter(
+                {
+                    outside: count
+                    for one, count in held.parts.items()
+                    for outside in _as_seen_outside({one}, receivers)
+                }
+            )
+        return held
+
+    def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
+        given = call.argument(0, "params")
+        if given is None:
+            return Held(complete=False)
+        return self._of(given, function, stmt, 0)
+
+    # -- parameter lists ----------------------------------------------------------------------
+
+    def _of(self, expr: ir.Expr, function: str, stmt: ir.Stmt, depth: int) -> Held:
+        """What a parameter list, a parameter or a module stands for."""
+        if depth > _MOST_STEPS:
+            return Held(complete=False)
+        match expr:
+            case ir.Attr(attr="param_groups", value=value):
+                own = self._is_own(self.optimizers.slot(value, function))
+                return Held(groups=own, complete=own)
+            case ir.Attr(attr="params" | "grad" | "data", value=value):
+                return self._of(value, function, stmt, depth + 1)
+            case ir.Item(value=value):
+                inner = self._of(value, function, stmt, depth + 1)
+                if inner.groups:
+                    return inner
+            case ir.Call():
+                return self._of_call(expr, function, stmt, depth)
+            case ir.Operation(op="+" | "starred" | "if", operands=operands):
+                chosen = operands[1:] if expr.op == "if" else operands
+                return self._joined(chosen, function, stmt, depth)
+            case ir.Display(kind="dict"):
+                values = [
+                    item
+                    for key, item in zip(expr.keys, expr.items, strict=True)
+                    if key == ir.Const("params")
+                ]
+                if not values:
+                    return Held(complete=False)
+                return self._joined(values, function, stmt, depth)
+            case ir.Display(items=items):
+                return self._joined(items, function, stmt, depth)
+            case ir.Comprehension():
+                return self._of_comprehension(expr, function, stmt, depth)
+            case ir.Name():
+                return self._of_name(expr, function, stmt, depth)
+        identities = self.identities(expr, function)
+        return Held(whole=set(identities), complete=bool(identities))
+
+    def _joined(
+        self, exprs: Iterable[ir.Expr], function: str, stmt: ir.Stmt, depth: int
+    ) -> Held:
+        held = Held()
+        for expr in exprs:
+            held.join(self._of(expr, function, stmt, depth + 1))
+        return held
+
+    def _of_call(self, call: ir.Call, function: str, stmt: ir.Stmt, depth: int) -> Held:
+        func = call.func
+        origin = self.program.origin(func, function)
+        if isinstance(func, ir.Attr) and func.attr in (
+            "parameters",
+            "named_parameters",
+        ):
+            identities = self.identities(func.value, function)
+            return Held(whole=set(identities), complete=bool(identities))
+        if isinstance(func, ir.Attr) and func.attr in ("values", "items"):
+            return self._of(func.value, function, stmt, depth + 1)
+        if origin == "builtins.filter" and len(call.args) == 2:
+            held = self._of(call.args[1].value, function, stmt, depth + 1)
+            test = call.args[0].value
+            if isinstance(test, ir.Deferred) and _asks_requires_grad(test.body):
+                return held
+            return _as_parts(held)
+        if origin in _PASSED_THROUGH:
+            values = [
+                arg.value for arg in call.args if not isinstance(arg.value, ir.Const)
+            ]
+            counters = ("builtins.enumerate", "builtins.zip")
+            if origin in counters:
+                lists = [self._of(v, function, stmt, depth + 1) for v in values]
+                known = [held for held in lists if held.all or held.groups]
+                held = Held()
+                for one in known or lists:
+                    held.join(one)
+                return held
+            return self._joined(values, function, stmt, depth)
+        callees = self.program.callees(call, function)
+        held = Held(complete=bool(callees))
+        for caller, returned in self.program.returns(call, function):
+            held.join(self._of(returned, caller, stmt, depth + 1))
+        return held
+
+    def _of_comprehension(
+        self, expr: ir.Comprehension, function: str, stmt: ir.Stmt, depth: int
+    ) -> Held:
+        held = Held()
+        targets = {
+            inner.id
+            for target in expr.targets
+            for inner in ir.walk(target)
+            if isinstance(inner, ir.Name)
+        }
+        for iterable in expr.iterables:
+            own = any(
+                isinstance(inner, ir.Name) and inner.id in targets
+                for inner in ir.walk(iterable)
+            )
+            if not own:
+                held.join(self._of(iterable, function, stmt, depth + 1))
+        if all(_asks_requires_grad(test) for test in expr.conditions):
+            return held
+        return _as_parts(held)
+
+    def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
+        program = self.program
+        for outer in stmt.exprs:
+            for inner in ir.walk(outer):
+                if isinstance(inner, ir.Comprehension) and any(
+                    name == expr for t in inner.targets for name in ir.walk(t)
+                ):
+                    return self._joined(inner.iterables, function, stmt, depth)
+        owner = program.owner(expr.id, function)
+        if owner is None:
+            return Held(complete=False)
+        if (owner, expr.id) in self._busy:
+            return Held()
+        self._busy.add((owner, expr.id))
+        try:
+            return self._of_variable(expr, owner, depth)
+        finally:
+            self._busy.discard((owner, expr.id))
+
+    def _of_variable(self, expr: ir.Name, owner: str, depth: int) -> Held:
+        program = self.program
+        held = Held()
+        known = False
+        for definition in program.definitions(owner, expr.id):
+            stmt = definition.stmt
+            value = definition.value if definition.index is None else None
+            if stmt.kind in ("for", "augassign"):
+                value = stmt.value
+            if value is None or value == ir.Const(None):
+                continue
+            if isinstance(value, ir.Call) and self._is_module(
+                expr, definition.function
+            ):
+                continue
+            known = True
+            held.join(self._of(value, definition.function, stmt, depth + 1))
+        if any(param.name == expr.id for param in program.functions[owner].params):
+            for site in program.call_sites.get(owner, []):
+                value = program.argument_at(site, expr.id)
+                if value is not None:
+                    known = True
+                    held.join(self._of(value, site.caller, site.stmt, depth + 1))
+        for qualname, stmt, call in program.all_calls():
+            if (
+                isinstance(call.func, ir.Attr)
+                and call.func.attr in ("append", "extend", "add_param_group")
+                and call.func.value == expr
+                and program.owner(expr.id, qualname) == owner
+                and call.args
+            ):
+                known = True
+                held.join(self._of(call.args[0].value, qualname, stmt, depth + 1))
+        if known and (held.all or held.groups):
+            return held
+        identities = self.identities(expr, owner)
+        return Held(whole=set(identities), complete=bool(identities))
+
+    def _is_module(self, expr: ir.Expr, function: str) -> bool:
+        return any(
+            ref.kind == "instance" or ref.name.startswith(("torch.nn.", "torchvision."))
+            for ref in self.program.resolve(expr, function)
+        )
+
+    # -- identities ---------------------------------------------------------------------------
+
+    def identities(
+        self, expr: ir.Expr, function: str, depth: int = 0
+    ) -> frozenset[Identity]:
+        """The objects that an expression may be; empty where that cannot be told."""
+        if depth > _MOST_STEPS:
+            return frozenset()
+        program = self.program
+        slot = self.optimizers.slot(expr, function)
+        if slot is not None and not self._is_submodule(expr, slot, function):
+            return self._of_slot(slot, depth)
+        match expr:
+            case ir.Attr(value=value, attr="module"):
+                return self.identities(value, function, depth + 1)
+            case ir.Attr(value=value, attr=attr):
+                own = program.self_class(function)
+                if own is not None and value == ir.Name(own[0]):
+                    return frozenset({("attribute", own[1], attr)})
+                inner = self.identities(value, function, depth + 1)
+                return frozenset((*one, attr) for one in inner)
+            case ir.Item(value=value):
+                inner = self.identities(value, function, depth + 1)
+                return frozenset((*one, "[]") for one in inner)
+            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _INNER:
+                inner = self.identities(value, function, depth + 1)
+                return frozenset((*one, "*") for one in inner)
+            case ir.Call(func=ir.Name(id="list"), args=(ir.Arg(value=value),)):
+                return self.identities(value, function, depth + 1)
+            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _SAME_OBJECT:
+                return self.identities(value, function, depth + 1)
+            case ir.Call(func=func, args=args) if args:
+                name = ir.key_of(func) or ""
+                if name.rsplit(".", 1)[-1] in _WRAPPERS:
+                    return self.identities(args[0].value, function, depth + 1)
+        return frozenset()
+
+    def _is_submodule(self, expr: ir.Expr, slot: Slot, function: str) -> bool:
+        """Whether an attribute is part of a module, which is known by the way to it."""
+        own = self.program.self_class(function)
+        if slot.kind != "attribute" or not isinstance(expr, ir.Attr):
+            return False
+        if own is not None and expr.value == ir.Name(own[0]):
+            return False
+        bases = self.program.external_bases(slot.owner)
+        return any(base.startswith("torch.nn.") for base in bases)
+
+    def _of_slot(self, slot: Slot, depth: int) -> frozenset[Identity]:
+        program = self.program
+        if slot in self._naming:
+            return frozenset()
+        self._naming.add(slot)
+        try:
+            found: set[Identity] = set()
+            if slot.kind == "attribute":
+                definitions = program.attribute_definitions(slot.owner, slot.name)
+            else:
+                definitions = program.definitions(slot.owner, slot.name)
+                params = program.functions[slot.owner].params
+                own = program.functions[slot.owner].self_name
+                if slot.name == own:
+                    return frozenset(
+                        {("self", program.functions[slot.owner].class_name or "")}
+                    )
+                if any(param.name == slot.name for param in params):
+                    given = program.arguments(slot.owner, slot.name)
+                    for caller, argument in given:
+                        found |= self.identities(argument, caller, depth + 1)
+                    if not given:
+                        found.add((slot.kind, slot.owner, slot.name))
+            for definition in definitions:
+                value = definition.value
+                if value is None or definition.index is not None:
+                    found.add((slot.kind, slot.owner, slot.name))
+                    continue
+                if value == ir.Const(None):
+                    continue
+                options: tuple[ir.Expr, ...] = (value,)
+                if isinstance(value, ir.Operation) and value.op == "if":
+                    options = value.operands[1:]
+                for option in options:
+                    inner = self.identities(option, definition.function, depth + 1)
+                    found |= inner or self._fresh(option, slot, definition.function)
+            return frozenset(found)
+        finally:
+            self._naming.discard(slot)
+
+    def _fresh(self, value: ir.Expr, slot: Slot, function: str) -> set[Identity]:
+        """A value that is no other object under a new name gets the slot's own identity.
+
+        ``model = model.to(device)`` inside a cycle adds nothing.
+        """
+        root = value
+        while isinstance(root, (ir.Call, ir.Attr)):
+            root = root.func if isinstance(root, ir.Call) else root.value
+        if isinstance(root, ir.Name) and self.optimizers.slot(root, function) == slot:
+            return set()
+        return {(slot.kind, slot.owner, slot.name)}
+
+
+def _as_seen_outside(
+    found: Iterable[Identity], receivers: Iterable[Identity]
+) -> set[Identity]:
+    """A method's ``self`` as the object that the method was called on."""
+    seen: set[Identity] = set()
+    for one in found:
+        if one[0] == "self":
+            seen |= {(*receiver, *one[2:]) for receiver in receivers}
+        else:
+            seen.add(one)
+    return seen
+
+
+def _within(inner: Identity, outer: Identity) -> bool:
+    return inner[: len(outer)] == outer
+
+
+def _as_parts(held: Held) -> Held:
+    return Held(parts=Counter(held.all), complete=held.complete, groups=held.groups)
+
+
+def _asks_requires_grad(test: ir.Expr) -> bool:
+    return isinstance(test, ir.Attr) and test.attr == "requires_grad"
