@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
 from amp_migrate.project.link import Program, Ref, calls_of
+
+ANY, MODULES, MODELS = range(3)
+"""What counts as forward: modules, losses and functionals; modules and losses; modules that are no
+loss, and products of matrices."""
+
+_PRODUCTS = frozenset(
+    f"torch.{name}" for name in "mm bmm matmul addmm baddbmm einsum mv addbmm".split()
+)
+_MAKES_DATA = re.compile(
+    r"(?i)(batch|load|sampl|transform|collat|token|dataset|iter|read|fetch|metric|accuracy|print|log$"
+    r"|timer|meter|generator|env|partial)"
+)
+_NO_MODULES = (
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "builtins.",
+    "argparse.",
+    "functools.",
+)
 
 
 class Forward:
@@ -14,7 +35,8 @@ class Forward:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._runs: dict[str, bool] = {}
+        self._runs: dict[tuple[str, int], bool] = {}
+        self._forward: dict[tuple[str, ir.Call, int], bool] = {}
         self._writes: dict[str, frozenset[str]] = {}
         self.module_keys = frozenset(self._find_module_keys())
 
@@ -35,46 +57,82 @@ class Forward:
 
     # -- forward calls ------------------------------------------------------------------------
 
-    def in_statement(
-        self, stmt: ir.Stmt, function: str, modules_only: bool = False
-    ) -> bool:
+    def in_statement(self, stmt: ir.Stmt, function: str, level: int = ANY) -> bool:
         """Whether a statement, blocks included, computes a forward pass."""
         return any(
-            self.is_forward(call, function, modules_only)
+            self.is_forward(call, function, level)
             for inner in ir.statements((stmt,))
             if inner.kind not in ("functiondef", "classdef")
             for call in calls_of(inner)
+        ) or any(
+            isinstance(inner, ir.Operation) and inner.op == "@"
+            for one in ir.statements((stmt,))
+            for expr in one.exprs
+            for inner in ir.walk(expr)
         )
 
-    def in_expression(
-        self, expr: ir.Expr, function: str, modules_only: bool = False
-    ) -> bool:
+    def in_expression(self, expr: ir.Expr, function: str, level: int = ANY) -> bool:
         """Whether an expression computes a forward pass."""
-        return any(
-            self.is_forward(call, function, modules_only) for call in ir.calls_in(expr)
-        )
+        return any(self.is_forward(call, function, level) for call in ir.calls_in(expr))
 
-    def is_forward(
-        self, call: ir.Call, function: str, modules_only: bool = False
-    ) -> bool:
-        """Whether a call reaches a module, a loss or (unless only modules count) a functional."""
+    def is_forward(self, call: ir.Call, function: str, level: int = ANY) -> bool:
+        """Whether a call reaches what the level asks for."""
+        key = (function, call, level)
+        if key not in self._forward:
+            self._forward[key] = False
+            self._forward[key] = self._is_forward(call, function, level)
+        return self._forward[key]
+
+    def _is_forward(self, call: ir.Call, function: str, level: int) -> bool:
         program = self.program
         origin = program.origin(call.func, function)
         if origin is not None:
-            return not modules_only and self._is_functional(origin, call)
+            if origin in _PRODUCTS:
+                return level != MODULES
+            return level == ANY and self._is_functional(origin, call)
+        if level == MODELS and _names_loss(ir.key_of(call.func)):
+            return False
         refs = program.resolve(call.func, function)
         if refs:
-            return any(self._ref_is_forward(ref) for ref in refs)
+            return any(self._called_ref_is_forward(ref, level) for ref in refs)
         func = call.func
         if isinstance(func, ir.Attr):
             if isinstance(func.value, ir.Call) and func.value.func == ir.Name("super"):
                 return func.attr == "forward"
+            if func.attr in ("mm", "bmm", "matmul", "addmm", "einsum"):
+                return level != MODULES
             return self._method_is_forward(func, function)
         if isinstance(func, ir.Name):
-            known = program.owner(func.id, function) is not None
-            return known and self.is_module(func, function)
-        if isinstance(func, ir.Item):
-            return self.is_module(func.value, function)
+            return self._variable_is_forward(func, function, level)
+        # self.layers[0](x), (model if a else b)(x): what is called is no plain function.
+        return isinstance(func, (ir.Item, ir.Operation, ir.Call))
+
+    def _variable_is_forward(self, func: ir.Name, function: str, level: int) -> bool:
+        """A variable that is called: a lambda is looked into, anything else taken for a module."""
+        owner = self.program.owner(func.id, function)
+        if owner is None:
+            return False
+        definitions = self.program.definitions(owner, func.id)
+        lambdas = [d.value for d in definitions if isinstance(d.value, ir.Deferred)]
+        if lambdas and len(lambdas) == len(definitions):
+            return any(self.in_expression(one.body, owner, level) for one in lambdas)
+        return not _MAKES_DATA.search(func.id)
+
+    def _called_ref_is_forward(self, ref: Ref, level: int) -> bool:
+        if ref.kind == "function":
+            return self.function_runs(ref.name, level)
+        if ref.kind == "instance":
+            if level == MODELS and _names_loss(ref.name):
+                return False
+            return self.is_module_class(ref.name)
+        if ref.kind == "made":
+            if level == MODELS and _names_loss(ref.name):
+                return False
+            # Whatever is made and then called is a module, unless its name says data.
+            own_kind = ref.name.startswith(_NO_MODULES)
+            return _makes_module(ref.name) or not (
+                own_kind or _MAKES_DATA.search(ref.name)
+            )
         return False
 
     def _is_functional(self, origin: str, call: ir.Call) -> bool:
@@ -126,10 +184,11 @@ class Forward:
             for base in bases
         ) or any(self.program.is_local(base) for base in bases if base != "?")
 
-    def function_runs(self, qualname: str) -> bool:
+    def function_runs(self, qualname: str, level: int = ANY) -> bool:
         """Whether a function of the program computes a forward pass, calls included."""
-        if qualname not in self._runs:
-            self._runs[qualname] = False
+        key = (qualname, level)
+        if key not in self._runs:
+            self._runs[key] = False
             found = self.program.functions[qualname]
             owner = found.class_name
             if (
@@ -137,12 +196,12 @@ class Forward:
                 and owner is not None
                 and self.is_module_class(owner)
             ):
-                self._runs[qualname] = True
+                self._runs[key] = level != MODELS or not _names_loss(owner)
             elif found.name != "__init__":
-                self._runs[qualname] = any(
-                    self.in_statement(stmt, qualname) for stmt in found.body
+                self._runs[key] = any(
+                    self.in_statement(stmt, qualname, level) for stmt in found.body
                 )
-        return self._runs[qualname]
+        return self._runs[key]
 
     def _method_is_forward(self, func: ir.Attr, function: str) -> bool:
         method = func.attr
@@ -309,6 +368,14 @@ _MODULE_MAKERS = (
     "torchvision.models.",
     "timm.",
 )
+
+
+def _names_loss(name: str | None) -> bool:
+    return bool(
+        re.search(
+            r"(?i)loss|criteri|objective|(^|[._])(ce|mse|bce|nll|crit)$", name or ""
+        )
+    )
 
 
 def _makes_module(origin: str) -> bool:

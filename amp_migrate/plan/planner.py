@@ -22,13 +22,14 @@ from amp_migrate.plan.evaluation import plan_evaluation
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.explain import explain_group
 from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
 from amp_migrate.plan.placement import Placer
 from amp_migrate.plan.protocol import Placement, Site
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.travel import Blocked, Travel, free_name
-from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
@@ -90,7 +91,7 @@ class _Planner:
         self.groups: list[Group] = []
         self.given: dict[int, set[str]] = {}
         """Names that each planned group's switch has."""
-        self.taken = set(program.facts.identifiers)
+        self.taken = set(program.facts.identifiers | program.facts.strings)
         for neighbour in program.neighbours.values():
             self.taken |= neighbour.identifiers
 
@@ -217,6 +218,12 @@ class _Planner:
             frozenset(group.births),
             base,
             taken,
+            {
+                function: stmt.value.func.value
+                for function, stmt in reversed(steps)
+                if isinstance(stmt.value, ir.Call)
+                and isinstance(stmt.value.func, ir.Attr)
+            },
             self.mentioned_elsewhere,
         )
         group.travel, group.placement, group.runs = travel, placement, runs
@@ -244,7 +251,7 @@ class _Planner:
     def _follow_onwards(self, group: Group) -> None:
         """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter).
 
-        Raises `Blocked` where they are handed to another file's function that steps or saves them.
+        Raises `Blocked` where they are handed to something that is not followed.
         """
         for function, _, call in self.program.all_calls():
             if isinstance(call.func, ir.Attr):
@@ -262,42 +269,19 @@ class _Planner:
                                 Refusal("AMP010", problem.reason, problem.line)
                             )
                         group.slots |= trace.slots
-        for function, _, call in self.program.all_calls():
-            origin = self.program.origin(call.func, function)
-            if origin is None or not self.program.is_local(origin):
-                continue
-            for arg in call.args:
-                slot = self.optimizers.slot(arg.value, function)
-                if slot is not None and slot in group.slots:
-                    self._judge_handover(origin, call)
-
-    def _judge_handover(self, origin: str, call: ir.Call) -> None:
-        """Whether another file's function, given the optimizer, can be left as it is."""
-        name = origin.rsplit(".", 1)[-1]
-        found = [
-            function
-            for facts in self.program.neighbours.values()
-            for function in facts.functions.values()
-            if function.name == name
-            or (
-                function.name == "__init__"
-                and function.class_name is not None
-                and function.class_name.rsplit(".", 1)[-1] == name
-            )
-        ]
-        methods = {
-            inner.func.attr
-            for function in found
-            for stmt in ir.statements(function.body)
-            for inner in calls_of(stmt)
-            if isinstance(inner.func, ir.Attr)
-        }
-        if not found or methods & {"step", "backward"}:
-            message = f"the optimizer is handed to {name}() in another file"
-            raise Blocked(Refusal("AMP010", message, call.line))
-        if methods & {"state_dict", "load_state_dict"}:
-            message = f"{name}() in another file saves or loads the optimizer's state"
-            raise Blocked(Refusal("AMP040", message, call.line))
+        handover = Handover(
+            self.program,
+            self.optimizers,
+            frozenset(group.slots),
+            frozenset(group.births),
+        ).find()
+        if handover is not None:
+            raise Blocked(handover)
+        for function in {loop.function for loop in group.loops}:
+            line = _keeps_backward(self.program.functions[function])
+            if line:
+                message = "backward() is kept under another name"
+                raise Blocked(Refusal("AMP016", message, line))
 
     def _steps(self, slots: frozenset[Slot]) -> list[tuple[str, ir.Stmt]]:
         """(function, statement) of every step on a group's optimizer; raises `Blocked` on odd forms."""
@@ -429,6 +413,18 @@ class _Planner:
                 return True
             current = self.program.functions[current].parent
         return False
+
+
+def _keeps_backward(function: ir.Function) -> int:
+    """The line where a ``backward`` is mentioned without being called, or 0."""
+    for stmt in ir.statements(function.body):
+        for expr in stmt.exprs:
+            called = {id(e.func) for e in ir.walk(expr) if isinstance(e, ir.Call)}
+            for inner in ir.walk(expr):
+                bound = isinstance(inner, ir.Attr) and inner.attr == "backward"
+                if bound and id(inner) not in called:
+                    return stmt.line
+    return 0
 
 
 def _torch_name(program: Program) -> tuple[str, bool, int]:

@@ -376,7 +376,10 @@ class Protocol:
             case "backward":
                 if (function, stmt.path) in self.backwards:
                     return {self._backward(event, state, function)}
-                if state.gradients is Gradients.NONE:
+                if state.gradients is not Gradients.NONE and self._inside_loop():
+                    reason = "another backward() in this loop is left alone"
+                    self._fault("AMP031", function, event.line, reason)
+                elif state.gradients is Gradients.NONE:
                     # Another program's backward may reach the same parameters.
                     return {State(state.scaler, Gradients.LEFTOVER, state.known)}
             case "step" if event.slot in self.slots:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.forward import ANY, MODELS, MODULES, Forward
 from amp_migrate.plan.loops import Backward, Refusal
 from amp_migrate.project.link import Program, calls_of
 
@@ -44,6 +44,7 @@ class Regions:
         self.program = program
         self.events = events
         self.forward = forward
+        self._mutating: dict[str, bool] = {}
 
     def plan(self, backward: Backward) -> tuple[list[Run], bool] | Refusal:
         """The runs that hold the forward of a ``backward()``, and whether its loss is hoisted."""
@@ -62,6 +63,18 @@ class Regions:
                 "AMP033", "the forward computation of this loss is not visible here"
             )
         return runs, hoists
+
+    def _computes(self, run: Run) -> bool:
+        """Whether a run holds more than a loss: a module, or a product of matrices."""
+        scope = self.program.functions[run.function]
+        parent, (field, first) = run.path[:-1], run.path[-1]
+        return any(
+            self.forward.in_statement(stmt, run.function, MODELS)
+            for stmt in ir.statements(scope.body)
+            if stmt.path[:-1] == parent
+            and stmt.path[-1][0] == field
+            and first <= stmt.path[-1][1] <= run.last
+        )
 
     def _must_hoist(self, receiver: ir.Expr, function: str) -> bool:
         """Whether the receiver computes something that belongs into the region.
@@ -92,7 +105,7 @@ class Regions:
     def _reaches_modules(self, found: _Slice) -> bool:
         body = self.program.functions[found.function].body
         return any(
-            self.forward.in_statement(stmt, found.function, modules_only=True)
+            self.forward.in_statement(stmt, found.function, MODULES)
             for stmt in ir.statements(body)
             if stmt.path in found.forward
         )
@@ -172,7 +185,7 @@ class Regions:
                     return True
         if stmt.kind == "with" and self._turns_gradients_off(stmt):
             return True
-        return self._changes_parameters(stmt)
+        return self._changes_parameters(stmt, function)
 
     def _turns_gradients_off(self, stmt: ir.Stmt) -> bool:
         names = {
@@ -181,27 +194,42 @@ class Regions:
         }
         return bool(names & {"no_grad", "inference_mode"})
 
-    def _changes_parameters(self, stmt: ir.Stmt) -> bool:
-        """``p.data.clamp_()``, ``p.data = ...``, ``load_state_dict``: casts would be stale after it."""
+    def _changes_parameters(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether casts of weights made before a statement would be stale after it.
+
+        ``p.data.clamp_()``, ``p.data = ...``, ``load_state_dict``, ``model.apply(f)``, and functions
+        of the program that do such things.
+        """
         for target in stmt.targets:
-            if any(
-                isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(target)
-            ):
+            if _mentions_data(target):
                 return True
         for call in calls_of(stmt):
-            if not isinstance(call.func, ir.Attr):
-                continue
-            if call.func.attr == "load_state_dict":
-                return True
-            in_place = call.func.attr.endswith("_") and not call.func.attr.startswith(
-                "_"
-            )
-            if in_place and any(
-                isinstance(e, ir.Attr) and e.attr == "data"
-                for e in ir.walk(call.func.value)
+            if isinstance(call.func, ir.Attr):
+                method = call.func.attr
+                if method == "load_state_dict":
+                    return True
+                if method == "apply" and self.forward.is_module(
+                    call.func.value, function
+                ):
+                    return True
+                if method.endswith("_") and not method.startswith("_"):
+                    if _mentions_data(call.func.value):
+                        return True
+            if any(
+                self._mutates(callee) for callee in self.program.callees(call, function)
             ):
                 return True
         return False
+
+    def _mutates(self, function: str) -> bool:
+        """Whether a function of the program changes parameters in place."""
+        if function not in self._mutating:
+            self._mutating[function] = False
+            body = self.program.functions[function].body
+            self._mutating[function] = any(
+                self._changes_parameters(stmt, function) for stmt in ir.statements(body)
+            )
+        return self._mutating[function]
 
     # -- assembling ---------------------------------------------------------------------------
 
@@ -230,7 +258,9 @@ class Regions:
                 start = index if first is None else first
                 runs.append(Run(function, body[start].path, index, hoists=True))
                 first = None
-            elif stmt.path in found.members:
+            elif stmt.path in found.members and not (
+                stmt.path not in found.forward and self._is_barrier(stmt, function)
+            ):
                 if first is None and stmt.path in found.forward:
                     first = index
                 last = index
@@ -311,7 +341,9 @@ class Regions:
                 value = self.program.argument_at(site, param.name)
                 if value is None or self.forward.is_module(value, site.caller):
                     continue
-                if self.forward.in_expression(value, site.caller, modules_only=found):
+                if self.forward.in_expression(
+                    value, site.caller, MODULES if found else ANY
+                ):
                     message = (
                         "a forward computation stands inside the call that passes it on"
                     )
@@ -372,3 +404,7 @@ class Regions:
 
 def _is_inside(path: ir.Path, outer: ir.Path) -> bool:
     return len(path) > len(outer) and path[: len(outer)] == outer
+
+
+def _mentions_data(expr: ir.Expr) -> bool:
+    return any(isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(expr))

@@ -6,7 +6,7 @@ For float16 the switch is the scaler, for bfloat16 a bool; both travel the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -56,8 +56,11 @@ class Travel:
         births: frozenset[Birth],
         base: str,
         taken: set[str],
+        steps: Mapping[str, ir.Expr],
         mentioned_elsewhere: Callable[[str], str | None],
     ) -> None:
+        """``steps``: for each function that steps, the optimizer as it names it there."""
+        self.steps = steps
         self.program = program
         self.optimizers = optimizers
         self.devices = devices
@@ -164,29 +167,46 @@ class Travel:
         """The switch as any function of the program gets it, passed along where it must be."""
         if function in self._parameters:
             return self._parameters[function]
-        own = self.program.self_class(function)
-        seen: list[str] = []
-        for slot in sorted(self._names, key=lambda s: (s.kind, s.owner, s.name)):
-            if slot.kind == "attribute":
-                if own is not None and own[1] in self.program.family(slot.owner):
-                    self._carry_attribute(slot)
-                    seen.append(f"{own[0]}.{self._names[slot]}")
-            elif self._encloses(slot.owner, function):
-                expr = ir.Name(slot.name)
-                seen.append(self._of_slot(slot, expr, function))
-        local = [text for text in seen if "." not in text]
-        distinct = list(dict.fromkeys(local or seen))
-        if len(distinct) == 1:
-            return distinct[0]
-        if distinct:
-            raise Blocked(
-                Refusal("AMP012", f"several optimizers are in sight of {function}()")
-            )
+        for texts in self._in_sight(function):
+            distinct = list(dict.fromkeys(texts))
+            if len(distinct) == 1:
+                return distinct[0]
+            if distinct:
+                reason = f"several optimizers are in sight of {function}()"
+                raise Blocked(Refusal("AMP012", reason))
         parent = self.program.functions[function].parent
         if parent is not None and parent != ir.MODULE and not self._is_method(function):
             return self.visible_in(parent)
         self._pass_parameter(function, self.base, None)
         return self.base
+
+    def _in_sight(self, function: str) -> Iterator[list[str]]:
+        """The switches that a function can name, nearest first: by its own step, its own variables
+        and those around it, its instance, the module."""
+        stepped = self.steps.get(function)
+        if stepped is not None:
+            yield [self.of_receiver(stepped, function)]
+        own = self.program.self_class(function)
+        order = sorted(self._names, key=lambda s: (s.kind, s.owner, s.name))
+        variables = [slot for slot in order if slot.kind == "variable"]
+        near = [s for s in variables if s.owner != ir.MODULE or function == ir.MODULE]
+        yield [
+            self._of_slot(slot, ir.Name(slot.name), function)
+            for slot in near
+            if self._encloses(slot.owner, function)
+        ]
+        attributes = []
+        for slot in order:
+            if slot.kind == "attribute" and own is not None:
+                if own[1] in self.program.family(slot.owner):
+                    self._carry_attribute(slot)
+                    attributes.append(f"{own[0]}.{self._names[slot]}")
+        yield attributes
+        yield [
+            self._of_slot(slot, ir.Name(slot.name), function)
+            for slot in variables
+            if slot.owner == ir.MODULE
+        ]
 
     def _is_method(self, function: str) -> bool:
         return self.program.functions[function].class_name is not None
@@ -206,6 +226,7 @@ class Travel:
         if slot in self._attributes:
             return
         self._attributes.add(slot)
+        self._refuse_slots(slot)
         born = {(b.function, b.path) for b in self.births}
         for definition in self.program.attribute_definitions(slot.owner, slot.name):
             if (definition.function, definition.stmt.path) in born:
@@ -220,6 +241,14 @@ class Travel:
             holder = own[0] if own is not None else "self"
             code = f"{holder}.{self._names[slot]} = {source}"
             self.edits.append(Insert(definition.stmt.path, code))
+
+    def _refuse_slots(self, slot: Slot) -> None:
+        """A class with ``__slots__`` has no room for another attribute."""
+        for class_name in self.program.family(slot.owner):
+            for stmt in self.program.classes[class_name].body:
+                if ir.Name("__slots__") in stmt.targets:
+                    reason = f"{class_name} has __slots__, which a new attribute would have to join"
+                    raise Blocked(Refusal("AMP035", reason, stmt.line))
 
     def _pass_parameter(self, function: str, name: str, optimizer: str | None) -> None:
         """Give a function the switch as its last parameter, and every call of it the argument."""
@@ -250,6 +279,10 @@ class Travel:
         public = facts.name
         if facts.name == "__init__" and facts.class_name is not None:
             public = program.classes[facts.class_name].name
+        by_name = self._called_by_name(facts.name)
+        if by_name:
+            reason = f"{facts.name}() is looked up by its name here"
+            raise Blocked(Refusal("AMP015", reason, by_name))
         elsewhere = self.mentioned_elsewhere(public)
         if elsewhere is not None:
             reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
@@ -264,6 +297,7 @@ class Travel:
             if optimizer is not None:
                 given = program.argument_at(site, optimizer)
                 if given is None or self._gives_none(given):
+                    self._need_none_default(function, optimizer, site.call.line)
                     # A call that leaves the optimizer out has no switch to pass either.
                     continue
                 value = self.of_receiver(given, site.caller)
@@ -280,6 +314,34 @@ class Travel:
             self.edits.append(
                 AddArgument(site.stmt.path, callee, occurrence, name, value)
             )
+
+    def _need_none_default(self, function: str, optimizer: str, line: int) -> None:
+        """A call without an optimizer is plain only where that means None."""
+        for param in self.program.functions[function].params:
+            if param.name == optimizer and param.default not in (None, ir.Const(None)):
+                reason = (
+                    f"this call leaves {optimizer} to a default that is an optimizer"
+                )
+                raise Blocked(Refusal("AMP015", reason, line))
+
+    def _called_by_name(self, name: str) -> int:
+        """The line where a function may be looked up by its name as a string, or 0."""
+        for _, stmt, call in self.program.all_calls():
+            key = ir.key_of(call.func) or ""
+            if key in ("getattr", "operator.methodcaller", "methodcaller"):
+                if ir.Const(name) in (arg.value for arg in call.args):
+                    return stmt.line
+        for function in self.program.functions.values():
+            for stmt in ir.statements(function.body):
+                for expr in stmt.exprs:
+                    for inner in ir.walk(expr):
+                        if isinstance(inner, ir.Item) and inner.key == ir.Const(name):
+                            if isinstance(inner.value, ir.Call) and (
+                                ir.key_of(inner.value.func)
+                                in ("globals", "locals", "vars")
+                            ):
+                                return stmt.line
+        return 0
 
     @staticmethod
     def _gives_none(value: ir.Expr | None) -> bool:
@@ -360,6 +422,7 @@ class Travel:
                     Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
                 )
             self._attributes.add(slot)
+            self._refuse_slots(slot)
             name = f"{holder}.{name}"
         code = f"{name} = {self._constructor(decision.enabled)}"
         anchor = decision.after if decision.after is not None else stmt

@@ -1,0 +1,200 @@
+"""Every mention of an optimizer outside the forms that planning follows is a reason to refuse.
+
+An optimizer that is put into a collection, handed to a function that cannot be read, or whose
+``step`` is kept under another name may be stepped where no scaler sees it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+
+_SCHEDULER = re.compile(
+    r"(?i)sched|(^|_)lr|lr(_|$)|LR$|warm_?up|anneal|decay|adjust|broadcast"
+)
+_LOOKS_ONLY = frozenset(
+    "print len type isinstance id str repr hasattr vars bool".split()
+)
+_FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
+
+
+class Handover:
+    """Judges the mentions of one group's optimizers."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        slots: frozenset[Slot],
+        births: frozenset[Birth],
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.slots = slots
+        self.births = births
+
+    def find(self) -> Refusal | None:
+        """The first mention that is not followed."""
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                if stmt.kind == "delete":
+                    continue
+                for expr in stmt.exprs:
+                    refusal = self._visit(expr, qualname, stmt, allowed=_binds(stmt))
+                    if refusal is not None:
+                        return refusal
+        return None
+
+    def _is_own(self, expr: ir.Expr, function: str) -> bool:
+        if not isinstance(expr, (ir.Name, ir.Attr)):
+            return False
+        slot = self.optimizers.slot(expr, function)
+        if slot is None:
+            return False
+        if slot in self.slots:
+            return True
+        return bool(self.optimizers.trace(slot).births & self.births)
+
+    def _visit(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt, allowed: bool
+    ) -> Refusal | None:
+        """Walk an expression; ``allowed``: whether the optimizer itself may stand here."""
+        if self._is_own(expr, function):
+            if allowed:
+                return None
+            return Refusal(
+                "AMP012", "the optimizer is put into a collection", stmt.line
+            )
+        match expr:
+            case ir.Call():
+                return self._visit_call(expr, function, stmt)
+            case ir.Attr(value=value, attr="step") if self._is_own(value, function):
+                return Refusal("AMP016", "step() is kept under another name", stmt.line)
+            case ir.Attr(value=value):
+                return self._visit(value, function, stmt, allowed=True)
+            case ir.Display(kind="tuple") if allowed and _binds(stmt):
+                inner_allowed = True
+            case ir.Display() | ir.Comprehension() | ir.Item():
+                inner_allowed = isinstance(expr, ir.Item)
+            case _:
+                inner_allowed = allowed or isinstance(expr, ir.Operation)
+        for child in ir.children(expr):
+            refusal = self._visit(child, function, stmt, inner_allowed)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _visit_call(
+        self, call: ir.Call, function: str, stmt: ir.Stmt
+    ) -> Refusal | None:
+        program = self.program
+        if isinstance(call.func, ir.Attr):
+            refusal = self._visit(call.func.value, function, stmt, allowed=True)
+        else:
+            refusal = self._visit(call.func, function, stmt, allowed=True)
+        if refusal is not None:
+            return refusal
+        origin = program.origin(call.func, function)
+        followed = bool(program.callees(call, function))
+        for arg in call.args:
+            if self._is_own(arg.value, function):
+                if (not followed or arg.star) and not self._is_scheduler_init(
+                    call, function
+                ):
+                    refusal = self._handed(call, origin)
+            else:
+                refusal = self._visit(arg.value, function, stmt, allowed=False)
+                if refusal is not None and refusal.code == "AMP012":
+                    refusal = self._collected(origin, refusal)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _is_scheduler_init(self, call: ir.Call, function: str) -> bool:
+        """``super().__init__(optimizer)`` in a class of one's own that is a scheduler."""
+        own = self.program.self_class(function)
+        if own is None or ir.key_of(call.func) is not None:
+            return False
+        if not isinstance(call.func, ir.Attr) or call.func.attr != "__init__":
+            return False
+        bases = self.program.external_bases(own[1])
+        return any(base.startswith("torch.optim.lr_scheduler.") for base in bases)
+
+    def _collected(self, origin: str | None, refusal: Refusal) -> Refusal:
+        """A collection that is handed on at once: a checkpoint, or the arguments of a process."""
+        if origin in ("torch.save", "pickle.dump"):
+            message = "the optimizer itself is saved, without the scaler"
+            return Refusal("AMP040", message, refusal.line)
+        return refusal
+
+    def _handed(self, call: ir.Call, origin: str | None) -> Refusal | None:
+        name = ir.render(call.func) or "a call"
+        last = name.rsplit(".", 1)[-1]
+        if origin is not None and self.program.is_local(origin):
+            return self._handed_to_neighbour(origin, call)
+        if origin is not None and origin.startswith(("torch.optim.", "builtins.")):
+            if origin.startswith("torch.optim.") or last in _LOOKS_ONLY:
+                return None
+        if origin in ("torch.save", "pickle.dump"):
+            message = "the optimizer itself is saved, without the scaler"
+            return Refusal("AMP040", message, call.line)
+        if _SCHEDULER.search(last):
+            return None
+        if last in ("step", "unscale_", "minimize"):
+            return Refusal(
+                "AMP001", f"{name}() steps this optimizer already", call.line
+            )
+        if last in _FRAMEWORK_METHODS:
+            return Refusal(
+                "AMP003", f"{name}() hands the optimizer to a framework", call.line
+            )
+        message = f"the optimizer is handed to {name}(), which is not followed"
+        return Refusal("AMP010", message, call.line)
+
+    def _handed_to_neighbour(self, origin: str, call: ir.Call) -> Refusal | None:
+        """Whether another file's function, given the optimizer, can be left as it is."""
+        name = origin.rsplit(".", 1)[-1]
+        found = [
+            function
+            for facts in self.program.neighbours.values()
+            for function in facts.functions.values()
+            if name in (function.name, _class_of(function))
+        ]
+        methods = {
+            inner.func.attr
+            for function in found
+            for stmt in ir.statements(function.body)
+            for expr in stmt.exprs
+            for inner in ir.calls_in(expr)
+            if isinstance(inner.func, ir.Attr)
+        }
+        if methods & {"state_dict", "load_state_dict"}:
+            message = f"{name}() in another file saves or loads the optimizer's state"
+            return Refusal("AMP040", message, call.line)
+        if not found or (
+            methods & {"step", "backward"} and not _SCHEDULER.search(name)
+        ):
+            message = f"the optimizer is handed to {name}() in another file"
+            return Refusal("AMP010", message, call.line)
+        return None
+
+
+def _class_of(function: ir.Function) -> str | None:
+    """The name of the class that a method belongs to."""
+    if function.class_name is None:
+        return None
+    return function.class_name.rsplit(".", 1)[-1]
+
+
+def _binds(stmt: ir.Stmt) -> bool:
+    """Whether the optimizer itself may be what a statement binds or returns."""
+    if stmt.kind in ("return", "assert", "if", "while", "expr"):
+        return True
+    if stmt.kind not in ("assign", "annassign"):
+        return False
+    # state["optimizer"] = optimizer keeps it in a collection.
+    return not any(isinstance(target, ir.Item) for target in stmt.targets)
