@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.conditions import Condition, literals, render, simplified
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.moves import Guards, Move, Moves
+from amp_migrate.plan.sight import Place, Seen, Sight, root_of
 from amp_migrate.project.link import Definition, Program
 
-_RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
-_CUDA_WORD = re.compile(r"(?i)cuda|gpu")
+_DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,432 +32,379 @@ class Undecided:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """Something is put on an accelerator: by a device expression, or by ``.cuda()`` under tests."""
-
-    function: str
-    device: ir.Expr | None
-    tests: tuple[ir.Expr, ...]
-    line: int
-
-
 class Devices:
     """The device decisions of one program."""
 
     def __init__(self, program: Program, torch_name: str) -> None:
         self.program = program
         self.torch = torch_name
-        self.moves = list(self._moves())
+        self.moves = Moves(program, Forward(program))
+        self.sight = Sight(program)
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``."""
-        reaching = [
-            move for move in self.moves if not self._is_cpu(move.device, move.function)
-        ]
+        place = Place(function, birth)
+        reaching = self.moves.reaching
         if not reaching:
             return Undecided(True, "nothing here is moved to an accelerator")
-        unseen = False
-        for expr, at in self._device_expressions(reaching):
-            found = self._visible_device(expr, at, function, birth)
+        own, known = self.moves.own(function, birth)
+        decided = self._by_own(own, place) if own else self._by_others(known, place)
+        unseen = "where the device is decided cannot be seen from the optimizer"
+        return decided or Undecided(False, unseen)
+
+    def _by_own(self, own: list[Move], place: Place) -> Decision | Undecided | None:
+        """By where the modules that the optimizer trains are moved to."""
+        reaching = [move for move in own if move in self.moves.reaching]
+        if not reaching:
+            return Undecided(True, "the model here is moved to the CPU only")
+        for move in _latest_first(reaching, place):
+            found = self._by_device(self._same(move), place)
             if found is not None:
                 return found
-            unseen = True
-        plain = [move for move in reaching if move.device is None]
-        available = f"{self.torch}.cuda.is_available()"
-        flags: list[Decision] = []
+        plain = self._plain(reaching)
+        losses = [m for m in self.moves.reaching if m.kind == "loss"]
+        found = self._by_device(losses, place) if plain else None
+        if found is None and plain:
+            found = self._by_guards(plain, place)
+        return found
+
+    def _same(self, move: Move) -> list[Move]:
+        """A move to a device variable, and the moves to other variables that hold the same one."""
+        if move.device is None:
+            return []
+        wanted = self._sources(move.device, move.function)
+        return [
+            other
+            for other in self.moves.reaching
+            if other.device is not None
+            and (other is move or self._sources(other.device, other.function) & wanted)
+        ]
+
+    def _by_others(self, known: bool, place: Place) -> Decision | None:
+        """By what else is moved, where no move of the optimizer's own modules is seen."""
+        reaching = self.moves.reaching
+        settings = [move for move in reaching if move.kind == "setting"]
+        data = [move for move in reaching if move.kind in ("data", "mention")]
+        if settings:
+            found = self._by_device(settings, place)
+            plain = self._plain(settings)
+            if found is None and plain:
+                found = self._by_guards(plain, place)
+            return found
+        if known and all(move.kind != "data" for move in data):
+            # What is moved here is another model.
+            return None
+        modules = [m for m in reaching if m.kind in ("module", "loss")]
+        found = self._by_device([*modules, *data], place)
+        if found is not None:
+            return found
+        plain = self._plain([m for m in modules if m.kind == "module"])
+        if plain:
+            return self._by_guards(plain, place)
+        plain = self._plain(data)
         for move in plain:
-            for test in move.tests:
-                flag = self._flag(test, move.function, function, birth)
-                if flag is not None:
-                    flags.append(flag)
-        if flags:
-            return flags[0]
-        if any(not move.tests for move in plain) or any(
-            self._is_literal_cuda(move.device) for move in reaching
-        ):
-            if not unseen or plain:
-                return Decision(available)
-        return Undecided(
-            False, "where the device is decided cannot be seen from the optimizer"
-        )
-
-    # -- moves --------------------------------------------------------------------------------
-
-    def _moves(self) -> Iterator[_Move]:
-        for qualname, function in self.program.functions.items():
-            yield from self._moves_in(qualname, function.body, ())
-
-    def _moves_in(
-        self, function: str, body: tuple[ir.Stmt, ...], tests: tuple[ir.Expr, ...]
-    ) -> Iterator[_Move]:
-        for stmt in body:
-            for expr in stmt.exprs:
-                yield from self._moves_of(expr, function, stmt.line, tests)
-            for block in stmt.blocks:
-                inner = tests
-                if (
-                    stmt.kind == "if"
-                    and stmt.value is not None
-                    and block.field == "body"
-                ):
-                    if self._is_about_cuda(stmt.value, function):
-                        inner = (*tests, stmt.value)
-                yield from self._moves_in(function, block.body, inner)
-
-    def _moves_of(
-        self, expr: ir.Expr, function: str, line: int, tests: tuple[ir.Expr, ...]
-    ) -> Iterator[_Move]:
-        if isinstance(expr, ir.Operation) and expr.op == "if":
-            test, body, orelse = expr.operands
-            about = self._is_about_cuda(test, function)
-            yield from self._moves_of(
-                body, function, line, (*tests, test) if about else tests
-            )
-            yield from self._moves_of(orelse, function, line, tests)
-            return
-        for child in ir.children(expr):
-            yield from self._moves_of(child, function, line, tests)
-        origin = (
-            self.program.origin(expr, function) if isinstance(expr, ir.Attr) else None
-        )
-        if (
-            origin is not None
-            and origin.startswith("torch.cuda.")
-            and origin.endswith("Tensor")
-        ):
-            yield _Move(function, None, tests, line)
-        if not isinstance(expr, ir.Call):
-            return
-        called = self.program.origin(expr.func, function)
-        if called == "torch.set_default_device":
-            yield _Move(function, expr.argument(0, "device"), tests, line)
-        elif called in ("torch.set_default_tensor_type", "torch.cuda.set_device"):
-            given = expr.argument(0, "t")
-            if isinstance(given, ir.Const) and "cuda" not in str(given.value):
-                return
-            yield _Move(function, None, tests, line)
-        elif called == "torch.device":
-            given = expr.argument(0, "device")
-            if given is not None and self._is_literal_cuda(given) and not tests:
-                yield _Move(function, expr, tests, line)
-        elif isinstance(expr.func, ir.Attr) and called is None:
-            if expr.func.attr == "cuda":
-                yield _Move(function, None, tests, line)
-            elif expr.func.attr == "to" and expr.args:
-                given = expr.argument(0, "device")
-                if given is not None and not self._is_dtype(given, function):
-                    ranked = _RANK.search(ir.key_of(given) or "") or (
-                        isinstance(given, ir.Const) and isinstance(given.value, int)
-                    )
-                    # A rank is the number of an accelerator: there is no CPU of that name.
-                    yield _Move(function, None if ranked else given, tests, line)
-        device = next((arg.value for arg in expr.args if arg.name == "device"), None)
-        if device is not None and called is not None and called.startswith("torch."):
-            yield _Move(function, device, tests, line)
-
-    def _is_dtype(self, expr: ir.Expr, function: str) -> bool:
-        origin = self.program.origin(expr, function) or ""
-        if re.fullmatch(
-            r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*)",
-            origin,
-        ):
-            return True
-        if isinstance(expr, ir.Const):
-            return not isinstance(expr.value, (str, int)) or isinstance(
-                expr.value, bool
-            )
-        return isinstance(expr, ir.Attr) and expr.attr == "dtype"
-
-    def _is_literal_cuda(self, expr: ir.Expr | None) -> bool:
-        if isinstance(expr, ir.Call) and expr.args:
-            expr = expr.args[0].value
-        return isinstance(expr, ir.Const) and str(expr.value).startswith(
-            ("cuda", "hip")
-        )
-
-    def _is_cpu(self, expr: ir.Expr | None, function: str, depth: int = 0) -> bool:
-        """Whether a device expression can only be the CPU."""
-        if expr is None or depth > 4:
-            return False
-        if isinstance(expr, ir.Const):
-            return expr.value == "cpu"
-        if (
-            isinstance(expr, ir.Call)
-            and self.program.origin(expr.func, function) == "torch.device"
-        ):
-            given = expr.argument(0, "device")
-            return given is not None and self._is_cpu(given, function, depth + 1)
-        if isinstance(expr, ir.Operation) and expr.op == "if":
-            return all(self._is_cpu(o, function, depth + 1) for o in expr.operands[1:])
-        if isinstance(expr, ir.Name):
-            owner = self.program.owner(expr.id, function)
-            if owner is None or any(
-                p.name == expr.id for p in self.program.functions[owner].params
-            ):
-                return owner is not None and self._parameter_is_cpu(
-                    owner, expr.id, depth
-                )
-            found = self.program.definitions(owner, expr.id)
-            return bool(found) and all(
-                d.value is not None and self._is_cpu(d.value, d.function, depth + 1)
-                for d in found
-            )
-        return False
-
-    def _parameter_is_cpu(self, owner: str, name: str, depth: int) -> bool:
-        values = self.program.arguments(owner, name)
-        return bool(values) and all(
-            self._is_cpu(v, caller, depth + 1) for caller, v in values
-        )
-
-    # -- a device variable --------------------------------------------------------------------
-
-    def _device_expressions(self, moves: list[_Move]) -> list[tuple[ir.Expr, str]]:
-        """Device expressions by how much they say: ``.to(device)`` first, names called device first."""
-        found: dict[tuple[str | None, str], tuple[ir.Expr, str]] = {}
-        for move in moves:
-            if move.device is None or isinstance(move.device, (ir.Const, ir.Call)):
-                continue
-            key = ir.key_of(move.device)
-            if key is not None:
-                found.setdefault((key, move.function), (move.device, move.function))
-        ranked = sorted(
-            found.items(), key=lambda item: "device" not in (item[0][0] or "")
-        )
-        return [value for _, value in ranked]
-
-    def _visible_device(
-        self, expr: ir.Expr, at: str, function: str, birth: ir.Stmt
-    ) -> Decision | None:
-        """The decision by a device expression used in ``at``, as ``function`` can see it."""
-        program = self.program
-        root = expr
-        while isinstance(root, (ir.Attr, ir.Item)):
-            root = root.value
-        if not isinstance(root, ir.Name):
-            return None
-        own = program.self_class(at)
-        if own is not None and root.id == own[0]:
-            held = expr
-            while isinstance(held, (ir.Attr, ir.Item)) and held.value != root:
-                held = held.value
-            if not isinstance(held, ir.Attr):
-                return None
-            return self._visible_attribute(expr, held, own[1], function, birth)
-        owner = program.owner(root.id, at)
-        here = program.owner(root.id, function)
-        if owner is None:
-            return None
-        if here != owner:
-            return self._through_caller(expr, root, owner, function, birth)
-        return self._as_decision(expr, root.id, owner, function, birth)
-
-    def _visible_attribute(
-        self,
-        expr: ir.Expr,
-        held: ir.Attr,
-        class_name: str,
-        function: str,
-        birth: ir.Stmt,
-    ) -> Decision | None:
-        """``expr`` is ``held`` (``self.device``) or something inside it (``self.args.device``)."""
-        program = self.program
-        own = program.self_class(function)
-        definitions = program.attribute_definitions(class_name, held.attr)
-        if own is not None and own[1] in program.family(class_name):
-            local = _replaced(expr, held, ir.Attr(ir.Name(own[0]), held.attr))
-            before = [
-                d
-                for d in definitions
-                if d.function != function or d.stmt.line < birth.line
-            ]
-            if not before:
-                return None
-            inner = [] if expr is not held else before
-            return self._by_definitions(local, inner, None)
-        for definition in definitions:
-            # The attribute is set from a parameter, which the birth's function passes in.
-            if isinstance(definition.value, ir.Name):
-                given = _replaced(expr, held, definition.value)
-                found = self._visible_device(
-                    given, definition.function, function, birth
-                )
+            about = self._about_device(move)
+            if about:
+                flags = dict.fromkeys(about, (move.function, move.line))
+                found = self._as_flag(flags, place)
                 if found is not None:
                     return found
+        if any(not self._about_device(move) for move in plain):
+            return Decision(f"{self.torch}.cuda.is_available()")
         return None
 
-    def _through_caller(
-        self, expr: ir.Expr, root: ir.Name, owner: str, function: str, birth: ir.Stmt
-    ) -> Decision | None:
-        """A parameter that the birth's function fills: what it passes decides."""
-        for caller, value in self.program.arguments(owner, root.id):
-            if caller == function and not isinstance(value, ir.Call):
-                given = _replaced(expr, root, value)
-                return self._visible_device(given, caller, function, birth)
-        return None
-
-    def _as_decision(
-        self, expr: ir.Expr, name: str, owner: str, function: str, birth: ir.Stmt
-    ) -> Decision | None:
-        program = self.program
-        is_param = any(p.name == name for p in program.functions[owner].params)
-        definitions = program.definitions(owner, name)
-        depth = len(program.functions[function].path) + 1
-        certain = [
-            d
-            for d in definitions
-            if d.function == function
-            and d.stmt.line < birth.line
-            and len(d.stmt.path) == depth
-        ]
-        if certain and isinstance(expr, ir.Name):
-            # Set on every way to the birth: earlier values no longer count.
-            return self._by_definitions(expr, certain[-1:], None)
-        if isinstance(expr, ir.Name):
-            if is_param:
-                param = next(
-                    p for p in program.functions[owner].params if p.name == name
-                )
-                if param.default == ir.Const(None):
-                    return None
-                values = [
-                    Definition(c, birth, v) for c, v in program.arguments(owner, name)
-                ]
-                return self._by_definitions(expr, values, None)
-            if owner == function:
-                late = [d for d in definitions if d.stmt.line > birth.line]
-                if late and len(late) == len(definitions):
-                    after = late[-1].stmt
-                    if (
-                        after.path[:-1] != birth.path[:-1]
-                        or after.path[-1][0] != birth.path[-1][0]
-                    ):
-                        return None
-                    return self._by_definitions(expr, definitions, after)
-            return self._by_definitions(expr, definitions, None)
-        if owner == function and not is_param:
-            if not any(d.stmt.line < birth.line for d in definitions):
-                return None
-        return self._by_definitions(expr, self._member_definitions(expr, owner), None)
-
-    def _member_definitions(self, expr: ir.Expr, owner: str) -> list[Definition]:
-        """``args.device = ...`` wherever it is assigned."""
+    def _plain(self, moves: Iterable[Move]) -> list[Move]:
+        """Moves that say "CUDA" and nothing else."""
         return [
-            Definition(qualname, stmt, stmt.value)
-            for qualname, function in self.program.functions.items()
-            for stmt in ir.statements(function.body)
-            if stmt.kind == "assign" and expr in stmt.targets
+            move
+            for move in moves
+            if move.device is None
+            or self.moves.is_always_cuda(move.device, move.function)
         ]
 
-    def _by_definitions(
-        self, expr: ir.Expr, definitions: list[Definition], after: ir.Stmt | None
-    ) -> Decision | None:
-        text = ir.render(expr)
-        values = [d.value for d in definitions if d.value is not None]
-        if text is None or any(value == ir.Const(None) for value in values):
+    # -- by a device variable -----------------------------------------------------------------
+
+    def _by_device(self, moves: Iterable[Move], place: Place) -> Decision | None:
+        """The first device variable that the place can see; its own, and those called so, before others."""
+        named = [
+            move
+            for move in moves
+            if move.device is not None and ir.key_of(move.device) is not None
+        ]
+
+        def order(move: Move) -> tuple[bool, bool]:
+            assert move.device is not None
+            root = root_of(move.device)
+            owner = self.program.owner(root.id, place.function) if root else None
+            local = move.function == place.function and owner == place.function
+            return not local, "device" not in (ir.key_of(move.device) or "")
+
+        named.sort(key=order)
+        for move in named:
+            assert move.device is not None
+            seen = self.sight.see(move.device, move.function, move.line, place)
+            decision = None if seen is None else self._device_decision(seen)
+            if decision is not None:
+                return decision
+        return None
+
+    def _device_decision(self, seen: Seen) -> Decision | None:
+        text = ir.render(seen.expr)
+        values = [d.value for d in seen.definitions]
+        if text is None or ir.Const(None) in values:
             return None
-        kinds = {
-            self._is_device_object(d.value, d.function)
-            for d in definitions
-            if d.value is not None and d.index is None
-        }
-        if kinds == {True} and len(values) == len(definitions):
-            return Decision(f'{text}.type == "cuda"', after)
-        return Decision(f'{self.torch}.device({text}).type == "cuda"', after)
+        if values and all(map(self._defines_object, seen.definitions)):
+            return Decision(f'{text}.type == "cuda"', seen.after)
+        return Decision(f'{self.torch}.device({text}).type == "cuda"', seen.after)
+
+    def _defines_object(self, definition: Definition, depth: int = 0) -> bool:
+        return (
+            definition.value is not None
+            and definition.index is None
+            and definition.stmt.kind != "augassign"
+            and self._is_device_object(definition.value, definition.function, depth)
+        )
 
     def _is_device_object(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
         if depth > 4:
             return False
+        program = self.program
         if isinstance(expr, ir.Operation) and expr.op == "if":
             return all(
                 self._is_device_object(o, function, depth + 1)
                 for o in expr.operands[1:]
             )
         if isinstance(expr, ir.Name):
-            owner = self.program.owner(expr.id, function)
+            owner = program.owner(expr.id, function)
             if owner is None:
                 return False
-            if any(p.name == expr.id for p in self.program.functions[owner].params):
-                given = self.program.arguments(owner, expr.id)
+            if any(p.name == expr.id for p in program.functions[owner].params):
+                given = program.arguments(owner, expr.id)
                 return bool(given) and all(
                     self._is_device_object(v, caller, depth + 1) for caller, v in given
                 )
-            found = self.program.definitions(owner, expr.id)
+            found = program.definitions(owner, expr.id)
             return bool(found) and all(
-                d.value is not None
-                and d.index is None
-                and self._is_device_object(d.value, d.function, depth + 1)
-                for d in found
+                self._defines_object(d, depth + 1) for d in found
             )
         if isinstance(expr, ir.Call):
-            origin = self.program.origin(expr.func, function)
+            origin = program.origin(expr.func, function)
             return origin in ("torch.device", "torch.accelerator.current_accelerator")
         return False
 
-    # -- a flag -------------------------------------------------------------------------------
+    def _sources(
+        self, expr: ir.Expr, function: str, depth: int = 0
+    ) -> frozenset[tuple[str, ...]]:
+        """Where a device comes from in the end: two expressions that share a source are one device."""
+        program = self.program
+        if depth > 5:
+            return frozenset()
+        if isinstance(expr, ir.Call) and expr.args:
+            if program.origin(expr.func, function) == "torch.device":
+                return self._sources(expr.args[0].value, function, depth + 1)
+        own = program.self_class(function)
+        values: list[Definition] = []
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is None:
+                return frozenset()
+            values += program.definitions(owner, expr.id)
+            if any(p.name == expr.id for p in program.functions[owner].params):
+                given = program.arguments(owner, expr.id)
+                passed = [self._sources(v, c, depth + 1) for c, v in given]
+                return frozenset({("param", owner, expr.id)}).union(*passed)
+        elif isinstance(expr, ir.Attr) and own is not None:
+            if expr.value == ir.Name(own[0]):
+                values += program.attribute_definitions(own[1], expr.attr)
+        if not values:
+            key = ir.key_of(expr)
+            member = () if key is None else (("member", key.rsplit(".", 1)[-1]),)
+            return frozenset(member)
+        found: set[tuple[str, ...]] = set()
+        for d in values:
+            if isinstance(d.value, (ir.Name, ir.Attr, ir.Call)) and d.index is None:
+                found |= self._sources(d.value, d.function, depth + 1)
+            found.add(("stmt", d.function, str(d.stmt.path)))
+        return frozenset(found)
 
-    def _is_about_cuda(self, test: ir.Expr, function: str, depth: int = 0) -> bool:
+    # -- by the tests around plain moves ------------------------------------------------------
+
+    def _by_guards(self, moves: list[Move], place: Place) -> Decision | None:
+        """The condition under which at least one of the moves runs."""
+        around: Condition = frozenset(literals(self._guards_of(place)))
+        opposite = {(test, not outcome) for test, outcome in around}
+        ways: list[Condition] = []
+        tests: dict[tuple[ir.Expr, bool], tuple[str, int]] = {}
+        for move in moves:
+            guards = list(literals(self._deciding(move, place)))
+            outer = list(literals(self._of_callers(move, place)))
+            condition: Condition = frozenset((*outer, *guards))
+            if not condition & opposite:
+                ways.append(condition - around)
+                tests |= dict.fromkeys(outer, (place.function, place.stmt.line))
+                tests |= dict.fromkeys(guards, (move.function, move.line))
+        alternatives = simplified(frozenset(ways))
+        if frozenset() in alternatives:
+            return Decision(f"{self.torch}.cuda.is_available()")
+        if len(alternatives) != 1:
+            return None
+        (condition,) = alternatives
+        ordered = {test: tests[test] for test in tests if test in condition}
+        return self._as_flag(ordered, place)
+
+    def _deciding(self, move: Move, place: Place) -> Guards:
+        """The tests that decide whether a move runs where its module exists at all."""
+        guards = move.guards
+        stmt = move.stmt
+        target = stmt.targets[0] if len(stmt.targets) == 1 else None
+        if target is not None and _is_moved(stmt.value) and _constructs(stmt.value):
+            # Each way makes a model of its own, and moves it.
+            made = [
+                d.value
+                for d in self._definitions(target, move.function)
+                if d.value is not None
+                and d.value != ir.Const(None)
+                and target not in ir.walk(d.value)
+            ]
+            if all(_is_moved(value) for value in made):
+                guards = tuple(g for g in guards if self._is_about_device(g[0], move))
+        return guards
+
+    def _of_callers(self, move: Move, place: Place) -> Guards:
+        """The tests under which the place's function calls the one that moves."""
+        if move.function != place.function:
+            for site in self.program.call_sites.get(move.function, []):
+                if site.caller == place.function:
+                    outer = self._guards_of(Place(site.caller, site.stmt))
+                    return tuple(g for g in outer if self._is_about_device(g[0], move))
+        return ()
+
+    def _definitions(self, target: ir.Expr, function: str) -> list[Definition]:
+        program = self.program
+        if isinstance(target, ir.Name):
+            owner = program.owner(target.id, function)
+            return program.definitions(owner, target.id) if owner is not None else []
+        own = program.self_class(function)
+        if isinstance(target, ir.Attr) and own is not None:
+            return program.attribute_definitions(own[1], target.attr)
+        return []
+
+    def _guards_of(self, place: Place) -> Guards:
+        """The tests around a statement."""
+        found: list[tuple[ir.Expr, bool]] = []
+        for stmt in ir.statements(self.program.functions[place.function].body):
+            depth = len(stmt.path)
+            path = place.stmt.path
+            if stmt.kind == "if" and stmt.value is not None and depth < len(path):
+                if stmt.path == path[:depth] and ir.Name("__name__") not in ir.walk(
+                    stmt.value
+                ):
+                    found.append((stmt.value, path[depth][0] == "body"))
+        return tuple(found)
+
+    def _about_device(self, move: Move) -> list[tuple[ir.Expr, bool]]:
+        return [g for g in literals(move.guards) if self._is_about_device(g[0], move)]
+
+    def _is_about_device(self, test: ir.Expr, move: Move) -> bool:
+        return self._mentions_device(test, move.function, 0)
+
+    def _mentions_device(self, test: ir.Expr, function: str, depth: int) -> bool:
         for inner in ir.walk(test):
-            if isinstance(inner, ir.Attr) and _CUDA_WORD.search(inner.attr):
+            if isinstance(inner, ir.Attr) and _DEVICE_WORD.search(inner.attr):
+                return True
+            if isinstance(inner, ir.Const) and inner.value in ("cuda", "cpu", "gpu"):
                 return True
             if isinstance(inner, ir.Name):
-                if _CUDA_WORD.search(inner.id):
+                if _DEVICE_WORD.search(inner.id):
                     return True
                 owner = self.program.owner(inner.id, function)
-                if owner is not None and depth < 3:
-                    for d in self.program.definitions(owner, inner.id):
-                        if d.value is not None and isinstance(
-                            d.value, (ir.Call, ir.Operation)
-                        ):
-                            if self._is_about_cuda(d.value, d.function, depth + 1):
-                                return True
+                if owner is None or depth > 2:
+                    continue
+                for d in self.program.definitions(owner, inner.id):
+                    if isinstance(d.value, (ir.Call, ir.Operation)):
+                        if self._mentions_device(d.value, d.function, depth + 1):
+                            return True
         return False
 
-    def _flag(
-        self, test: ir.Expr, at: str, function: str, birth: ir.Stmt
+    def _as_flag(
+        self, tests: Mapping[tuple[ir.Expr, bool], tuple[str, int]], place: Place
     ) -> Decision | None:
-        program = self.program
-        if (
-            isinstance(test, ir.Call)
-            and program.origin(test.func, at) == "torch.cuda.is_available"
-        ):
-            return Decision(f"{self.torch}.cuda.is_available()")
-        text = ir.render(test)
-        for inner in ir.walk(test):
-            if isinstance(inner, ir.Name) and program.origin(inner, at) is None:
-                owner = program.owner(inner.id, at)
-                if owner is None or owner != program.owner(inner.id, function):
-                    return self._flag_elsewhere(test, at, function, birth)
-                defined = program.definitions(owner, inner.id)
-                is_param = any(
-                    p.name == inner.id for p in program.functions[owner].params
-                )
-                if owner == function and not is_param:
-                    if not any(d.stmt.line < birth.line for d in defined):
-                        return None
-        if text is None:
-            return None
-        return Decision(text if self._is_boolean(test, at) else f"bool({text})")
+        """Tests, each with (function, line), as one expression that the place can write."""
+        parts: list[str] = []
+        after: ir.Stmt | None = None
+        boolean = True
+        for (test, outcome), (function, line) in tests.items():
+            seen = self._translated(test, function, line, place, 0)
+            text = None if seen is None else render(seen.expr, outcome)
+            if seen is None or text is None:
+                return None
+            if seen.after is not None and (
+                after is None or after.line < seen.after.line
+            ):
+                after = seen.after
+            if outcome and not self._is_boolean(test, function):
+                boolean = False
+            if (
+                isinstance(seen.expr, ir.Operation)
+                and seen.expr.op == "or"
+                and outcome
+                and len(tests) > 1
+            ):
+                text = f"({text})"
+            parts.append(text)
+        enabled = " and ".join(parts)
+        return Decision(enabled if boolean else f"bool({enabled})", after)
 
-    def _flag_elsewhere(
-        self, test: ir.Expr, at: str, function: str, birth: ir.Stmt
-    ) -> Decision | None:
-        """A flag that the birth cannot see, but whose one value it can repeat."""
+    def _translated(
+        self, expr: ir.Expr, at: str, line: int, place: Place, depth: int
+    ) -> Seen | None:
+        """An expression that ``at`` evaluates in ``line``, as the place can write it."""
         program = self.program
-        if isinstance(test, ir.Name):
-            owner = program.owner(test.id, at)
-            if owner is None:
+        if depth > 6:
+            return None
+        if isinstance(expr, ir.Const):
+            return Seen(expr)
+        if isinstance(expr, ir.Call):
+            origin = program.origin(expr.func, at)
+            if origin == "torch.cuda.is_available":
+                func = ir.Attr(ir.Name(self.torch), "cuda")
+                return Seen(ir.Call(ir.Attr(func, "is_available"), ()))
+            if origin is None or expr.args:
                 return None
-            if any(p.name == test.id for p in program.functions[owner].params):
-                for caller, value in program.arguments(owner, test.id):
-                    if caller == function:
-                        return self._flag(value, caller, function, birth)
+            func_seen = self._translated(expr.func, at, line, place, depth + 1)
+            return func_seen and Seen(ir.Call(func_seen.expr, ()))
+        if isinstance(expr, ir.Operation):
+            operands = [
+                self._translated(operand, at, line, place, depth + 1)
+                for operand in expr.operands
+            ]
+            whole = [operand for operand in operands if operand is not None]
+            if len(whole) < len(operands):
                 return None
-            found = program.definitions(owner, test.id)
-            if len(found) == 1 and found[0].value is not None:
-                return self._flag(found[0].value, found[0].function, function, birth)
-        return None
+            waits = [s.after for s in whole if s.after is not None]
+            after = max(waits, key=lambda stmt: stmt.line, default=None)
+            return Seen(ir.Operation(expr.op, tuple(s.expr for s in whole)), (), after)
+        if root_of(expr) is None:
+            return None
+        seen = self.sight.see(expr, at, line, place)
+        if seen is not None or not isinstance(expr, ir.Name):
+            return seen
+        # Out of sight; but where it has one value, that can be said again.
+        owner = program.owner(expr.id, at)
+        if owner is None:
+            return None
+        if any(p.name == expr.id for p in program.functions[owner].params):
+            for caller, value in program.arguments(owner, expr.id):
+                if caller == place.function:
+                    here = place.stmt.line
+                    return self._translated(value, caller, here, place, depth + 1)
+            return None
+        found = program.definitions(owner, expr.id)
+        if len(found) != 1 or found[0].value is None or owner == place.function:
+            return None
+        return self._translated(
+            found[0].value, found[0].function, found[0].stmt.line, place, depth + 1
+        )
 
     def _is_boolean(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
         if depth > 4:
@@ -487,7 +437,7 @@ class Devices:
                     for d in found
                 )
             case ir.Attr(attr=attr):
-                assigned = self._member_definitions(expr, function)
+                assigned = self.sight.assignments(expr)
                 if assigned:
                     return all(
                         d.value is not None
@@ -514,12 +464,30 @@ class Devices:
         return False
 
 
-def _replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
-    """An attribute or item chain with one of its links replaced."""
-    if expr == old:
-        return new
-    if isinstance(expr, ir.Attr):
-        return ir.Attr(_replaced(expr.value, old, new), expr.attr)
-    if isinstance(expr, ir.Item):
-        return ir.Item(_replaced(expr.value, old, new), expr.key)
-    return expr
+def _latest_first(moves: list[Move], place: Place) -> list[Move]:
+    """Of several moves of one model, the last one before the place decides."""
+
+    def order(move: Move) -> tuple[int, int]:
+        if move.function != place.function:
+            return (1, 0)
+        before = move.line <= place.stmt.line
+        return (0, -move.line) if before else (2, move.line)
+
+    return sorted(moves, key=order)
+
+
+def _is_moved(value: ir.Expr | None) -> bool:
+    """``... .cuda()`` or ``... .to(device)``."""
+    return (
+        isinstance(value, ir.Call)
+        and isinstance(value.func, ir.Attr)
+        and value.func.attr in ("cuda", "to")
+    )
+
+
+def _constructs(value: ir.Expr | None) -> bool:
+    return (
+        isinstance(value, ir.Call)
+        and isinstance(value.func, ir.Attr)
+        and isinstance(value.func.value, ir.Call)
+    )

@@ -1,0 +1,419 @@
+"""What the switch is tied to: the script's own device decision, as the optimizer's birth can see it."""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+
+import pytest
+
+from amp_migrate.api import migrate_source
+
+HEAD = """\
+import argparse
+import torch
+import torch.nn as nn
+data = [(torch.randn(4, 8), torch.randint(0, 3, (4,)))]
+criterion = nn.CrossEntropyLoss()
+"""
+LOOP = """\
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+"""
+OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+NET = "model = nn.Linear(8, 3)\n"
+FIT = """\
+    def fit(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            loss = criterion(self.model(x.to(self.device)), y.to(self.device))
+            loss.backward()
+            self.opt.step()
+"""
+ARGS = "args = parser.parse_args()\n"
+
+
+def switch(source: str) -> str:
+    """The condition of the scaler that a script is given, or the code of the refusal."""
+    result = migrate_source(source, path="train.py")
+    if result.output == source:
+        codes = {found.code for found in result.diagnostics}
+        assert len(codes) == 1
+        return codes.pop()
+    compile(result.output, "train.py", "exec")
+    text = " ".join(result.output.split())
+    found = re.search(r'GradScaler\( ?"cuda", enabled=(.+?) ?\) (?=\w)', text)
+    assert found is not None
+    return found[1]
+
+
+PLAIN = {
+    "device": (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        + NET
+        + "model.to(device)\n"
+        + OPT,
+        'device.type == "cuda"',
+    ),
+    "bound on one way only": (
+        NET
+        + "if torch.cuda.is_available():\n"
+        + '    dev = "cuda"\n'
+        + "    model.to(dev)\n"
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
+    "bound on one way only, and not CUDA for sure": (
+        NET
+        + "if torch.cuda.is_available():\n"
+        + "    dev = pick()\n"
+        + "    model.to(dev)\n"
+        + OPT,
+        "AMP041",
+    ),
+    "bound on all ways": (
+        NET
+        + "if torch.cuda.is_available():\n"
+        + '    dev = "cuda"\n'
+        + "elif torch.backends.mps.is_available():\n"
+        + '    dev = "mps"\n'
+        + "else:\n"
+        + '    dev = "cpu"\n'
+        + "model.to(dev)\n"
+        + OPT,
+        'torch.device(dev).type == "cuda"',
+    ),
+    "bound in a with": (
+        NET
+        + "with torch.no_grad():\n"
+        + '    dev = torch.device("cuda")\n'
+        + "model.to(dev)\n"
+        + OPT,
+        'dev.type == "cuda"',
+    ),
+    "bound by all of a try": (
+        NET
+        + "try:\n"
+        + "    dev = torch.device(pick())\n"
+        + "except RuntimeError:\n"
+        + '    dev = torch.device("cpu")\n'
+        + "model.to(dev)\n"
+        + OPT,
+        'dev.type == "cuda"',
+    ),
+    "bound by a part of a try": (
+        NET
+        + "try:\n"
+        + "    dev = torch.device(pick())\n"
+        + "except RuntimeError:\n"
+        + "    pass\n"
+        + "model.to(dev)\n"
+        + OPT,
+        "AMP041",
+    ),
+    "else of a flag": (
+        'parser.add_argument("--cpu", action="store_true")\n'
+        + ARGS
+        + NET
+        + "if args.cpu:\n    model.cpu()\nelse:\n    model.cuda()\n"
+        + OPT,
+        "not args.cpu",
+    ),
+    "elif": (
+        ARGS
+        + NET
+        + 'if args.dev == "cpu":\n    pass\n'
+        + 'elif args.dev == "mps":\n    model.to("mps")\n'
+        + "else:\n    model.cuda()\n"
+        + OPT,
+        'args.dev != "cpu" and args.dev != "mps"',
+    ),
+    "not a flag": (
+        "DEBUG = True\n" + NET + "if not DEBUG:\n    model.cuda()\n" + OPT,
+        "not DEBUG",
+    ),
+    "a flag that is not in sight": (
+        NET + "if choose(model):\n    model.cuda()\n" + OPT,
+        "AMP041",
+    ),
+    "both branches": (
+        ARGS
+        + NET
+        + "if args.distributed:\n    model.cuda(0)\nelse:\n    model = model.cuda()\n"
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
+    "each architecture is moved": (
+        ARGS
+        + 'if args.arch == "a":\n    model = nn.Linear(8, 3).cuda()\n'
+        + 'elif args.arch == "b":\n    model = nn.Linear(8, 3, bias=False).cuda()\n'
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
+    "conditional move": (
+        "gpu = torch.cuda.is_available()\n"
+        + "model = nn.Linear(8, 3).cuda() if gpu else nn.Linear(8, 3)\n"
+        + OPT,
+        "gpu",
+    ),
+    "conditional move without a name": (
+        NET + 'model.to("cuda" if torch.cuda.is_available() else "cpu")\n' + OPT,
+        "torch.cuda.is_available()",
+    ),
+    "only a probe": (
+        NET + "if torch.cuda.is_available():\n    print(torch.zeros(1).cuda())\n" + OPT,
+        "AMP005",
+    ),
+    "the model's own device before another": (
+        'device = torch.device("cuda")\n'
+        + "weights = torch.ones(3).to(device)\n"
+        + ARGS
+        + NET
+        + "model.to(args.where)\n"
+        + OPT,
+        'torch.device(args.where).type == "cuda"',
+    ),
+    "the last of several moves": (
+        'device = torch.device("cpu" if SLOW else "cuda")\n'
+        + ARGS
+        + NET
+        + "model.to(device)\n"
+        + "model.to(args.device)\n"
+        + OPT,
+        'torch.device(args.device).type == "cuda"',
+    ),
+    "another model's device": (
+        'device = torch.device("cuda")\n'
+        + "teacher = nn.Linear(8, 3).to(device)\n"
+        + NET
+        + OPT,
+        "AMP041",
+    ),
+    "a flag that changes before the move": (
+        ARGS
+        + NET
+        + OPT
+        + "args.cuda = args.cuda and torch.cuda.is_available()\n"
+        + "if args.cuda:\n    model.cuda()\n",
+        "bool(args.cuda)",
+    ),
+    "a flag that changes out of line": (
+        ARGS
+        + NET
+        + OPT
+        + "if not torch.cuda.is_available():\n    args.cuda = False\n"
+        + "if args.cuda:\n    model.cuda()\n",
+        "AMP041",
+    ),
+    "the tests around data say nothing": (
+        "DEBUG = True\n"
+        + NET
+        + "model.cuda()\n"
+        + "if DEBUG:\n    data = [(x.cuda(), y.cuda()) for x, y in data]\n"
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_scripts(name: str) -> None:
+    setup, expected = PLAIN[name]
+    assert switch(HEAD + setup + LOOP) == expected
+
+
+def test_a_flag_that_changes_is_waited_for() -> None:
+    setup, _ = PLAIN["a flag that changes before the move"]
+    output = migrate_source(HEAD + setup + LOOP, path="train.py").output
+    assert output.index("args.cuda = args.cuda") < output.index("GradScaler")
+
+
+CLASSES = {
+    "set before": (
+        """\
+        class T:
+            def __init__(self):
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.model = nn.Linear(8, 3).to(self.device)
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        'self.device.type == "cuda"',
+    ),
+    "set by a method called later": (
+        """\
+        class T:
+            def __init__(self):
+                self.model = nn.Linear(8, 3)
+                self.build()
+                self.setup()
+            def build(self):
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            def setup(self):
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.model.to(self.device)
+        """,
+        "AMP041",
+    ),
+    "set by a method called before": (
+        """\
+        class T:
+            def __init__(self):
+                self.model = nn.Linear(8, 3)
+                self.setup()
+                self.build()
+            def build(self):
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            def setup(self):
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.model.to(self.device)
+        """,
+        'self.device.type == "cuda"',
+    ),
+    "set on one way only": (
+        """\
+        class T:
+            def __init__(self):
+                self.model = nn.Linear(8, 3)
+                if torch.cuda.is_available():
+                    self.device = torch.device(pick())
+                    self.model.to(self.device)
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        "AMP041",
+    ),
+    "set after the base's birth": (
+        """\
+        class B:
+            def __init__(self):
+                self.model = nn.Linear(8, 3)
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        class T(B):
+            def __init__(self):
+                super().__init__()
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.model.to(self.device)
+        """,
+        "AMP041",
+    ),
+    "set by the base before the birth": (
+        """\
+        class B:
+            def __init__(self):
+                self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.model = nn.Linear(8, 3).to(self.device)
+        class T(B):
+            def __init__(self):
+                super().__init__()
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        'self.device.type == "cuda"',
+    ),
+    "born in a method": (
+        """\
+        class T:
+            def __init__(self, model, device):
+                self.device = device
+                self.model = model.to(device)
+            def configure(self):
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        'torch.device(self.device).type == "cuda"',
+    ),
+    "another class's device": (
+        """\
+        device = torch.device("cuda")
+        other = nn.Linear(8, 3).to(device)
+        class T:
+            def __init__(self):
+                self.device = "cpu"
+                self.model = nn.Linear(8, 3)
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        "AMP041",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes(name: str) -> None:
+    text, expected = CLASSES[name]
+    fit = FIT.replace(".to(self.device)", "") if "another" in name else FIT
+    text = dedent(text)
+    cut = text.find("class T(B)")
+    # The loop belongs to the base where there is one.
+    text = text + fit if cut < 0 else text[:cut] + fit + text[cut:]
+    assert switch(HEAD + text + "T\n") == expected
+
+
+FUNCTIONS = {
+    "under the main guard": (
+        """\
+        def main():
+            model = nn.Linear(8, 3).to(device)
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        if __name__ == "__main__":
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            main()
+        """,
+        'device.type == "cuda"',
+    ),
+    "global and conditional": (
+        """\
+        if torch.cuda.is_available():
+            device = torch.device(pick())
+        def main():
+            model = nn.Linear(8, 3).to(device)
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        "AMP041",
+    ),
+    "a flag of the caller's": (
+        """\
+        def fit(model, use_gpu):
+            if use_gpu:
+                model.cuda()
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        fit(nn.Linear(8, 3), torch.cuda.is_available())
+        """,
+        "bool(use_gpu)",
+    ),
+    "moved by a helper under a test": (
+        """\
+        def to_gpu(model):
+            model.cuda()
+        def main(use_gpu):
+            model = nn.Linear(8, 3)
+            if use_gpu:
+                to_gpu(model)
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main(torch.cuda.is_available())
+        """,
+        "bool(use_gpu)",
+    ),
+    "one's own name for it": (
+        """\
+        def fit(model, device):
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        dev = torch.device("cuda")
+        net = nn.Linear(8, 3).to(dev)
+        fit(net, dev)
+        """,
+        'dev.type == "cuda"',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    text, expected = FUNCTIONS[name]
+    loop = "".join(f"    {line}\n" for line in LOOP.splitlines())
+    assert switch(HEAD + dedent(text).replace("LOOP\n", loop)) == expected
