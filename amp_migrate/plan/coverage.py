@@ -347,9 +347,9 @@ class Coverage:
                     return frozenset({("attribute", own[1], attr)})
                 inner = self.identities(value, function, depth + 1)
                 return frozenset((*one, attr) for one in inner)
-            case ir.Item(value=value):
+            case ir.Item(value=value, key=ir.Const(value=key)):
                 inner = self.identities(value, function, depth + 1)
-                return frozenset((*one, "[]") for one in inner)
+                return frozenset((*one, f"[{key!r}]") for one in inner)
             case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _INNER:
                 inner = self.identities(value, function, depth + 1)
                 return frozenset((*one, "*") for one in inner)

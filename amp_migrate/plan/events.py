@@ -17,7 +17,8 @@ class Event:
     """One thing that a statement does.
 
     ``kind``: ``backward``, ``step``, ``zero`` (gradients dropped), ``access`` (gradients read or
-    edited), ``call`` (of functions of this program that hold events themselves).
+    edited), ``birth`` (an optimizer is made), ``call`` (of functions of this program that hold
+    events themselves).
     """
 
     kind: str
@@ -137,6 +138,9 @@ class Events:
             return
         if _inside_zeroing(self.program.functions[function], stmt):
             return
+        if isinstance(stmt.value, ir.Call) and stmt.targets:
+            if self.optimizers.construction(stmt.value, function) is not None:
+                yield Event("birth", stmt.line, stmt.column)
         holders = self._gradient_holders(stmt, function)
         if holders:
             yield Event("access", stmt.line, stmt.column, targets=holders)
@@ -222,11 +226,14 @@ class Events:
             return False
         if name in vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING:
             return False
-        if self.forward.is_forward(call, function):
-            return False
         if vocabulary.GRADIENT_HELPER.search(name):
             return not all(isinstance(arg.value, ir.Const) for arg in call.args)
-        return any(self._leads_to_gradients(arg.value, function) for arg in call.args)
+        if any(self._leads_to_gradients(arg.value, function) for arg in call.args):
+            # compute_loss(model, batch) runs the model; anything else may do what it likes.
+            return not vocabulary.MODEL_LIKE.search(name)
+        # on_backward_end(), hooks["end"](): somebody's callback.
+        is_variable = isinstance(call.func, (ir.Name, ir.Item)) and origin is None
+        return is_variable and not call.args
 
     def _leads_to_gradients(self, expr: ir.Expr, function: str) -> bool:
         """Whether an argument is a module, an optimizer or a list of parameters."""

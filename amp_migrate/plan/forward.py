@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 
 from amp_migrate.facts import ir
@@ -90,12 +91,20 @@ class Forward:
             if origin in _PRODUCTS:
                 return level != MODULES
             return level == ANY and self._is_functional(origin, call)
-        if level == MODELS and _names_loss(ir.key_of(call.func)):
-            return False
         refs = program.resolve(call.func, function)
         if refs:
             return any(self._called_ref_is_forward(ref, level) for ref in refs)
         func = call.func
+        if level == MODELS and _names_loss(ir.key_of(func)):
+            # A loss that is given a module, or is a module's own, runs it.
+            given = [arg.value for arg in call.args]
+            if isinstance(func, ir.Attr):
+                given.append(func.value)
+            return any(
+                self.is_module(value, function)
+                for value in given
+                if not _names_loss(ir.key_of(value))
+            )
         if isinstance(func, ir.Attr):
             if isinstance(func.value, ir.Call) and func.value.func == ir.Name("super"):
                 return func.attr == "forward"
@@ -129,7 +138,9 @@ class Forward:
             if level == MODELS and _names_loss(ref.name):
                 return False
             # Whatever is made and then called is a module, unless its name says data.
-            own_kind = ref.name.startswith(_NO_MODULES)
+            own_kind = ref.name.startswith(_NO_MODULES) or (
+                ref.name.split(".")[0] in sys.stdlib_module_names
+            )
             return _makes_module(ref.name) or not (
                 own_kind or _MAKES_DATA.search(ref.name)
             )
@@ -207,6 +218,8 @@ class Forward:
         method = func.attr
         if method in vocabulary.TENSOR_BOOKKEEPING:
             return False
+        if method.endswith("_") and not method.startswith("_"):
+            return False
         owned = self.program.instance_classes(func.value, function)
         if any(self.program.attribute_definitions(c, method) for c in owned):
             # self.model(x): an attribute that is called, not a method.
@@ -240,7 +253,7 @@ class Forward:
         key = ir.key_of(expr)
         if key is None:
             return False
-        last = key.split("[")[0].rsplit(".", 1)[-1]
+        last = re.sub(r"(\[[^\]]*\])+$", "", key).rsplit(".", 1)[-1]
         return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
 
     # -- reads and writes ---------------------------------------------------------------------

@@ -58,10 +58,9 @@ class Regions:
         if isinstance(elsewhere, Refusal):
             return elsewhere
         runs += elsewhere
-        if not runs:
-            return Refusal(
-                "AMP033", "the forward computation of this loss is not visible here"
-            )
+        if not any(self._computes(run) for run in runs):
+            message = "the forward computation of this loss is not visible here"
+            return Refusal("AMP033", message)
         return runs, hoists
 
     def _computes(self, run: Run) -> bool:

@@ -6,6 +6,8 @@ For float16 the switch is the scaler, for bfloat16 a bool; both travel the same 
 from __future__ import annotations
 
 import re
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,20 +100,24 @@ class Travel:
 
     def _name_slots(self) -> None:
         """One name for all, except for optimizers that live side by side in one scope."""
-        used: dict[tuple[str, str], Slot] = {}
-        order = sorted(self.slots, key=lambda s: (s.kind, s.owner, s.name))
-        born_here = {birth.slot for birth in self.births}
-        for slot in sorted(order, key=lambda s: s not in born_here):
-            if slot in self._aliased():
-                continue
+        lines = {birth.slot: birth.stmt.line for birth in self.births}
+        order = sorted(
+            self.slots - self._aliased().keys(),
+            key=lambda s: (lines.get(s, sys.maxsize), s.kind, s.owner, s.name),
+        )
+        beside = Counter((slot.kind, slot.owner) for slot in order)
+        for slot in order:
             name = self.base
-            if (slot.kind, slot.owner) in used:
-                name = _OPTIMIZER_WORD.sub(self.base, slot.name, count=1)
-                if name == slot.name or name in self.taken:
-                    name = f"{self.base}_{len(used) + 1}"
-            used[slot.kind, slot.owner] = slot
+            if beside[slot.kind, slot.owner] > 1:
+                derived = _OPTIMIZER_WORD.sub(self.base, slot.name, count=1)
+                if derived != slot.name and derived not in self.taken:
+                    name = derived
+                elif name in self.taken:
+                    name = free_name(self.options, self.taken)
             self._names[slot] = name
-            self.taken.add(name)
+            if beside[slot.kind, slot.owner] > 1:
+                self.taken.add(name)
+        self.taken.update(self._names.values())
 
     def _aliased(self) -> dict[Slot, Slot]:
         """Variables that are only another name for a slot seen from the same scope."""
