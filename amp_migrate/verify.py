@@ -11,7 +11,7 @@ import io
 import tokenize
 from collections.abc import Sequence
 
-from amp_migrate.facts.reader import parse
+from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 
 _CREATORS = frozenset({"GradScaler"})

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import ast
-import io
-import re
-import sys
-import tokenize
-import warnings
 from collections.abc import Iterable
 from typing import Protocol, cast
 
 from amp_migrate.facts import ir
-from amp_migrate.results import SourceError
-
-_OFF = re.compile(r"#\s*amp:\s*off\b", re.IGNORECASE)
+from amp_migrate.facts.marks import off_marks
+from amp_migrate.facts.syntax import parse
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -58,7 +52,7 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     lines = text.split("\n")
     reader = _Reader(lines)
     reader.read_top(tree)
-    off_lines, off = _off_marks(text, tree)
+    off_lines, off = off_marks(text, tree)
     return ir.ModuleFacts(
         path=path,
         functions=reader.functions,
@@ -69,60 +63,6 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
         off_lines=off_lines,
         off=off,
     )
-
-
-def parse(text: str, path: str) -> ast.Module:
-    """``ast.parse`` with one-line errors, and without the warnings that the user's code would raise."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except SyntaxError as error:
-        message = f"not valid for Python {version}, which runs amp-migrate: {error.msg}"
-        raise SourceError(path, message, error.lineno or 0, error.offset or 0) from None
-    except ValueError as error:
-        raise SourceError(path, f"not valid for Python {version}: {error}") from None
-    except (RecursionError, MemoryError):
-        raise SourceError(path, "nested too deeply to be parsed") from None
-
-
-def _off_marks(text: str, tree: ast.Module) -> tuple[frozenset[int], bool]:
-    """Lines of the statements marked ``# amp: off``, and whether the mark stands for the whole file.
-
-    A mark at the end of a statement's line, or alone on the line above it, concerns that statement. A
-    mark alone on its line before all code, or before code that is no loop, function or class, concerns
-    the file.
-    """
-    if not _OFF.search(text):
-        return frozenset(), False
-    first = next((n for n in tree.body if not _is_docstring(n)), None)
-    first_line = first.lineno if first is not None else sys.maxsize
-    if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        first_line = min([first.lineno, *(d.lineno for d in first.decorator_list)])
-    marked: set[int] = set()
-    whole_file = False
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type != tokenize.COMMENT or not _OFF.search(token.string):
-            continue
-        line = token.start[0]
-        alone = not token.line[: token.start[1]].strip()
-        if not alone:
-            marked.add(line)
-        elif line < first_line and not (
-            line == first_line - 1
-            and isinstance(
-                first, (ast.For, ast.While, ast.With, ast.FunctionDef, ast.ClassDef)
-            )
-        ):
-            whole_file = True
-        else:
-            marked.add(line + 1)
-    return frozenset(marked), whole_file
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 class _Make(Protocol):

@@ -6,7 +6,8 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.regions import Run
-from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Program
 
 _OFF = frozenset({"no_grad", "inference_mode"})
 

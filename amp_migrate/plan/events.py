@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.forward import Forward
-from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 

@@ -10,7 +10,8 @@ from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
-from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 

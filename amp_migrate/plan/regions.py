@@ -12,7 +12,8 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import ANY, MODELS, MODULES, Forward
 from amp_migrate.plan.loops import Backward, Refusal
-from amp_migrate.project.link import Program, calls_of
+from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.facts import ir
+from amp_migrate.project.bindings import IMPORTS, bindings, calls_of, unpacked
 
 _BUILTINS = frozenset(dir(builtins))
 
@@ -98,7 +99,7 @@ class Program:
         if not targets:
             return None
         others = [
-            d for d in self.definitions(owner, parts[0]) if d.stmt.kind not in _IMPORTS
+            d for d in self.definitions(owner, parts[0]) if d.stmt.kind not in IMPORTS
         ]
         if others:
             return None
@@ -115,7 +116,7 @@ class Program:
         found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
-                for name, value, index in _bindings(stmt):
+                for name, value, index in bindings(stmt):
                     owner = self.owner(name, qualname)
                     if owner is not None:
                         found[owner, name].append(
@@ -139,7 +140,7 @@ class Program:
             for stmt in ir.statements(function.body):
                 if stmt.kind not in ("assign", "annassign", "for", "with", "augassign"):
                     continue
-                for target, value, index in _unpacked(stmt):
+                for target, value, index in unpacked(stmt):
                     if not isinstance(target, ir.Attr):
                         continue
                     for class_name in self.instance_classes(target.value, qualname):
@@ -527,7 +528,6 @@ class Program:
         return found
 
 
-_IMPORTS = ("import", "importfrom")
 _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""
 
@@ -557,56 +557,3 @@ def _is_super_call(expr: ir.Expr) -> bool:
         and isinstance(expr.func, ir.Name)
         and expr.func.id == "super"
     )
-
-
-def calls_of(stmt: ir.Stmt) -> Iterator[ir.Call]:
-    """The calls on a statement's own line, in the order in which they run; lambdas included last."""
-    for expr in stmt.exprs:
-        yield from ir.calls_in(expr)
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            if isinstance(inner, ir.Deferred):
-                yield from ir.calls_in(inner.body)
-
-
-def _unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
-    """(target, value, index) for each single target of a statement."""
-    whole = stmt.kind in ("assign", "annassign")
-    for target in stmt.targets:
-        value = stmt.value if whole else None
-        yield from _unpacked_target(target, value, None)
-
-
-def _unpacked_target(
-    target: ir.Expr, value: ir.Expr | None, index: int | None
-) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
-    if isinstance(target, ir.Display):
-        for position, item in enumerate(target.items):
-            if index is not None:
-                yield from _unpacked_target(item, None, None)
-            elif isinstance(value, ir.Display) and len(value.items) == len(
-                target.items
-            ):
-                yield from _unpacked_target(item, value.items[position], None)
-            else:
-                yield from _unpacked_target(item, value, position)
-    elif isinstance(target, ir.Operation) and target.op == "starred":
-        yield from _unpacked_target(target.operands[0], None, None)
-    else:
-        yield target, value, index
-
-
-def _bindings(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Expr | None, int | None]]:
-    """(name, value, index) for each variable that a statement binds."""
-    if stmt.kind in ("functiondef", "classdef"):
-        yield stmt.names[0], None, None
-    elif stmt.kind in (*_IMPORTS, "try", "trystar"):
-        for name in stmt.names:
-            yield name, None, None
-    for target, value, index in _unpacked(stmt):
-        if isinstance(target, ir.Name):
-            yield target.id, value, index
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            if isinstance(inner, ir.Walrus) and isinstance(inner.target, ir.Name):
-                yield inner.target.id, inner.value, None

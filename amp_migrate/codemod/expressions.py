@@ -1,0 +1,155 @@
+"""Edits of the expressions on a statement's own line: arguments, dict entries, parameters."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amp_migrate.codemod.lists import insert_entry
+from amp_migrate.plan.edits import AddArgument, AddEntry
+
+
+class _HeaderTransformer(cst.CSTTransformer):
+    """Transforms a statement's own expressions, not the blocks under it."""
+
+    done = False
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> bool:
+        return False
+
+    def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> bool:
+        return False
+
+    def visit_Else(self, node: cst.Else) -> bool:
+        return False
+
+
+class ArgumentAdder(_HeaderTransformer):
+    """Adds an argument to one call."""
+
+    def __init__(self, edit: AddArgument) -> None:
+        super().__init__()
+        self.edit = edit
+        self.seen = -1
+        self.wanted: cst.Call | None = None
+
+    def visit_Call(self, node: cst.Call) -> None:
+        # Counted on the way in: outermost first, as the plan counts.
+        if _compact(node.func) == self.edit.callee:
+            self.seen += 1
+            if self.seen == self.edit.occurrence:
+                self.wanted = node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        if original_node is not self.wanted:
+            return updated_node
+        self.done = True
+        new = cst.Arg(
+            keyword=cst.Name(self.edit.name),
+            value=cst.parse_expression(self.edit.value),
+            equal=_TIGHT,
+        )
+        args = insert_entry(
+            updated_node.args,
+            len(updated_node.args) - 1,
+            new,
+            updated_node.whitespace_before_args,
+        )
+        return updated_node.with_changes(args=args)
+
+
+class EntryAdder(_HeaderTransformer):
+    """Adds an entry to the dict that holds a given value."""
+
+    def __init__(self, edit: AddEntry) -> None:
+        super().__init__()
+        self.edit = edit
+
+    def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
+        for index, element in enumerate(updated_node.elements):
+            if self.done or not isinstance(element, cst.DictElement):
+                continue
+            if _compact(element.value) != self.edit.beside:
+                continue
+            self.done = True
+            quote = '"'
+            if isinstance(element.key, cst.SimpleString):
+                quote = element.key.quote
+            key = cst.SimpleString(f"{quote}{self.edit.key}{quote}")
+            new = element.with_changes(
+                key=key,
+                value=cst.parse_expression(self.edit.value),
+                comma=cst.MaybeSentinel.DEFAULT,
+            )
+            opening = updated_node.lbrace.whitespace_after
+            elements = insert_entry(updated_node.elements, index, new, opening)  # type: ignore[type-var]
+            return updated_node.with_changes(elements=elements)
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        if _compact(updated_node.func) != "dict":
+            return updated_node
+        for index, arg in enumerate(updated_node.args):
+            if (
+                self.done
+                or arg.keyword is None
+                or _compact(arg.value) != self.edit.beside
+            ):
+                continue
+            self.done = True
+            new = arg.with_changes(
+                keyword=cst.Name(self.edit.key),
+                value=cst.parse_expression(self.edit.value),
+                comma=cst.MaybeSentinel.DEFAULT,
+            )
+            opening = updated_node.whitespace_before_args
+            return updated_node.with_changes(
+                args=insert_entry(updated_node.args, index, new, opening)
+            )
+        return updated_node
+
+
+_TIGHT = cst.AssignEqual(
+    whitespace_before=cst.SimpleWhitespace(""),
+    whitespace_after=cst.SimpleWhitespace(""),
+)
+
+
+def with_parameter(
+    statement: cst.FunctionDef, name: str, default: str | None
+) -> cst.FunctionDef:
+    """A function with a new last parameter; keyword-only where it could not be last otherwise."""
+    params = statement.params
+    new = cst.Param(cst.Name(name))
+    if default is not None:
+        new = cst.Param(
+            cst.Name(name), default=cst.parse_expression(default), equal=_TIGHT
+        )
+    opening = statement.whitespace_before_params
+    keyword_only = (
+        bool(params.kwonly_params)
+        or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
+        or (
+            default is None
+            and any(param.default is not None for param in params.params)
+        )
+    )
+    if keyword_only and params.kwonly_params:
+        entries = insert_entry(
+            params.kwonly_params, len(params.kwonly_params) - 1, new, opening
+        )
+        return statement.with_changes(params=params.with_changes(kwonly_params=entries))
+    if keyword_only:
+        star = params.star_arg
+        if not isinstance(star, (cst.Param, cst.ParamStar)):
+            star = cst.ParamStar()
+        return statement.with_changes(
+            params=params.with_changes(star_arg=star, kwonly_params=[new])
+        )
+    positional = params.params
+    entries = insert_entry(positional, len(positional) - 1, new, opening)
+    return statement.with_changes(params=params.with_changes(params=entries))
+
+
+def _compact(node: cst.BaseExpression) -> str:
+    """The code of a simple expression without whitespace, with double quotes."""
+    return "".join(cst.Module([]).code_for_node(node).split()).replace('"', "'")

@@ -1,0 +1,25 @@
+"""Text to the standard library's syntax tree, with errors of one line."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import warnings
+
+from amp_migrate.results import SourceError
+
+
+def parse(text: str, path: str) -> ast.Module:
+    """``ast.parse`` with one-line errors, and without the warnings that the user's code would raise."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        message = f"not valid for Python {version}, which runs amp-migrate: {error.msg}"
+        raise SourceError(path, message, error.lineno or 0, error.offset or 0) from None
+    except ValueError as error:
+        raise SourceError(path, f"not valid for Python {version}: {error}") from None
+    except (RecursionError, MemoryError):
+        raise SourceError(path, "nested too deeply to be parsed") from None

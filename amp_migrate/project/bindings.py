@@ -1,0 +1,62 @@
+"""What one statement binds and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+
+IMPORTS = ("import", "importfrom")
+
+
+def calls_of(stmt: ir.Stmt) -> Iterator[ir.Call]:
+    """The calls on a statement's own line, in the order in which they run; lambdas included last."""
+    for expr in stmt.exprs:
+        yield from ir.calls_in(expr)
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Deferred):
+                yield from ir.calls_in(inner.body)
+
+
+def unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
+    """(target, value, index) for each single target of a statement."""
+    whole = stmt.kind in ("assign", "annassign")
+    for target in stmt.targets:
+        value = stmt.value if whole else None
+        yield from _unpacked_target(target, value, None)
+
+
+def _unpacked_target(
+    target: ir.Expr, value: ir.Expr | None, index: int | None
+) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
+    if isinstance(target, ir.Display):
+        for position, item in enumerate(target.items):
+            if index is not None:
+                yield from _unpacked_target(item, None, None)
+            elif isinstance(value, ir.Display) and len(value.items) == len(
+                target.items
+            ):
+                yield from _unpacked_target(item, value.items[position], None)
+            else:
+                yield from _unpacked_target(item, value, position)
+    elif isinstance(target, ir.Operation) and target.op == "starred":
+        yield from _unpacked_target(target.operands[0], None, None)
+    else:
+        yield target, value, index
+
+
+def bindings(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Expr | None, int | None]]:
+    """(name, value, index) for each variable that a statement binds."""
+    if stmt.kind in ("functiondef", "classdef"):
+        yield stmt.names[0], None, None
+    elif stmt.kind in (*IMPORTS, "try", "trystar"):
+        for name in stmt.names:
+            yield name, None, None
+    for target, value, index in unpacked(stmt):
+        if isinstance(target, ir.Name):
+            yield target.id, value, index
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Walrus) and isinstance(inner.target, ir.Name):
+                yield inner.target.id, inner.value, None
