@@ -18,23 +18,16 @@ def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[
     for qualname, function in program.functions.items():
         if {"backward", "step"} & events.kinds(qualname) and qualname != ir.MODULE:
             continue
-        decorated = any(
+        # A module's own forward is put under autocast by whoever calls it.
+        if function.name != "forward" and any(
             _names_no_grad(decorator) for decorator in function.decorators
-        ) and not _is_forward_itself(function)
-        if decorated:
+        ):
             runs += _runs_in(qualname, function.body, forward)
             continue
         for stmt in ir.statements(function.body):
             if stmt.kind == "with" and any(_names_no_grad(expr) for expr in stmt.exprs):
                 runs += _runs_in(qualname, stmt.blocks[0].body, forward)
     return runs
-
-
-def _is_forward_itself(function: ir.Function) -> bool:
-    """Whether a function is a module's own forward, which its callers put under autocast."""
-    return function.name == "forward" or (
-        function.class_name is None and function.name == "main"
-    )
 
 
 def _names_no_grad(expr: ir.Expr) -> bool:

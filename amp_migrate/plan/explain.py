@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from amp_migrate.facts import ir
+from amp_migrate.plan.groups import Group
 from amp_migrate.project.link import Program
-
-if TYPE_CHECKING:
-    from amp_migrate.plan.planner import Group
 
 
 def explain_group(group: Group, program: Program) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
@@ -22,6 +22,7 @@ from amp_migrate.plan.evaluation import plan_evaluation
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.explain import explain_group
 from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.groups import Group
 from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
@@ -30,23 +31,9 @@ from amp_migrate.plan.protocol import Placement, Site
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.travel import Blocked, Travel, free_name
 from amp_migrate.project.link import Program
-from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+from amp_migrate.project.optimizers import Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
-
-
-@dataclass(slots=True)
-class Group:
-    """Loops that share an optimizer, and with it a scaler."""
-
-    loops: list[TrainingLoop] = field(default_factory=list)
-    slots: set[Slot] = field(default_factory=set)
-    births: set[Birth] = field(default_factory=set)
-    refusal: Refusal | None = None
-    edits: list[Edit] = field(default_factory=list)
-    travel: Travel | None = None
-    placement: Placement | None = None
-    runs: list[Run] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -395,7 +382,7 @@ class _Planner:
                     return text
         own = self.program.self_class(function)
         for slot in sorted(group.slots, key=lambda s: (s.kind, s.name)):
-            if slot.kind == "variable" and self._in_scope(slot.owner, function):
+            if slot.kind == "variable" and self.program.encloses(slot.owner, function):
                 return slot.name
             if (
                 slot.kind == "attribute"
@@ -405,14 +392,6 @@ class _Planner:
                 return f"{own[0]}.{slot.name}"
         message = "gradients are read or edited where the optimizer is not in sight"
         raise Blocked(Refusal("AMP030", message, self.program.functions[function].line))
-
-    def _in_scope(self, owner: str, function: str) -> bool:
-        current: str | None = function
-        while current is not None:
-            if current == owner:
-                return True
-            current = self.program.functions[current].parent
-        return False
 
 
 def _keeps_backward(function: ir.Function) -> int:

@@ -199,7 +199,7 @@ class Travel:
         yield [
             self._of_slot(slot, ir.Name(slot.name), function)
             for slot in near
-            if self._encloses(slot.owner, function)
+            if self.program.encloses(slot.owner, function)
         ]
         attributes = []
         for slot in order:
@@ -216,14 +216,6 @@ class Travel:
 
     def _is_method(self, function: str) -> bool:
         return self.program.functions[function].class_name is not None
-
-    def _encloses(self, owner: str, function: str) -> bool:
-        current: str | None = function
-        while current is not None:
-            if current == owner:
-                return True
-            current = self.program.functions[current].parent
-        return False
 
     # -- carrying -----------------------------------------------------------------------------
 

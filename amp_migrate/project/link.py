@@ -82,6 +82,15 @@ class Program:
             current = scope.parent
         return None
 
+    def encloses(self, outer: str, function: str) -> bool:
+        """Whether a function is another one or lies inside it."""
+        current: str | None = function
+        while current is not None:
+            if current == outer:
+                return True
+            current = self.functions[current].parent
+        return False
+
     def origin(self, expr: ir.Expr, function: str) -> str | None:
         """``torch.optim.Adam`` for ``optim.Adam``, where the root is an import and nothing else."""
         parts = ir.dotted(expr)
