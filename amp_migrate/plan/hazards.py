@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan import strict
+from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.products import of_products
 from amp_migrate.plan.regions import Run
-from amp_migrate.project.link import Program, calls_of
-
-FP16_MAX = 65504.0
-FP16_SMALLEST_SUBNORMAL = 5.97e-8
+from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Program
 
 _RAISES = re.compile(
     r"torch\.nn\.BCELoss|torch\.nn\.functional\.binary_cross_entropy|torch\.binary_cross_entropy"
@@ -21,27 +22,26 @@ _RAISES = re.compile(
     r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
     r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
     r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
-    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_)"
+    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_|spmm|smm|sspaddmm|hspmm)"
+    r"|torch\.sparse\.(mm|addmm|sampled_addmm|spsolve)"
     r"|torch\.fft\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
+_BCE = frozenset(("BCELoss", "binary_cross_entropy"))
 _RAISING_METHODS = frozenset(
     """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
-    matrix_exp""".split()
+    matrix_exp spmm smm sspaddmm""".split()
+)
+_SAY_THEIR_DTYPE = frozenset(
+    "float to type long type_as int bool item tolist numpy argmax size".split()
 )
 _MIXING_METHODS = frozenset(
     """scatter scatter_ scatter_add scatter_add_ index_add index_add_ index_copy index_copy_
     masked_scatter masked_scatter_ put_ scatter_reduce scatter_reduce_""".split()
 )
-_FILLS = frozenset(
-    "masked_fill masked_fill_ fill_ full_like new_full full pad clamp clamp_ clip where".split()
-)
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook""".split())
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
-_STRICT = re.compile(
-    r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)"
-)
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.grad|torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
 )
@@ -58,6 +58,7 @@ class Hazards:
             name: Program(facts, program.neighbours)
             for name, facts in program.neighbours.items()
         }
+        self._constants = Constants(self._neighbours)
 
     def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
         """The first hazard for loops in ``functions`` whose regions are ``runs``."""
@@ -126,9 +127,47 @@ class Hazards:
         """The first hazard that concerns the whole file, wherever it stands."""
         for function, _, call in self.program.all_calls():
             refusal = self._of_setup_call(function, call)
+            refusal = refusal or strict.of_call(self.program, function, call)
             if refusal is not None:
                 return refusal
-        return self._custom_function(self.program)
+        return (
+            self._custom_function(self.program)
+            or strict.of_aborts(self.program)
+            or self._mentioned_bce()
+        )
+
+    def _mentioned_bce(self) -> Refusal | None:
+        """BCELoss, by whatever way the file names it: it raises under autocast, used anywhere."""
+        program = self.program
+        facts = program.facts
+        imported = {
+            local: target.rsplit(".", 1)[-1]
+            for function in program.functions.values()
+            for local, target in function.imports
+        }
+        words = facts.identifiers | facts.strings | set(imported.values())
+        if not _BCE & words:
+            return None
+        blocks = [(f.body, q) for q, f in program.functions.items()]
+        blocks += [(c.body, c.parent) for c in program.classes.values()]
+        found: list[tuple[int, str]] = []
+        for body, _ in blocks:
+            for stmt in ir.statements(body):
+                mentioned = {imported.get(name, name) for name in stmt.names}
+                for expr in stmt.exprs:
+                    for inner in ir.walk(expr):
+                        if isinstance(inner, ir.Attr):
+                            mentioned.add(inner.attr)
+                        elif isinstance(inner, ir.Name):
+                            mentioned.add(inner.id)
+                        elif isinstance(inner, ir.Const):
+                            if isinstance(inner.value, str):
+                                mentioned.add(inner.value)
+                found += [(stmt.line, name) for name in _BCE & mentioned]
+        if not found:
+            return None
+        line, name = min(found)
+        return Refusal("AMP020", f"{name} raises under autocast", line)
 
     def _custom_function(self, program: Program) -> Refusal | None:
         for name, found in program.classes.items():
@@ -153,17 +192,11 @@ class Hazards:
                 "FSDP shards the gradients: a plain scaler would diverge",
                 line,
             )
+        if origin.endswith(".MixedPrecisionPolicy"):
+            message = "MixedPrecisionPolicy sets another precision by hand"
+            return Refusal("AMP006", message, line)
         if origin in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
             return Refusal("AMP008", f"{origin}() needs care under autocast", line)
-        if _STRICT.fullmatch(origin) and call.args[:1] != (ir.Arg(ir.Const(False)),):
-            message = "anomaly detection raises on the infinities that a scaler expects"
-            return Refusal("AMP025", message, line)
-        for arg in call.args:
-            if arg.name == "error_if_nonfinite" and arg.value != ir.Const(False):
-                message = (
-                    "error_if_nonfinite raises on the infinities that a scaler expects"
-                )
-                return Refusal("AMP025", message, line)
         if _HIGHER_ORDER.fullmatch(origin):
             return Refusal(
                 "AMP023", f"{origin}() differentiates outside of backward()", line
@@ -242,11 +275,15 @@ class Hazards:
             refusal = self._of_call(program, function, call)
             if refusal is not None:
                 return refusal
-        refusal = self._of_store(program, function, stmt)
+        refusal = self._of_store(program, function, stmt) or self._constants.of_store(
+            program, function, stmt
+        )
         if refusal is not None:
             return refusal
         for expr in stmt.exprs:
-            refusal = self._of_constants(program, function, expr, stmt.line)
+            refusal = self._constants.refusal(
+                program, function, expr, stmt.line
+            ) or of_products(program, function, expr, stmt.line)
             if refusal is not None:
                 return refusal
         return None
@@ -257,7 +294,10 @@ class Hazards:
         origin = program.origin(call.func, function)
         refs = program.resolve(call.func, function)
         names = {origin or ""} | {ref.name for ref in refs if ref.kind == "made"}
-        for name in names:
+        for ref in refs:
+            if ref.kind in ("class", "instance"):
+                names |= program.external_bases(ref.name)
+        for name in names | self._bases_elsewhere(names):
             if _RAISES.fullmatch(name):
                 short = name.rsplit(".", 1)[-1]
                 return Refusal(
@@ -281,6 +321,17 @@ class Hazards:
                 return Refusal("AMP020", message, call.line)
         return None
 
+    def _bases_elsewhere(self, names: set[str]) -> set[str]:
+        """What classes of other files, by their dotted names, derive from."""
+        found: set[str] = set()
+        for name in names:
+            module, _, last = name.rpartition(".")
+            for dotted, neighbour in self._neighbours.items():
+                if module and name.startswith((dotted, ".")):
+                    if last in neighbour.classes:
+                        found |= neighbour.external_bases(last)
+        return found
+
     def _of_store(
         self, program: Program, function: str, stmt: ir.Stmt
     ) -> Refusal | None:
@@ -288,38 +339,44 @@ class Hazards:
         if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
             return None
         if isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr):
-            if stmt.value.func.attr in ("float", "to", "type", "long", "type_as"):
+            if stmt.value.func.attr in _SAY_THEIR_DTYPE:
                 # The value says its dtype itself.
                 return None
         for target in stmt.targets:
-            if not isinstance(target, ir.Item) or not isinstance(target.value, ir.Name):
+            if not isinstance(target, ir.Item):
                 continue
-            owner = program.owner(target.value.id, function)
-            made = (
-                program.definitions(owner, target.value.id) if owner is not None else []
-            )
-            is_buffer = any(
-                (
-                    isinstance(d.value, ir.Call)
-                    and isinstance(d.value.func, ir.Attr)
-                    and re.fullmatch(
-                        r"(new_)?(zeros|ones|empty|full)(_like)?", d.value.func.attr
-                    )
-                )
-                or (
-                    isinstance(d.value, ir.Call)
-                    and any(
-                        isinstance(e, ir.Attr)
-                        and e.attr in ("zeros", "ones", "empty", "full")
-                        for e in ir.walk(d.value)
-                    )
-                )
-                for d in made
-            )
+            if isinstance(target.value, ir.Name):
+                owner = program.owner(target.value.id, function)
+                made = program.definitions(owner, target.value.id) if owner else []
+                is_buffer = any(_is_fresh_tensor(d.value) for d in made)
+            elif isinstance(target.value, ir.Attr):
+                is_buffer = not self._is_container(target.value, program, function)
+            else:
+                continue
             if is_buffer and not self._is_integer(target.key, program, function):
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _is_container(self, expr: ir.Attr, program: Program, function: str) -> bool:
+        """Whether an attribute is known to be no tensor: a dict or a list."""
+        made = [
+            d.value
+            for class_name in program.instance_classes(expr.value, function)
+            for d in program.attribute_definitions(class_name, expr.attr)
+        ]
+        return bool(made) and all(
+            isinstance(value, (ir.Display, ir.Comprehension))
+            or value == ir.Const(None)
+            or (
+                isinstance(value, ir.Call)
+                and re.fullmatch(
+                    r"builtins\.\w+|collections\.\w+|numpy\.\w+|torch\.nn\.Module(Dict|List)",
+                    program.origin(value.func, function) or "",
+                )
+            )
+            for value in made
+        )
 
     def _is_integer(self, key: ir.Expr, program: Program, function: str) -> bool:
         match key:
@@ -344,108 +401,18 @@ class Hazards:
                 )
         return False
 
-    def _of_constants(
-        self, program: Program, function: str, expr: ir.Expr, line: int
-    ) -> Refusal | None:
-        for inner in ir.walk(expr):
-            if isinstance(inner, ir.Call):
-                origin = program.origin(inner.func, function) or ""
-                method = inner.func.attr if isinstance(inner.func, ir.Attr) else ""
-                if origin == "torch.finfo" and "float32" in str(inner.args):
-                    message = "the limits of float32 overflow in float16"
-                    return Refusal("AMP021", message, inner.line)
-                for arg in inner.args:
-                    value = arg.value.value if isinstance(arg.value, ir.Const) else None
-                    if not isinstance(value, (int, float)) or isinstance(value, bool):
-                        continue
-                    if (
-                        abs(value) > FP16_MAX
-                        and abs(value) != float("inf")
-                        and method in _FILLS
-                    ):
-                        return _overflow(value, inner.line)
-                    if 0 < abs(value) < FP16_SMALLEST_SUBNORMAL and (
-                        method
-                        in (
-                            "clamp",
-                            "clamp_",
-                            "clip",
-                            "clamp_min",
-                            "clamp_min_",
-                            "maximum",
-                        )
-                    ):
-                        return _underflow(value, inner.line)
-            if isinstance(inner, ir.Operation) and inner.op in (
-                "+",
-                "-",
-                "*",
-                "/",
-                "+=",
-            ):
-                for operand in inner.operands:
-                    value = self._number(operand, program, function)
-                    if value is None:
-                        continue
-                    if (
-                        inner.op in ("+", "-")
-                        and 0 < abs(value) < FP16_SMALLEST_SUBNORMAL
-                    ):
-                        return _underflow(value, line)
-                    if isinstance(value, float) and FP16_MAX < abs(value) < float(
-                        "inf"
-                    ):
-                        return _overflow(value, line)
-                if inner.op == "-" and inner.operands[0] == ir.Const(1):
-                    value = self._number(inner.operands[1], program, function)
-                    if value is not None and 0 < value < 2**-12:
-                        message = f"1 - {value:g} rounds to 1 in float16"
-                        return Refusal("AMP021", message, line)
-        return None
 
-    def _number(self, expr: ir.Expr, program: Program, function: str) -> float | None:
-        """A literal number, also through a name, an attribute or a parameter's default."""
-        if isinstance(expr, ir.Const):
-            value = expr.value
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            return float(value) if is_number else None  # type: ignore[arg-type]
-        values: list[ir.Expr | None] = []
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is not None:
-                values += [
-                    d.value
-                    for d in program.definitions(owner, expr.id)
-                    if d.index is None
-                ]
-                values += [
-                    p.default
-                    for p in program.functions[owner].params
-                    if p.name == expr.id
-                ]
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                for d in program.attribute_definitions(class_name, expr.attr):
-                    if isinstance(d.value, ir.Name):
-                        params = program.functions[d.function].params
-                        values += [p.default for p in params if p.name == d.value.id]
-                    else:
-                        values.append(d.value)
-        for value in values:
-            if isinstance(value, ir.Const):
-                return self._number(value, program, function)
-        return None
-
-
-def _overflow(value: float, line: int) -> Refusal:
-    return Refusal(
-        "AMP021", f"{value:g} is beyond float16's largest number, 65504", line
-    )
-
-
-def _underflow(value: float, line: int) -> Refusal:
-    return Refusal(
-        "AMP021", f"{value:g} is 0 in float16, whose smallest number is 6e-8", line
+def _is_fresh_tensor(value: ir.Expr | None) -> bool:
+    """``torch.zeros(...)``, ``x.new_empty(...)``, also with ``.to(device)`` behind it."""
+    if not isinstance(value, ir.Call):
+        return False
+    if isinstance(value.func, ir.Attr) and re.fullmatch(
+        r"(new_)?(zeros|ones|empty|full)(_like)?", value.func.attr
+    ):
+        return True
+    return any(
+        isinstance(inner, ir.Attr) and inner.attr in ("zeros", "ones", "empty", "full")
+        for inner in ir.walk(value)
     )
 
 

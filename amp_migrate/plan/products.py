@@ -1,0 +1,137 @@
+"""Products of a value with its own transpose: sums of squares, the first to overflow in float16."""
+
+from __future__ import annotations
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.project.link import Program
+
+_PRODUCTS = frozenset("bmm matmul mm".split())
+_TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())
+_KEEPS = frozenset("contiguous clone detach".split())
+
+
+def of_products(
+    program: Program, function: str, expr: ir.Expr, line: int
+) -> Refusal | None:
+    """A Gram matrix of values that are not normalized."""
+    for inner in ir.walk(expr):
+        factors = _factors(program, function, inner)
+        if factors is None:
+            continue
+        (one, turned), (other, turned_too) = (
+            _base(program, function, factor) for factor in factors
+        )
+        if turned is turned_too or one != other or _is_number(one):
+            continue
+        if not _is_normalized(program, function, one):
+            message = "a product of a value with its own transpose overflows in float16"
+            return Refusal("AMP020", message, line)
+    return None
+
+
+def _factors(
+    program: Program, function: str, expr: ir.Expr
+) -> tuple[ir.Expr, ir.Expr] | None:
+    if isinstance(expr, ir.Operation) and expr.op == "@":
+        return expr.operands[0], expr.operands[1]
+    if not isinstance(expr, ir.Call) or not isinstance(expr.func, (ir.Attr, ir.Name)):
+        return None
+    values = [arg.value for arg in expr.args]
+    origin = program.origin(expr.func, function)
+    if origin is not None:
+        if origin.removeprefix("torch.") in _PRODUCTS and len(values) == 2:
+            return values[0], values[1]
+        return None
+    if isinstance(expr.func, ir.Attr) and expr.func.attr in _PRODUCTS:
+        if len(values) == 1:
+            return expr.func.value, values[0]
+    return None
+
+
+def _base(program: Program, function: str, expr: ir.Expr) -> tuple[ir.Expr, bool]:
+    """What is turned, and whether it is; also through a variable that is assigned once."""
+    current: ir.Expr | None = expr
+    turned = False
+    for _ in range(8):
+        if current is None:
+            break
+        expr = current
+        turn = _turn(program, function, expr)
+        if turn is not None:
+            current = turn
+            turned = not turned
+        elif isinstance(expr, ir.Name):
+            value = _only_value(program, function, expr)
+            current = value if value is not None and _is_turn(value) else None
+        elif (
+            isinstance(expr, ir.Call)
+            and isinstance(expr.func, ir.Attr)
+            and expr.func.attr in _KEEPS
+        ):
+            current = expr.func.value
+        else:
+            break
+    return expr, turned
+
+
+def _turn(program: Program, function: str, expr: ir.Expr) -> ir.Expr | None:
+    """What is transposed, where an expression transposes."""
+    if isinstance(expr, ir.Attr) and expr.attr in ("T", "mT", "H", "mH"):
+        return expr.value
+    if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        origin = program.origin(expr.func, function)
+        if origin in ("torch.t", "torch.transpose", "torch.permute") and expr.args:
+            return expr.args[0].value
+        if origin is None and expr.func.attr in _TURNS:
+            return expr.func.value
+    return None
+
+
+def _only_value(program: Program, function: str, name: ir.Name) -> ir.Expr | None:
+    owner = program.owner(name.id, function)
+    if owner is None or any(p.name == name.id for p in program.functions[owner].params):
+        return None
+    found = program.definitions(owner, name.id)
+    if len(found) != 1 or found[0].index is not None:
+        return None
+    return found[0].value
+
+
+def _is_turn(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Attr):
+        return expr.attr in ("T", "mT", "H", "mH")
+    return (
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Attr)
+        and expr.func.attr in _TURNS | _KEEPS
+    )
+
+
+def _is_number(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Const)
+
+
+def _is_normalized(program: Program, function: str, expr: ir.Expr) -> bool:
+    """Whether rows have length 1: their products are at most 1."""
+    values = [expr]
+    if isinstance(expr, ir.Name):
+        owner = program.owner(expr.id, function)
+        found = program.definitions(owner, expr.id) if owner is not None else []
+        values += [d.value for d in found if d.value is not None]
+        if any(
+            p.name == expr.id
+            for o in ([owner] if owner is not None else [])
+            for p in program.functions[o].params
+        ):
+            values += [v for _, v in program.arguments(owner or "", expr.id)]
+    for value in values:
+        for inner in ir.walk(value):
+            if isinstance(inner, ir.Call):
+                name = (ir.key_of(inner.func) or "").rsplit(".", 1)[-1]
+                if "normalize" in name:
+                    return True
+            if isinstance(inner, ir.Operation) and inner.op == "/":
+                if "norm" in str(inner.operands[1]):
+                    return True
+    return False

@@ -1,0 +1,150 @@
+"""Programs that stop at a gradient that is not finite: a scaler makes such gradients on purpose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.plan import vocabulary
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Program
+
+_ANOMALY = re.compile(
+    r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)"
+)
+_FINITE = frozenset("isfinite isnan isinf".split())
+_GRADIENT_WORD = re.compile(r"(?i)grad|(^|_)clip")
+_EXITS = (("exit",), ("quit",), ("sys", "exit"), ("os", "_exit"), ("os", "abort"))
+
+
+def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
+    """Calls that ask torch itself to raise."""
+    origin = program.origin(call.func, function) or ""
+    if _ANOMALY.fullmatch(origin) and call.args[:1] != (ir.Arg(ir.Const(False)),):
+        message = "anomaly detection raises on the infinities that a scaler expects"
+        return Refusal("AMP025", message, call.line)
+    for arg in call.args:
+        if arg.name == "error_if_nonfinite" and arg.value != ir.Const(False):
+            message = (
+                "error_if_nonfinite raises on the infinities that a scaler expects"
+            )
+            return Refusal("AMP025", message, call.line)
+    return None
+
+
+def of_aborts(program: Program) -> Refusal | None:
+    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that raises or exits."""
+    for qualname, function in program.functions.items():
+        for stmt in ir.statements(function.body):
+            if stmt.value is None:
+                continue
+            aborts = stmt.kind == "assert" or (
+                stmt.kind == "if" and any(_aborts(block.body) for block in stmt.blocks)
+            )
+            if aborts and any(
+                _is_of_gradients(expr, program, at)
+                for expr, at in _judged(stmt.value, program, qualname, 0)
+            ):
+                message = "stops at a gradient that is not finite, which a scaler expects to skip"
+                return Refusal("AMP025", message, stmt.line)
+    return None
+
+
+def _aborts(block: tuple[ir.Stmt, ...]) -> bool:
+    return any(
+        stmt.kind == "raise"
+        or (
+            stmt.kind == "expr"
+            and isinstance(stmt.value, ir.Call)
+            and ir.dotted(stmt.value.func) in _EXITS
+        )
+        for stmt in block
+    )
+
+
+def _judged(
+    test: ir.Expr, program: Program, function: str, depth: int
+) -> Iterator[tuple[ir.Expr, str]]:
+    """What a test, also one kept in a variable, asks to be finite."""
+    for inner in ir.walk(test):
+        if isinstance(inner, ir.Call):
+            if isinstance(inner.func, ir.Attr) and inner.func.attr in _FINITE:
+                if inner.args:
+                    yield inner.args[0].value, function
+                else:
+                    yield inner.func.value, function
+            elif isinstance(inner.func, ir.Name) and inner.func.id in _FINITE:
+                yield from ((arg.value, function) for arg in inner.args)
+        elif isinstance(inner, ir.Operation) and any(map(_is_infinity, inner.operands)):
+            yield from ((o, function) for o in inner.operands if not _is_infinity(o))
+        elif isinstance(inner, ir.Name) and depth < 2:
+            for value, at in _values(inner, program, function):
+                yield from _judged(value, program, at, depth + 1)
+
+
+def _is_infinity(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Call) and expr.func == ir.Name("float"):
+        return expr.args[:1] in (
+            (ir.Arg(ir.Const("inf")),),
+            (ir.Arg(ir.Const("nan")),),
+        )
+    return isinstance(expr, ir.Attr) and expr.attr in ("inf", "nan")
+
+
+def _values(
+    expr: ir.Expr, program: Program, function: str
+) -> Iterator[tuple[ir.Expr, str]]:
+    if isinstance(expr, ir.Name):
+        owner = program.owner(expr.id, function)
+        for d in program.definitions(owner, expr.id) if owner is not None else ():
+            value = d.value if d.value is not None else d.stmt.value
+            if value is not None and d.stmt.kind not in ("functiondef", "classdef"):
+                yield value, d.function
+
+
+def _is_of_gradients(
+    expr: ir.Expr, program: Program, function: str, depth: int = 0
+) -> bool:
+    """Whether a value comes from gradients: ``p.grad``, a clip, a helper that reads them."""
+    for inner in ir.walk(expr):
+        if isinstance(inner, ir.Attr) and inner.attr == "grad":
+            if program.origin(inner, function) is None:
+                return True
+        elif isinstance(inner, ir.Call):
+            origin = program.origin(inner.func, function) or ""
+            name = (ir.key_of(inner.func) or "").rsplit(".", 1)[-1]
+            if vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
+                return True
+            if not origin.startswith("torch.") and _GRADIENT_WORD.search(name):
+                return True
+            if depth < 2 and _reads_gradients(
+                program.callees(inner, function), program
+            ):
+                return True
+        elif isinstance(inner, ir.Name) and depth < 3:
+            if any(
+                _is_of_gradients(value, program, at, depth + 1)
+                for value, at in _values(inner, program, function)
+                if value != expr
+            ):
+                return True
+    return False
+
+
+def _reads_gradients(callees: tuple[str, ...], program: Program) -> bool:
+    """Whether functions return what they found in gradients, not what they trained on."""
+    for callee in callees:
+        body = program.functions[callee].body
+        calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
+        methods = {c.func.attr for c in calls if isinstance(c.func, ir.Attr)}
+        if methods & {"backward", "step"}:
+            continue
+        for stmt in ir.statements(body):
+            for expr in stmt.exprs:
+                for inner in ir.walk(expr):
+                    if isinstance(inner, ir.Attr) and inner.attr == "grad":
+                        if program.origin(inner, callee) is None:
+                            return True
+    return False

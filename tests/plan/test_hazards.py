@@ -1,0 +1,187 @@
+"""What is left alone because half precision, or a scaled gradient, would break it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from amp_migrate.api import migrate_source
+
+HEAD = """\
+import math
+import sys
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randint(0, 3, (4,)))]
+criterion = nn.CrossEntropyLoss()
+"""
+LOOP = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+NET = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(8, 3)
+        self.register_buffer("mem", torch.zeros(6, 3))
+        self.seen = {}
+    def forward(self, x, i=0):
+        o = self.l(x)
+        BODY
+        return o
+model = Net().to(device)
+"""
+MODEL = "model = nn.Linear(8, 3).to(device)\n"
+
+
+def outcome(source: str, path: Path = Path("train.py")) -> tuple[str, int]:
+    """(code, blocking line) of the refusal, or ("", 0) where the script migrates."""
+    result = migrate_source(source, path=str(path), root=path.parent)
+    if result.output != source:
+        assert not result.diagnostics
+        compile(result.output, "train.py", "exec")
+        return "", 0
+    (found,) = result.diagnostics
+    return found.code, found.blocker.line if found.blocker else 0
+
+
+def line_of(source: str, text: str) -> int:
+    return source[: source.index(text)].count("\n") + 1
+
+
+BCE = {
+    "subclass": "class L(nn.BCELoss):\n    pass\ncriterion = L()\n",
+    "getattr": 'criterion = getattr(nn, "BCELoss")()\n',
+    "table": 'criterion = {"a": nn.BCELoss(), "b": nn.MSELoss()}["a"]\n',
+    "import": "from torch.nn import BCELoss as L\ncriterion = L()\n",
+    "functional": "criterion = F.binary_cross_entropy\n",
+    "functional by name": 'criterion = getattr(F, "binary_cross_entropy")\n',
+    "default": "def make(kind=nn.BCELoss):\n    return kind()\ncriterion = make()\n",
+}
+
+
+@pytest.mark.parametrize("name", BCE)
+def test_bce_however_it_is_named(name: str) -> None:
+    source = HEAD + MODEL + BCE[name] + LOOP
+    word = "binary_cross_entropy" if "functional" in name else "BCELoss"
+    assert outcome(source) == ("AMP020", line_of(source, word))
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "criterion = nn.BCEWithLogitsLoss()\n",
+        "criterion = F.binary_cross_entropy_with_logits\n",
+        "# not nn.BCELoss: that one raises\n",
+    ],
+)
+def test_safe_relatives_of_bce(setup: str) -> None:
+    assert outcome(HEAD + MODEL + setup + LOOP) == ("", 0)
+
+
+def test_a_subclass_in_another_file(tmp_path: Path) -> None:
+    text = "import torch.nn as nn\nclass Soft(nn.BCELoss):\n    pass\n"
+    (tmp_path / "losses.py").write_text(text)
+    source = HEAD + "from losses import Soft\n" + MODEL + "criterion = Soft()\n" + LOOP
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    assert outcome(source, path)[0] == "AMP020"
+
+
+FORWARD = {
+    "buffer": ("self.mem[torch.tensor([i])] = o.detach()[:1]", "AMP020"),
+    "buffer, dtype said": ("self.mem[torch.tensor([i])] = o.detach()[:1].float()", ""),
+    "row of a buffer": ("self.mem[0] = o.detach()[0]", ""),
+    "dict": ("self.seen[x.shape] = o.detach()", ""),
+    "mask": ("o = o.masked_fill(o > 0, -1e4)", ""),
+    "mask beyond": ("o = o.masked_fill(o > 0, -1e9)", "AMP021"),
+    "mask beyond, by a constant": ("o = o.masked_fill(o > 0, NEG)", "AMP021"),
+    "mask beyond, by a parameter": ("o = fill(o, NEG)", "AMP021"),
+    "mask beyond, by a keyword": ("o = fill(o, value=-1e9)", "AMP021"),
+    "mask beyond, stored": ("o[o > 0] = NEG", "AMP021"),
+    "mask by a small parameter": ("o = fill(o, -100.0)", ""),
+    "gram": ("o = o + torch.mm(x.t(), x).sum()", "AMP020"),
+    "gram by operator": ("o = o + (x @ x.T).mean()", "AMP020"),
+    "gram by a variable": ("t = x.transpose(0, 1)\n        o = o + x.mm(t).sum()", "AMP020"),
+    "gram in a helper": ("o = o + gram(x[None]).sum()", "AMP020"),
+    "gram of unit rows": ("u = F.normalize(x, dim=1)\n        o = o + (u @ u.t()).sum()", ""),
+    "another factor": ("o = o + (o @ o.new_ones(4, 3).t()).sum()", ""),
+    "sparse": ("o = torch.spmm(self.mem, o)", "AMP020"),
+    "sparse, its module": ("o = torch.sparse.mm(self.mem, o)", "AMP020"),
+    "sparse, its method": ("o = self.mem.spmm(o)", "AMP020"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward(name: str) -> None:
+    body, expected = FORWARD[name]
+    helpers = """\
+    NEG = -1e9
+    def fill(s, value):
+        return s.masked_fill(s > 0, value)
+    def gram(f):
+        b, c, h = f.shape
+        f = f.view(b, c, h)
+        return f.bmm(f.transpose(1, 2)) / (c * h)
+    """
+    source = HEAD + dedent(helpers) + NET.replace("BODY", body) + LOOP
+    assert outcome(source)[0] == expected
+
+
+CLIP = "    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+ABORTS = {
+    "assert": (CLIP + "    assert torch.isfinite(norm)\n", "AMP025"),
+    "raise": (
+        CLIP + "    if not torch.isfinite(norm):\n        raise ValueError(norm)\n",
+        "AMP025",
+    ),
+    "exit": (CLIP + "    if math.isnan(norm):\n        sys.exit(1)\n", "AMP025"),
+    "else": (
+        CLIP
+        + "    if norm.isfinite():\n        pass\n    else:\n        raise ValueError(norm)\n",
+        "AMP025",
+    ),
+    "kept in a variable": (
+        CLIP
+        + "    bad = torch.isnan(norm)\n    if bad:\n        raise ValueError(norm)\n",
+        "AMP025",
+    ),
+    "gradients": (
+        "    for p in model.parameters():\n        assert torch.isfinite(p.grad).all()\n",
+        "AMP025",
+    ),
+    "own helper": (
+        "    total = size_of(model)\n    if math.isinf(total):\n        raise ValueError(total)\n",
+        "AMP025",
+    ),
+    "only told": (CLIP + "    if not torch.isfinite(norm):\n        print(norm)\n", ""),
+    "the loss": ("    if not math.isfinite(loss.item()):\n        sys.exit(1)\n", ""),
+    "the loss, asserted": ("    assert torch.isfinite(loss)\n", ""),
+}
+
+
+@pytest.mark.parametrize("name", ABORTS)
+def test_aborts(name: str) -> None:
+    lines, expected = ABORTS[name]
+    helper = "def size_of(model):\n    return sum(p.grad.sum() for p in model.parameters())\n"
+    before, after = LOOP.split("    optimizer.step()")
+    source = HEAD + helper + MODEL + before + lines + "    optimizer.step()" + after
+    assert outcome(source)[0] == expected
+
+
+def test_precision_set_by_fsdp() -> None:
+    setup = """\
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    """
+    assert outcome(HEAD + MODEL + dedent(setup) + LOOP)[0] == "AMP006"
