@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.edits import AddEntry, Edit, Insert
@@ -11,6 +12,7 @@ from amp_migrate.plan.travel import Blocked, Travel
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
+_WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -35,7 +37,7 @@ def plan_checkpoints(
         if method == "state_dict":
             edits.append(_save(program, function, stmt, call, switch))
         else:
-            edits.append(_load(stmt, call, switch))
+            edits.append(_load(program, stmt, call, switch))
     return edits
 
 
@@ -49,13 +51,13 @@ def _save(
             for inner in ir.walk(expr):
                 key = _key_of(program, function, inner, call)
                 if key is not None:
-                    return AddEntry(stmt.path, beside, _sibling(key), value)
+                    return AddEntry(stmt.path, beside, _sibling(program, key), value)
         if stmt.kind == "assign" and stmt.value is call and len(stmt.targets) == 1:
             target = stmt.targets[0]
             if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
                 holder = ir.render(target.value)
                 if holder is not None and isinstance(target.key.value, str):
-                    name = _sibling(target.key.value)
+                    name = _sibling(program, target.key.value)
                     return Insert(stmt.path, f'{holder}["{name}"] = {value}')
     message = "the optimizer's state is saved in a form that the scaler's cannot join"
     raise Blocked(Refusal("AMP040", message, call.line))
@@ -84,7 +86,7 @@ def _key_of(
     return None
 
 
-def _load(stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
+def _load(program: Program, stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
     given = call.args[0].value if len(call.args) == 1 else None
     if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
         holder = ir.render(given.value)
@@ -93,7 +95,7 @@ def _load(stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
             and isinstance(given.key, ir.Const)
             and isinstance(given.key.value, str)
         ):
-            key = _sibling(given.key.value)
+            key = _sibling(program, given.key.value)
             code = (
                 f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'
                 f'    {switch}.load_state_dict({holder}["{key}"])'
@@ -103,7 +105,28 @@ def _load(stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
     raise Blocked(Refusal("AMP040", message, call.line))
 
 
-def _sibling(key: str) -> str:
-    """``scaler_state_dict`` for ``optimizer_state_dict``: the file's own way to name its keys."""
-    name = _OPTIMIZER_WORD.sub("scaler", key, count=1)
-    return name if name != key else "scaler"
+def _sibling(program: Program, key: str) -> str:
+    """``scaler_state_dict`` for ``optimizer_state_dict``: the file's own way to name its keys.
+
+    Not a name that the file may already use as a key, for something else.
+    """
+    taken = program.facts.strings | _keyword_keys(program) | {key}
+    for word in _WORDS:
+        name = _OPTIMIZER_WORD.sub(word, key, count=1)
+        if name == key:
+            name = word
+        if name not in taken:
+            return name
+    return next(name for n in count(2) if (name := f"{_WORDS[0]}_{n}") not in taken)
+
+
+def _keyword_keys(program: Program) -> set[str]:
+    """The keys of the dicts that are made by ``dict()`` or ``update()``."""
+    return {
+        arg.name
+        for function, _, call in program.all_calls()
+        if program.origin(call.func, function) == "builtins.dict"
+        or (isinstance(call.func, ir.Attr) and call.func.attr == "update")
+        for arg in call.args
+        if arg.name is not None
+    }

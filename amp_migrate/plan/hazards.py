@@ -343,14 +343,14 @@ class Hazards:
                 # The value says its dtype itself.
                 return None
         for target in stmt.targets:
-            if not isinstance(target, ir.Item):
+            if not isinstance(target, ir.Item) or _is_text(target.key):
                 continue
             if isinstance(target.value, ir.Name):
                 owner = program.owner(target.value.id, function)
                 made = program.definitions(owner, target.value.id) if owner else []
                 is_buffer = any(_is_fresh_tensor(d.value) for d in made)
             elif isinstance(target.value, ir.Attr):
-                is_buffer = not self._is_container(target.value, program, function)
+                is_buffer = self._may_be_buffer(target.value, program, function)
             else:
                 continue
             if is_buffer and not self._is_integer(target.key, program, function):
@@ -358,14 +358,17 @@ class Hazards:
                 return Refusal("AMP020", message, stmt.line)
         return None
 
-    def _is_container(self, expr: ir.Attr, program: Program, function: str) -> bool:
-        """Whether an attribute is known to be no tensor: a dict or a list."""
+    def _may_be_buffer(self, expr: ir.Attr, program: Program, function: str) -> bool:
+        """Whether an attribute of one's own is not known to be a dict or a list."""
+        own = program.self_class(function)
+        if own is None or expr.value != ir.Name(own[0]):
+            return False
         made = [
             d.value
             for class_name in program.instance_classes(expr.value, function)
             for d in program.attribute_definitions(class_name, expr.attr)
         ]
-        return bool(made) and all(
+        return not made or not all(
             isinstance(value, (ir.Display, ir.Comprehension))
             or value == ir.Const(None)
             or (
@@ -400,6 +403,15 @@ class Hazards:
                     for d in found
                 )
         return False
+
+
+def _is_text(key: ir.Expr) -> bool:
+    """Whether a key is made of strings: what has such keys is no tensor."""
+    return any(
+        (isinstance(inner, ir.Const) and isinstance(inner.value, str))
+        or (isinstance(inner, ir.Operation) and inner.op == "joinedstr")
+        for inner in ir.walk(key)
+    )
 
 
 def _is_fresh_tensor(value: ir.Expr | None) -> bool:

@@ -102,6 +102,7 @@ FORWARD = {
     "buffer": ("self.mem[torch.tensor([i])] = o.detach()[:1]", "AMP020"),
     "buffer, dtype said": ("self.mem[torch.tensor([i])] = o.detach()[:1].float()", ""),
     "row of a buffer": ("self.mem[0] = o.detach()[0]", ""),
+    "text for a key": ("self.log[f\"o{i}\"] = o.detach()", ""),
     "dict": ("self.seen[x.shape] = o.detach()", ""),
     "mask": ("o = o.masked_fill(o > 0, -1e4)", ""),
     "mask beyond": ("o = o.masked_fill(o > 0, -1e9)", "AMP021"),
