@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from amp_migrate import config, engine
+from amp_migrate.engine import Report
+from amp_migrate.migration import migrate_text
 from amp_migrate.options import Options
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
 
@@ -20,9 +23,6 @@ __all__ = [
     "migrate_paths",
     "migrate_source",
 ]
-
-if TYPE_CHECKING:
-    from amp_migrate.engine import Report
 
 _DEFAULTS = Options()
 
@@ -42,10 +42,6 @@ def migrate_source(
 
     Raises `SourceError` where the text is not valid for the Python that runs this.
     """
-    if ".backward" not in text:
-        return Result(path, text, text)
-    from amp_migrate.migration import migrate_text
-
     return migrate_text(text, path=path, options=options, root=root)
 
 
@@ -64,10 +60,6 @@ def migrate_paths(
 
     Raises `amp_migrate.config.ConfigError` where the configuration is not valid.
     """
-    from dataclasses import replace
-
-    from amp_migrate import config, engine
-
     settings = config.load([str(path) for path in paths])
     if options is not None:
         settings = replace(settings, options=options)

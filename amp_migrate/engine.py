@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
+from amp_migrate.migration import migrate_text
 from amp_migrate.options import Options
 from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files
@@ -252,9 +253,7 @@ def _processors() -> int:
 def _migrate(document: Document, options: Options, root: Path) -> Migration | Failure:
     """The map over files: everything that can go wrong with one becomes its `Failure`."""
     try:
-        from amp_migrate.api import migrate_source
-
-        result = migrate_source(
+        result = migrate_text(
             document.text, path=document.path, options=options, root=root
         )
         return Migration(document, result, document.encode(result.output))

@@ -17,7 +17,9 @@ from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result
 def migrate_text(
     text: str, *, path: str, options: Options, root: Path | None
 ) -> Result:
-    """What `api.migrate_source` promises, for a text that may hold a training loop."""
+    """What `api.migrate_source` promises."""
+    if ".backward" not in text:
+        return Result(path, text, text)
     facts = read_module(text, path)
     neighbourhood = Neighbourhood(path, root)
     program = Program(facts, neighbourhood.imported_by(facts))

@@ -7,10 +7,11 @@ this core in it; so it is in the processes that the command line starts.
 from __future__ import annotations
 
 import os
-import sys
-import types
 from pathlib import Path
 
+import pytest
+
+from amp_migrate import engine
 from amp_migrate.options import Options
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
 
@@ -18,12 +19,8 @@ PLAIN = "loss.backward()"
 MIGRATED = "scaler.scale(loss).backward()"
 
 
-def migrate_source(
-    text: str,
-    *,
-    path: str = "<string>",
-    options: Options | None = None,
-    root: Path | None = None,
+def migrate_text(
+    text: str, *, path: str, options: Options, root: Path | None
 ) -> Result:
     assert "\r" not in text and "\ufeff" not in text
     if "# core: crash" in text:
@@ -70,14 +67,13 @@ def migrate_source(
     )
 
 
-def module() -> types.ModuleType:
-    made = types.ModuleType("amp_migrate.api")
-    made.migrate_source = migrate_source  # type: ignore[attr-defined]
-    return made
+def install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in takes the place of the core for one test."""
+    monkeypatch.setattr(engine, "migrate_text", migrate_text)
 
 
 if __name__ in ("__main__", "__mp_main__"):
-    sys.modules["amp_migrate.api"] = module()
+    engine.migrate_text = migrate_text
 
 if __name__ == "__main__":
     from amp_migrate.cli import main

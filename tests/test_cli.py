@@ -33,7 +33,7 @@ SUMMARY = "would migrate 1 of 1 training loop in 1 file\n"
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(sys.modules, "amp_migrate.api", standin.module())
+    standin.install(monkeypatch)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".git").mkdir()

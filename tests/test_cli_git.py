@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def amp(*arguments: str) -> Result:
 @pytest.fixture(autouse=True)
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clean repository with two files, one in a directory."""
-    monkeypatch.setitem(sys.modules, "amp_migrate.api", standin.module())
+    standin.install(monkeypatch)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     root = tmp_path / "repository"

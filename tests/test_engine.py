@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ LOOP = "for x in y:\n    loss.backward()\n"
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(sys.modules, "amp_migrate.api", standin.module())
+    standin.install(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
