@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.conditions import Condition, literals, render, simplified
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.moves import Guards, Move, Moves
+from amp_migrate.plan.sentinels import left_before, tells_from_none
 from amp_migrate.plan.sight import Place, Seen, Sight, root_of
 from amp_migrate.project.link import Definition, Program
 
@@ -30,6 +32,8 @@ class Undecided:
 
     cpu_only: bool
     reason: str
+    line: int = 0
+    """Where; 0 for the optimizer's own."""
 
 
 class Devices:
@@ -80,7 +84,7 @@ class Devices:
             and (other is move or self._sources(other.device, other.function) & wanted)
         ]
 
-    def _by_others(self, known: bool, place: Place) -> Decision | None:
+    def _by_others(self, known: bool, place: Place) -> Decision | Undecided | None:
         """By what else is moved, where no move of the optimizer's own modules is seen."""
         reaching = self.moves.reaching
         settings = [move for move in reaching if move.kind == "setting"]
@@ -124,7 +128,9 @@ class Devices:
 
     # -- by a device variable -----------------------------------------------------------------
 
-    def _by_device(self, moves: Iterable[Move], place: Place) -> Decision | None:
+    def _by_device(
+        self, moves: Iterable[Move], place: Place
+    ) -> Decision | Undecided | None:
         """The first device variable that the place can see; its own, and those called so, before others."""
         named = [
             move
@@ -144,9 +150,46 @@ class Devices:
             assert move.device is not None
             seen = self.sight.see(move.device, move.function, move.line, place)
             decision = None if seen is None else self._device_decision(seen)
-            if decision is not None:
+            if seen is None or decision is None:
+                continue
+            tested = None if self._is_named(seen) else self._tested(move, place)
+            if tested is None:
                 return decision
+            text = ir.render(tested.device) if tested.device is not None else None
+            reason = f"`{text}` may hold a value that is no device (-1, None)"
+            return Undecided(False, reason, tested.line)
         return None
+
+    def _tested(self, move: Move, place: Place) -> Move | None:
+        """A move to the same device that is made only if the device is one."""
+        around = set(literals(self._guards_of(place)))
+        for other in self._same(move):
+            assert other.device is not None
+            scope = self.program.functions[other.function]
+            ways = [
+                (literals(other.guards), other.function),
+                (left_before(scope.body, other.stmt, len(scope.path)), other.function),
+                (literals(self._of_callers(other, place)), place.function),
+            ]
+            sources = self._sources(other.device, other.function)
+            for tests, function in ways:
+                same = partial(self._is_from, sources, function)
+                for test in tests:
+                    if test not in around and tells_from_none(test[0], same):
+                        return other
+        return None
+
+    def _is_from(
+        self, sources: frozenset[tuple[str, ...]], function: str, expr: ir.Expr
+    ) -> bool:
+        return bool(self._sources(expr, function) & sources)
+
+    def _is_named(self, seen: Seen) -> bool:
+        """Whether a variable holds nothing but names of devices and device objects."""
+        return bool(seen.definitions) and all(
+            self._defines_object(d) or (d.index is None and _is_text(d.value))
+            for d in seen.definitions
+        )
 
     def _device_decision(self, seen: Seen) -> Decision | None:
         text = ir.render(seen.expr)
@@ -474,6 +517,14 @@ def _latest_first(moves: list[Move], place: Place) -> list[Move]:
         return (0, -move.line) if before else (2, move.line)
 
     return sorted(moves, key=order)
+
+
+def _is_text(value: ir.Expr | None) -> bool:
+    if isinstance(value, ir.Operation):
+        if value.op == "if":
+            return all(map(_is_text, value.operands[1:]))
+        return value.op == "joinedstr"
+    return isinstance(value, ir.Const) and isinstance(value.value, str)
 
 
 def _is_moved(value: ir.Expr | None) -> bool:

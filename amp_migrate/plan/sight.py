@@ -325,7 +325,7 @@ class Sight:
         return False
 
     def _block_binds(self, block: tuple[ir.Stmt, ...], binds: Binds) -> bool:
-        return any(self._statement_binds(s, binds) for s in block) or _ends(block)
+        return any(self._statement_binds(s, binds) for s in block) or ends(block)
 
     def _statement_binds(self, stmt: ir.Stmt, binds: Binds) -> bool:
         blocks = {block.field: block.body for block in stmt.blocks}
@@ -348,7 +348,7 @@ class Sight:
         return stmt.kind == "with" and bound("body")
 
 
-def _ends(block: tuple[ir.Stmt, ...]) -> bool:
+def ends(block: tuple[ir.Stmt, ...]) -> bool:
     """Whether what follows a block is not reached through it."""
     if not block:
         return False

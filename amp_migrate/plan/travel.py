@@ -409,9 +409,8 @@ class Travel:
         decision = self.devices.decide(function, stmt)
         if isinstance(decision, Undecided):
             code = "AMP005" if decision.cpu_only else "AMP041"
-            raise Blocked(
-                Refusal(code, decision.reason, 0 if decision.cpu_only else stmt.line)
-            )
+            line = 0 if decision.cpu_only else decision.line or stmt.line
+            raise Blocked(Refusal(code, decision.reason, line))
         name = self._names[slot]
         if slot.kind == "attribute":
             holder = ir.render(receiver) if receiver is not None else None

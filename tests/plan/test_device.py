@@ -417,3 +417,81 @@ def test_functions(name: str) -> None:
     text, expected = FUNCTIONS[name]
     loop = "".join(f"    {line}\n" for line in LOOP.splitlines())
     assert switch(HEAD + dedent(text).replace("LOOP\n", loop)) == expected
+
+
+SENTINELS = {
+    "a negative number for the CPU": (
+        'net.to("cpu" if device < 0 else device)',
+        "AMP041",
+    ),
+    "a negative number, tested around the move": (
+        "if device != -1: net.to(device)",
+        "AMP041",
+    ),
+    "a range": ("if 0 <= device < 8: net.to(device)", "AMP041"),
+    "None for the CPU": ("if device is not None: net.to(device)", "AMP041"),
+    "nothing for the CPU": ('net.to(device if device else "cpu")', "AMP041"),
+    "a number in one of two": (
+        "if fast and device >= 0: net.to(device)",
+        "AMP041",
+    ),
+    "a type": ("if not isinstance(device, int): net.to(device)", "AMP041"),
+    "under another name": (
+        "index = device; net.to(device if index > -1 else 'cpu')",
+        "AMP041",
+    ),
+    "left before the move": ("place(net, device)", "AMP041"),
+    "a number that becomes a name": (
+        'device = "cpu" if device < 0 else device; net.to(device)',
+        'torch.device(device).type == "cuda"',
+    ),
+    "a name": (
+        'if device != "cpu": net.to(device)',
+        'torch.device(device).type == "cuda"',
+    ),
+    "an object": (
+        'device = torch.device("cpu" if slow else "cuda")\n'
+        "    if device is not None: net.to(device)",
+        'device.type == "cuda"',
+    ),
+    "another test": (
+        "if fast: net.to(device)",
+        'torch.device(device).type == "cuda"',
+    ),
+}
+PLACE = """\
+def place(net, device):
+    if device < 0:
+        return net
+    return net.to(device)
+"""
+
+
+@pytest.mark.parametrize("name", SENTINELS)
+def test_values_that_stand_for_the_cpu_and_are_no_devices(name: str) -> None:
+    move, expected = SENTINELS[name]
+    text = (
+        "def main(device, fast, slow):\n"
+        "    net = nn.Linear(8, 3)\n"
+        f"    {move}\n"
+        "    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    )
+    loop = "".join(f"    {line}\n" for line in LOOP.splitlines())
+    call = "main(*options())\n"
+    source = HEAD + PLACE + text + loop.replace("model(", "net(") + call
+    assert switch(source) == expected
+
+
+def test_it_is_said_which_values_are_meant() -> None:
+    source = (
+        HEAD
+        + ARGS
+        + NET
+        + "if args.device >= 0:\n    model.to(args.device)\n"
+        + OPT
+        + LOOP
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP041"
+    assert "`args.device`" in found.message
+    assert found.blocker is not None and found.blocker.text == "model.to(args.device)"
