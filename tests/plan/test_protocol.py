@@ -1,0 +1,269 @@
+"""Orders of backward, clip, step and zero_grad in which a scaler would raise or mix up gradients."""
+
+from __future__ import annotations
+
+import pytest
+from programs import HEAD, left_alone, migrated
+
+from amp_migrate.api import migrate_source
+
+OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+FORWARD = "loss = criterion(model(x), y)"
+CLIP = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+LOOP = f"""\
+for i, (x, y) in enumerate(data):
+    opt.zero_grad()
+    {FORWARD}
+    loss.backward()
+"""
+
+
+def blamed(body: str) -> tuple[str, str]:
+    """The code of the refusal, and the line that it names."""
+    assert left_alone(body)
+    (found,) = migrate_source(HEAD + body, path="train.py").diagnostics
+    return found.code, (found.blocker or found.place).text
+
+
+# What follows the backward() of `LOOP`: its code, and text whose line to blame is marked.
+AFTER_BACKWARD = {
+    "a second step": ("AMP031", "    opt.step()\n    opt.step()  # here\n"),
+    "an optimizer made anew": (
+        "AMP031",
+        "    if i == 3:\n"
+        "        opt = torch.optim.Adam(model.parameters())  # here\n"
+        "    opt.step()\n",
+    ),
+    "a second backward after a clip": (
+        "AMP030",
+        f"    {CLIP}\n    model(x).mean().backward()  # here\n    opt.step()\n",
+    ),
+    "a second backward after a step": (
+        "AMP031",
+        "    opt.step()\n    model(x).mean().backward()  # here\n",
+    ),
+    "gradients by getattr": (
+        "AMP030",
+        '    print(getattr(model[0].weight, "grad").norm())  # here\n    opt.step()\n',
+    ),
+    "code in a string": (
+        "AMP030",
+        '    exec("clip_everything(model)")  # here\n    opt.step()\n',
+    ),
+    "a step in a lambda": ("AMP016", "    (lambda: opt.step())()  # here\n"),
+    "the result of a step": ("AMP016", "    print(opt.step())  # here\n"),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_BACKWARD)
+def test_after_backward(name: str) -> None:
+    code, rest = AFTER_BACKWARD[name]
+    found, line = blamed(OPT + LOOP + rest)
+    assert (found, line.endswith("# here")) == (code, True)
+
+
+WITHOUT_ZERO_GRAD = {
+    "at all": (OPT + LOOP.replace("    opt.zero_grad()\n", "") + "    opt.step()\n"),
+    "every time": (
+        OPT + LOOP.replace("opt.zero_grad()", "if i % 2:\n        opt.zero_grad()")
+    )
+    + "    opt.step()\n",
+    "when the loss is good": OPT
+    + LOOP.replace("    opt.zero_grad()\n", "")
+    + "    opt.step()\n    if loss < 3:\n        opt.zero_grad()\n",
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ZERO_GRAD)
+def test_not_cleared(name: str) -> None:
+    assert blamed(WITHOUT_ZERO_GRAD[name]) == ("AMP031", "loss.backward()")
+
+
+ACCUMULATION = {
+    "a clip on every micro-batch": f"""\
+for i, (x, y) in enumerate(data):
+    {FORWARD}
+    loss.backward()  # here
+    {CLIP}
+    if i % 2:
+        opt.step()
+        opt.zero_grad()
+""",
+    "a helper that clips on every micro-batch": f"""\
+def limit():
+    {CLIP}
+for i, (x, y) in enumerate(data):
+    {FORWARD}
+    loss.backward()  # here
+    limit()
+    if i % 2:
+        opt.step()
+        opt.zero_grad()
+""",
+    "a norm on every micro-batch": f"""\
+for i, (x, y) in enumerate(data):
+    {FORWARD}
+    loss.backward()  # here
+    print(sum(p.grad.norm() for p in model.parameters()))
+    if i % 2:
+        opt.step()
+        opt.zero_grad()
+""",
+    "a clip in the inner of two loops": f"""\
+for epoch in range(2):
+    opt.zero_grad()
+    for x, y in data:
+        {FORWARD}
+        loss.backward()  # here
+        {CLIP}
+    opt.step()
+""",
+}
+
+
+@pytest.mark.parametrize("name", ACCUMULATION)
+def test_touched_between_two_backwards_of_one_step(name: str) -> None:
+    code, line = blamed(OPT + ACCUMULATION[name])
+    assert (code, line.endswith("# here")) == ("AMP030", True)
+
+
+def test_a_leftover_step_after_a_clip_cannot_be_unscaled_again() -> None:
+    body = f"""\
+for epoch in range(2):
+    for i, (x, y) in enumerate(data):
+        {FORWARD}
+        loss.backward()
+        if i % 2:
+            {CLIP}
+            opt.step()
+            opt.zero_grad()
+    {CLIP}
+    opt.step()
+    opt.zero_grad()
+"""
+    assert left_alone(OPT + body) in ("AMP030", "AMP031")
+
+
+HANDLERS = {
+    "one that goes on": (
+        f"        {CLIP}\n        opt.step()\n    except RuntimeError:\n        pass\n"
+    ),
+    "one that continues": (
+        f"        {CLIP}\n        opt.step()\n    except RuntimeError:\n        continue\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_handler_that_leaves_a_step_halfway(name: str) -> None:
+    body = LOOP.replace(f"    {FORWARD}\n", f"    try:\n        {FORWARD}\n")
+    body = body.replace("    loss.backward()", "        loss.backward()")
+    assert left_alone(OPT + body + HANDLERS[name]) == "AMP034"
+
+
+def test_suppressed_exceptions_are_handlers() -> None:
+    body = f"""\
+import contextlib
+for x, y in data:
+    with contextlib.suppress(RuntimeError):
+        opt.zero_grad()
+        {FORWARD}
+        loss.backward()
+        {CLIP}
+        opt.step()
+"""
+    assert left_alone(OPT + body) == "AMP034"
+    assert migrated(OPT + body.replace("suppress(RuntimeError)", "nullcontext()"))
+
+
+def test_handler_around_the_loop() -> None:
+    body = f"""\
+for epoch in range(2):
+    try:
+        for x, y in data:
+            opt.zero_grad()
+            {FORWARD}
+            loss.backward()
+            {CLIP}
+            opt.step()
+    except ValueError:
+        print("again")
+"""
+    assert left_alone(OPT + body) == "AMP034"
+    # What ends the program leaves nothing for the next epoch.
+    assert migrated(OPT + body.replace('print("again")', "raise"))
+
+
+SUSPENDED = {
+    "between backward and clip": f"    yield loss  # here\n    {CLIP}\n    opt.step()\n",
+    "between clip and step": f"    {CLIP}\n    yield loss  # here\n    opt.step()\n",
+    "await": "    await pause()  # here\n    opt.step()\n",
+}
+
+
+@pytest.mark.parametrize("name", SUSPENDED)
+def test_suspended_in_the_middle_of_a_step(name: str) -> None:
+    inner = "".join(f"    {line}\n" for line in (LOOP + SUSPENDED[name]).splitlines())
+    word = "async def" if name == "await" else "def"
+    assert left_alone(f"{OPT}{word} train():\n{inner}") == "AMP034"
+
+
+def test_recursion() -> None:
+    body = f"""\
+def train(depth):
+    x, y = data[depth]
+    opt.zero_grad()
+    {FORWARD}
+    loss.backward()
+    opt.step()
+    if depth:
+        train(depth - 1)
+train(3)
+"""
+    assert left_alone(OPT + body) == "AMP031"
+
+
+def test_step_in_the_else_of_a_loop() -> None:
+    """After a loop without a turn, its else meets gradients of an earlier step."""
+    body = f"""\
+for epoch in range(2):
+    for x, y in data:
+        opt.zero_grad()
+        {FORWARD}
+        loss.backward()
+    else:
+        opt.step()
+"""
+    assert left_alone(OPT + body) == "AMP031"
+
+
+def test_tests_of_one_variable_decide_together() -> None:
+    """Otherwise there would be a way to the step without a backward()."""
+    body = f"""\
+for i, (x, y) in enumerate(data):
+    trains = i % 2 == 1
+    opt.zero_grad()
+    {FORWARD}
+    if trains:
+        loss.backward()
+    # between
+    if trains:
+        opt.step()
+"""
+    assert "if any(" not in migrated(OPT + body)
+    assert "if any(" in migrated(OPT + body.replace("# between", "trains = i > 2"))
+
+
+LARGER_STATEMENTS = {
+    "backward": f"    {FORWARD}\n    print(loss.backward())  # here\n",
+    "backward in a comprehension": f"    [l.backward() for l in [{FORWARD[7:]}]]  # here\n",
+    "backward in a lambda": "    (lambda: criterion(model(x), y).backward())()  # here\n",
+    "backward by name": f"    {FORWARD}\n    loss.backward()\n    again = loss.backward  # here\n",
+}
+
+
+@pytest.mark.parametrize("name", LARGER_STATEMENTS)
+def test_backward_that_is_no_statement_of_its_own(name: str) -> None:
+    body = "for x, y in data:\n    opt.zero_grad()\n" + LARGER_STATEMENTS[name]
+    code, line = blamed(OPT + body + "    opt.step()\n")
+    assert (code, line.endswith("# here")) == ("AMP016", True)
