@@ -1,0 +1,171 @@
+"""Whose gradients are touched or cleared: the optimizer's own, all of them, or somebody else's."""
+
+from __future__ import annotations
+
+import pytest
+from programs import left_alone, migrated
+
+LOOP = """\
+for i, (x, y) in enumerate(data):
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    TOUCH
+    opt.step()
+"""
+SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)"
+CLIP = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+
+
+def program(birth: str, touch: str) -> str:
+    return f"{birth}\n{LOOP.replace('TOUCH', touch)}"
+
+
+OWN = {
+    "all parameters": (SGD, CLIP),
+    "named parameters": (
+        SGD,
+        "for name, p in model.named_parameters():\n        p.grad *= 2",
+    ),
+    "one layer": (SGD, "nn.utils.clip_grad_norm_(model[2].parameters(), 1.0)"),
+    "one parameter": (SGD, "print(model[0].weight.grad.norm())"),
+    "a list made before": (
+        f"{SGD}\nparams = list(model.parameters())",
+        "nn.utils.clip_grad_norm_(params, 1.0)",
+    ),
+    "the same list": (
+        "params = list(model.parameters())\nopt = torch.optim.SGD(params, lr=0.1)",
+        CLIP,
+    ),
+    "another name of the model": (
+        f"net = model\n{SGD}",
+        "nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+    ),
+    "the optimizer's groups": (
+        SGD,
+        'for g in opt.param_groups:\n        nn.utils.clip_grad_norm_(g["params"], 1.0)',
+    ),
+    "groups with and without decay": (
+        "decay = [p for p in model.parameters() if p.dim() > 1]\n"
+        "rest = [p for p in model.parameters() if p.dim() <= 1]\n"
+        'opt = torch.optim.AdamW([{"params": decay}, {"params": rest, "lr": 0.1}])',
+        CLIP,
+    ),
+    "what requires gradients": (
+        "opt = torch.optim.SGD(filter(lambda p: p.requires_grad, model.parameters()), lr=0.1)",
+        CLIP,
+    ),
+    "what requires gradients, by a comprehension": (
+        "opt = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)",
+        CLIP,
+    ),
+    "one of two models": (
+        "head = nn.Linear(3, 3).to(device)\n"
+        "opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
+        CLIP,
+    ),
+    "a helper that is given the optimizer": (
+        "def limit(o):\n"
+        "    for g in o.param_groups:\n"
+        '        for p in g["params"]:\n'
+        f"            p.grad.clamp_(-1, 1)\n{SGD}",
+        "limit(opt)",
+    ),
+    "behind DataParallel": (
+        f"net = nn.DataParallel(model)\n{SGD}",
+        "nn.utils.clip_grad_norm_(net.module.parameters(), 1.0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_gradients_are_unscaled(name: str) -> None:
+    output = migrated(program(*OWN[name]))
+    touch = OWN[name][1].splitlines()[0]
+    assert f"    scaler.unscale_(opt)\n    {touch}\n" in output
+
+
+OTHERS = {
+    "another model": (
+        f"other = make().to(device)\n{SGD}",
+        "nn.utils.clip_grad_norm_(other.parameters(), 1.0)",
+    ),
+    "more than the optimizer holds": (
+        "opt = torch.optim.SGD(model[2].parameters(), lr=0.1)",
+        CLIP,
+    ),
+    "a layer that is not trained": (
+        "opt = torch.optim.SGD(model[2].parameters(), lr=0.1)",
+        "print(model[0].weight.grad.norm())",
+    ),
+    "one selection out of it": (
+        "big = [p for p in model.parameters() if p.dim() > 1]\n"
+        "opt = torch.optim.SGD(big, lr=0.1)",
+        CLIP,
+    ),
+    "the input": (SGD, "print(x.grad)"),
+    "a parameter stepped by hand": (
+        f"extra = torch.zeros(3, requires_grad=True)\n{SGD}",
+        "extra.data -= 0.1 * extra.grad",
+    ),
+    "the groups of another optimizer": (
+        f"other = make().to(device)\nadam = torch.optim.Adam(other.parameters())\n{SGD}",
+        'for g in adam.param_groups:\n        nn.utils.clip_grad_norm_(g["params"], 1.0)',
+    ),
+    "whatever apply() visits": (
+        f"def limit(m):\n    for p in m.parameters():\n        p.grad.clamp_(-1, 1)\n{SGD}",
+        "model.apply(limit)",
+    ),
+    "an unknown list": (
+        f"from helpers import trained\n{SGD}",
+        "nn.utils.clip_grad_norm_(trained, 1.0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_gradients_that_may_be_somebody_elses(name: str) -> None:
+    assert left_alone(program(*OTHERS[name])) == "AMP030"
+
+
+CLEARED = {
+    "the model": (SGD, "model.zero_grad()"),
+    "its other name": (f"net = model\n{SGD}", "net.zero_grad()"),
+    "two models, one by one": (
+        "head = nn.Linear(3, 3).to(device)\n"
+        "opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
+        "model.zero_grad()\n    head.zero_grad()",
+    ),
+    "more than the optimizer holds": (
+        "opt = torch.optim.SGD(model[2].parameters(), lr=0.1)",
+        "model.zero_grad()",
+    ),
+}
+NOT_CLEARED = {
+    "another model": (f"other = make()\n{SGD}", "other.zero_grad()"),
+    "one layer": (SGD, "model[0].zero_grad()"),
+    "one of two models": (
+        "head = nn.Linear(3, 3).to(device)\n"
+        "opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
+        "model.zero_grad()",
+    ),
+    "a model and one parameter too few": (
+        "extra = nn.Parameter(torch.zeros(3))\n"
+        "opt = torch.optim.SGD([*model.parameters(), extra], lr=0.1)",
+        "model.zero_grad()",
+    ),
+}
+
+
+def with_zeroing(birth: str, zeroing: str) -> str:
+    return program(birth, "pass").replace("opt.zero_grad()", zeroing)
+
+
+@pytest.mark.parametrize("name", CLEARED)
+def test_all_gradients_are_cleared(name: str) -> None:
+    assert migrated(with_zeroing(*CLEARED[name]))
+
+
+@pytest.mark.parametrize("name", NOT_CLEARED)
+def test_gradients_of_an_earlier_step_are_left(name: str) -> None:
+    assert left_alone(with_zeroing(*NOT_CLEARED[name])) == "AMP031"

@@ -1,0 +1,153 @@
+"""An optimizer that somebody unseen may step: in a collection, in another's hands, under another name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import HEAD, left_alone, migrated
+
+from amp_migrate.api import migrate_source
+
+OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+LOOP = """\
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+"""
+TRAIN = "def train(opt):\n" + "".join(f"    {line}\n" for line in LOOP.splitlines())
+
+LOOKED_AT = {
+    "a scheduler": "scheduler = torch.optim.lr_scheduler.StepLR(opt, 2)\n",
+    "a scheduler of schedulers": (
+        "from torch.optim.lr_scheduler import LinearLR, SequentialLR\n"
+        "scheduler = SequentialLR(opt, [LinearLR(opt), LinearLR(opt)], milestones=[2])\n"
+    ),
+    "a scheduler from another package": (
+        "from transformers import get_linear_schedule_with_warmup\n"
+        "scheduler = get_linear_schedule_with_warmup(opt, 0, 10)\n"
+    ),
+    "a function that sets the rate": (
+        "def set_rate(o, rate):\n"
+        "    for g in o.param_groups:\n"
+        '        g["lr"] = rate\n'
+        "set_rate(opt, 0.2)\n"
+    ),
+    "an object that sets the rate": (
+        "class Rate:\n"
+        "    def __init__(self, o):\n"
+        "        self.o = o\n"
+        "    def set(self, rate):\n"
+        '        self.o.param_groups[0]["lr"] = rate\n'
+        "Rate(opt).set(0.2)\n"
+    ),
+    "print and isinstance": "print(opt, isinstance(opt, torch.optim.Optimizer), len(opt.state))\n",
+    "an assertion": "assert opt is not None\n",
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_only_looked_at(name: str) -> None:
+    assert "scaler.step(opt)" in migrated(OPT + LOOKED_AT[name] + LOOP)
+
+
+HANDED_ON = {
+    "a list": ("opts = [opt]\nfor o in opts:\n    print(o)\n", "AMP012"),
+    "a dict": ('state = {"opt": opt}\n', "AMP012"),
+    "an item of a dict": ('state = {}\nstate["opt"] = opt\n', "AMP012"),
+    "an imported function": ("from helpers import run\nrun(opt)\n", "AMP010"),
+    "an imported class": ("from helpers import Run\nr = Run(opt)\n", "AMP010"),
+    "a keyword": ("from helpers import run\nrun(optim=opt)\n", "AMP010"),
+    "stars": ("from helpers import run\nrun(*opt)\n", "AMP010"),
+    "a partial": (
+        "import functools\ndef f(o):\n    o.step()\ng = functools.partial(f, opt)\n",
+        "AMP010",
+    ),
+    "a function of a table": (
+        'def f(o):\n    print(o)\ntable = {"f": f}\ntable["f"](opt)\n',
+        "AMP010",
+    ),
+    "pickle": ("import pickle\npickle.dumps(opt)\n", "AMP010"),
+    "a checkpoint of the object": ('torch.save(opt, "o.pt")\n', "AMP040"),
+    "a checkpoint of objects": (
+        'torch.save({"model": model, "opt": opt}, "o.pt")\n',
+        "AMP040",
+    ),
+    "its step in a list": ("hooks = [opt.step]\n", "AMP016"),
+    "its step under another name": ("go = opt.step\n", "AMP016"),
+    "a framework": (
+        "from accelerate import Accelerator\n"
+        "model, opt = Accelerator().prepare(model, opt)\n",
+        "AMP003",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_handed_on(name: str) -> None:
+    lines, code = HANDED_ON[name]
+    assert left_alone(OPT + lines + LOOP) == code
+
+
+STEPPED_BY = {
+    "the scheduler's attribute": (
+        "opt = torch.optim.lr_scheduler.StepLR(opt, 2).optimizer\n",
+        "AMP010",
+    ),
+    "what a list holds": ("opt = [opt][0]\n", "AMP010"),
+}
+
+
+@pytest.mark.parametrize("name", STEPPED_BY)
+def test_an_origin_that_is_not_followed(name: str) -> None:
+    lines, code = STEPPED_BY[name]
+    assert left_alone(OPT + lines + LOOP) == code
+
+
+CALLED_UNSEEN = {
+    "a bound method": (
+        "class T:\n    pass\nt = T()\nt.train = train\nt.train(opt)\n",
+        "AMP015",
+    ),
+    "globals": ('globals()["train"](opt)\n', "AMP010"),
+    "a thread": (
+        "import threading\nthreading.Thread(target=train, args=(opt,)).start()\n",
+        "AMP010",
+    ),
+    "nobody": ("print(opt.defaults)\n", "AMP010"),
+    "a plain call and a table": (
+        'train(opt)\n{"train": train}["train"](opt)\n',
+        "AMP010",
+    ),
+    "a plain call and a keeper of callbacks": (
+        "from helpers import register\ntrain(opt)\nregister(train)\n",
+        "AMP015",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLED_UNSEEN)
+def test_a_function_that_trains_and_is_called_by(name: str) -> None:
+    calls, code = CALLED_UNSEEN[name]
+    assert left_alone(TRAIN + OPT + calls) == code
+
+
+NEIGHBOURS = {
+    "sets the rate": ("def use(o):\n    o.param_groups[0]['lr'] = 1\n", ""),
+    "steps": ("def use(o):\n    o.step()\n", "AMP010"),
+    "saves its state": ("def use(o):\n    keep(o.state_dict())\n", "AMP040"),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_a_function_in_another_file(name: str, tmp_path: Path) -> None:
+    text, code = NEIGHBOURS[name]
+    (tmp_path / "uses.py").write_text(text)
+    source = f"from uses import use\n{HEAD}{OPT}use(opt)\n{LOOP}"
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    result = migrate_source(source, path=str(path), root=tmp_path)
+    assert [found.code for found in result.diagnostics] == ([code] if code else [])
+    assert result.changed == (not code)

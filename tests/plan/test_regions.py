@@ -1,0 +1,384 @@
+"""Autocast regions: the smallest runs of whole statements that hold the forward of a loss."""
+
+from __future__ import annotations
+
+import pytest
+from programs import before_and_after, left_alone, migrated, trains_as_before
+from shorthand import before, written_out
+
+BORN = """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+"""
+TURN = """\
+ for i, (x, y) in enumerate(data):
+     opt.zero_grad()
+"""
+BACK = "     BACK\n"
+
+# What stands between zero_grad() and backward().
+FORWARD = {
+    "one line": """\
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        loss = criterion(model(x), y)
+""",
+    "data before and a print behind stay outside": """\
+     x = x * 2 - 1
+-    out = model(x)
+-    right = (out.argmax(1) == y).sum().item()
+-    loss = criterion(out, y)
++    AUTOCAST
++        out = model(x)
++        right = (out.argmax(1) == y).sum().item()
++        loss = criterion(out, y)
+     print(right)
+""",
+    "branches": """\
+-    out = model(x)
+-    if i % 2:
+-        loss = criterion(out, y)
+-    else:
+-        loss = out.pow(2).mean()
++    AUTOCAST
++        out = model(x)
++        if i % 2:
++            loss = criterion(out, y)
++        else:
++            loss = out.pow(2).mean()
+""",
+    "a lone branch is entered": """\
+     loss = 0
+     if i != 20:
+-        loss = loss + criterion(model(x), y)
++        AUTOCAST
++            loss = loss + criterion(model(x), y)
+""",
+    "a time loop": """\
+     h = x
+     loss = 0
+-    for t in range(3):
+-        h = model(x + h.mean())
+-        loss = loss + criterion(h, y)
++    AUTOCAST
++        for t in range(3):
++            h = model(x + h.mean())
++            loss = loss + criterion(h, y)
+""",
+    "a continue": """\
+-    out = model(x)
+-    if out.isnan().any():
+-        continue
+-    loss = criterion(out, y)
++    AUTOCAST
++        out = model(x)
++        if out.isnan().any():
++            continue
++        loss = criterion(out, y)
+""",
+    "a dict of losses": """\
+-    out = model(x)
+-    losses = {"ce": criterion(out, y), "l2": out.pow(2).mean()}
+-    loss = sum(losses.values())
++    AUTOCAST
++        out = model(x)
++        losses = {"ce": criterion(out, y), "l2": out.pow(2).mean()}
++        loss = sum(losses.values())
+""",
+    "a list that is appended to": """\
+     losses = []
+-    for part in (x[:2], x[2:]):
+-        losses.append(model(part).mean())
+-    loss = torch.stack(losses).mean()
++    AUTOCAST
++        for part in (x[:2], x[2:]):
++            losses.append(model(part).mean())
++        loss = torch.stack(losses).mean()
+""",
+    "a loss that is added to": """\
+-    loss = criterion(model(x), y)
+-    print(loss.item())
+-    loss += 0.01 * sum(p.pow(2).sum() for p in model.parameters())
++    AUTOCAST
++        loss = criterion(model(x), y)
++        print(loss.item())
++        loss += 0.01 * sum(p.pow(2).sum() for p in model.parameters())
+""",
+    "parameters clamped in between": """\
+-    old = model(x).detach()
++    AUTOCAST
++        old = model(x).detach()
+     model[0].weight.data.clamp_(-0.1, 0.1)
+-    loss = criterion(old + model(x), y)
++    AUTOCAST
++        loss = criterion(old + model(x), y)
+""",
+    "parameters changed under no_grad in between": """\
+-    old = model(x).detach()
++    AUTOCAST
++        old = model(x).detach()
+     with torch.no_grad():
+         for p in model.parameters():
+             p.mul_(0.99)
+-    loss = criterion(old + model(x), y)
++    AUTOCAST
++        loss = criterion(old + model(x), y)
+""",
+    "parameters loaded in between": """\
+-    old = model(x).detach()
++    AUTOCAST
++        old = model(x).detach()
+     model.load_state_dict(model.state_dict())
+-    loss = criterion(old + model(x), y)
++    AUTOCAST
++        loss = criterion(old + model(x), y)
+""",
+    "a with around it": """\
+     with torch.set_grad_enabled(True):
+-        out = model(x)
+-        loss = criterion(out, y)
++        AUTOCAST
++            out = model(x)
++            loss = criterion(out, y)
+""",
+    "a matrix product by hand": """\
+-    h = x @ model[0].weight.t()
+-    loss = h.log_softmax(1)[:, 0].mean()
++    AUTOCAST
++        h = x @ model[0].weight.t()
++        loss = h.log_softmax(1)[:, 0].mean()
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_forward(name: str) -> None:
+    diff = written_out(BORN + TURN + FORWARD[name] + BACK)
+    source, expected = before_and_after(diff)
+    assert migrated(source) == expected
+
+
+@pytest.mark.parametrize("name", ["parameters clamped in between", "a time loop"])
+def test_forward_computes_the_same(name: str) -> None:
+    trains_as_before(written_out(BORN + TURN + FORWARD[name] + BACK))
+
+
+# A loss that is computed inside the backward() statement itself.
+HOISTED = {
+    "a call": ("criterion(model(x), y)", "loss"),
+    "a sum": ("(criterion(model(x), y) + model(x).mean())", "loss"),
+    "a stack": ("torch.stack([model(x).mean(), model(x).sum()]).mean()", "loss"),
+    "a call where loss means something": ("criterion(model(x), y * int(loss))", "total_loss"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOISTED)
+def test_hoisted(name: str) -> None:
+    expression, variable = HOISTED[name]
+    bare = expression[1:-1] if expression.startswith("(") else expression
+    first = " loss = 1\n" if variable != "loss" else ""
+    diff = f"""\
+{first}{BORN}{TURN}-    {expression}.backward()
+-    opt.step()
++    AUTOCAST
++        {variable} = {bare}
++    scaler.scale({variable}).backward()
++    scaler.step(opt)
++    scaler.update()
+"""
+    source, expected = before_and_after(written_out(diff))
+    assert migrated(source) == expected
+
+
+def test_arithmetic_is_not_hoisted() -> None:
+    diff = f"""\
+{BORN}{TURN}-    loss = criterion(model(x), y)
+-    (loss / 2).backward()
+-    opt.step()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss / 2).backward()
++    scaler.step(opt)
++    scaler.update()
+"""
+    source, expected = before_and_after(written_out(diff))
+    assert migrated(source) == expected
+
+
+PROGRAMS = {
+    "two steps of one turn": f"""\
+{BORN} for x, y in data:
+     STEPS
+     STEPS
+""",
+    "a loss carried from turn to turn": f"""\
+{BORN} loss = 0
+ for i, (x, y) in enumerate(data):
+-    loss = loss + criterion(model(x), y)
++    AUTOCAST
++        loss = loss + criterion(model(x), y)
+     if i % 2:
+         opt.zero_grad()
+         BACK
+         loss = 0
+""",
+    "a yield": f"""\
+{BORN} def losses():
+     for x, y in data:
+         opt.zero_grad()
+-        out = model(x)
++        AUTOCAST
++            out = model(x)
+         yield out
+-        loss = criterion(out, y)
++        AUTOCAST
++            loss = criterion(out, y)
+         BACK
+ print(len(list(losses())))
+""",
+    "a forward in a helper": f"""\
+ def loss_of(net, x, y):
+     return criterion(net(x), y)
+{BORN}{TURN}-    loss = loss_of(model, x, y)
++    AUTOCAST
++        loss = loss_of(model, x, y)
+{BACK}""",
+    "a forward in a lambda": f"""\
+ run = lambda x: model(x)
+{BORN}{TURN}-    loss = criterion(run(x), y)
++    AUTOCAST
++        loss = criterion(run(x), y)
+{BACK}""",
+    "the model's own loss": f"""\
+ class Net(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.net = make()
+     def forward(self, x, y):
+         return {{"ce": F.cross_entropy(self.net(x), y)}}
+ model = Net().to(device)
+{BORN}{TURN}-    losses = model(x, y)
+-    loss = losses["ce"]
++    AUTOCAST
++        losses = model(x, y)
++        loss = losses["ce"]
+{BACK}""",
+    "a loop over layers": f"""\
+ model = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 3)]).to(device)
+{BORN}{TURN}     h = x
+-    for layer in model:
+-        h = torch.relu(layer(h))
+-    loss = criterion(h, y)
++    AUTOCAST
++        for layer in model:
++            h = torch.relu(layer(h))
++        loss = criterion(h, y)
+{BACK}""",
+    "parameters by hand": """\
+ w = torch.zeros(8, 3, device=device, requires_grad=True)
+ opt = torch.optim.SGD([w], lr=0.1)
++scaler = BORN
+ for x, y in data:
+     opt.zero_grad()
+-    loss = F.cross_entropy(x @ w, y)
++    AUTOCAST
++        loss = F.cross_entropy(x @ w, y)
+     BACK
+""",
+    "a teacher under no_grad": f"""\
+ teacher = make().to(device)
+{BORN}{TURN}     with torch.no_grad():
+-        wanted = teacher(x)
+-    loss = F.mse_loss(model(x), wanted)
++        AUTOCAST
++            wanted = teacher(x)
++    AUTOCAST
++        loss = F.mse_loss(model(x), wanted)
+{BACK}""",
+    "a helper that changes parameters in between": f"""\
+ def shrink(net):
+     for p in net.parameters():
+         p.data.mul_(0.9)
+{BORN}{TURN}-    old = model(x).detach()
++    AUTOCAST
++        old = model(x).detach()
+     shrink(model)
+-    loss = criterion(old + model(x), y)
++    AUTOCAST
++        loss = criterion(old + model(x), y)
+{BACK}""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    source, expected = before_and_after(written_out(PROGRAMS[name]))
+    assert migrated(source) == expected
+
+
+SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+HIDDEN = {
+    "a loss from an imported function": (
+        "from helpers import loss_of\n",
+        "loss = loss_of(x, y)",
+        "AMP033",
+    ),
+    "a model from a file": (
+        'net = torch.load("net.pt")\n',
+        "out = net(x)\n    loss = out.mean()",
+        "AMP033",
+    ),
+    "a loss that is no scalar": (
+        "",
+        "loss = model(x)\n    loss.backward(torch.ones_like(loss))\n    loss = loss.sum()",
+        "AMP032",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_forward_out_of_sight(name: str) -> None:
+    first, forward, code = HIDDEN[name]
+    turn = TURN.replace("\n ", "\n")[1:]
+    source = f"{first}{SGD}{turn}    {forward}\n    loss.backward()\n    opt.step()\n"
+    assert left_alone(source) == code
+
+
+def test_loss_of_the_turn_before() -> None:
+    source = f"""\
+{SGD}loss = None
+for x, y in data:
+    if loss is not None:
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    loss = criterion(model(x), y)
+"""
+    assert left_alone(source) == "AMP033"
+
+
+def test_forward_inside_the_call_that_passes_the_loss_on() -> None:
+    source = f"""\
+{SGD}def update(loss):
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+for x, y in data:
+    update(criterion(model(x), y))
+"""
+    assert left_alone(source) == "AMP033"
+
+
+UNDER_AMP = {
+    "autocast": "with torch.autocast(device.type):\n        loss = criterion(model(x), y)",
+    "a scaler": "loss = scaler.scale(criterion(model(x), y))",
+    "cuda.amp": "with torch.cuda.amp.autocast():\n        loss = criterion(model(x), y)",
+}
+
+
+@pytest.mark.parametrize("name", UNDER_AMP)
+def test_under_amp_already(name: str) -> None:
+    first = "scaler = torch.amp.GradScaler()\n" if name == "a scaler" else ""
+    source = before(f"{first}{SGD}for x, y in data:\n    STEPS\n")
+    forward = "loss = criterion(model(x), y)"
+    assert left_alone(source.replace(forward, UNDER_AMP[name])) == "AMP001"

@@ -1,0 +1,383 @@
+"""The scaler goes where the optimizer goes: parameters, arguments, attributes, births, names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
+from shorthand import before, written_out
+
+from amp_migrate.api import Options, migrate_source
+
+OPT = " opt = torch.optim.SGD(model.parameters(), lr=0.1)\n+scaler = BORN\n"
+BODY = "     for x, y in data:\n         STEPS\n"
+
+TRAIN = "def train(opt):\n    for x, y in data:\n        STEPS\n"
+BIRTH = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+
+# A signature and its call: the scaler comes last, wherever that is.
+SIGNATURES = {
+    "positional": ("opt", "opt, scaler", "opt", "opt, scaler=scaler"),
+    "a default before": (
+        "opt, n=1",
+        "opt, n=1, *, scaler",
+        "opt, 2",
+        "opt, 2, scaler=scaler",
+    ),
+    "keyword-only": (
+        "*, opt, n=1",
+        "*, opt, n=1, scaler",
+        "opt=opt",
+        "opt=opt, scaler=scaler",
+    ),
+    "positional-only": ("opt, /", "opt, /, scaler", "opt", "opt, scaler=scaler"),
+    "star": ("opt, *rest", "opt, *rest, scaler", "opt, 1", "opt, 1, scaler=scaler"),
+    "two stars": (
+        "opt, **rest",
+        "opt, scaler, **rest",
+        "opt, a=1",
+        "opt, a=1, scaler=scaler",
+    ),
+    "keywords in a dict": (
+        "opt, n=1",
+        "opt, n=1, *, scaler",
+        "opt, **dict(n=2)",
+        "opt, **dict(n=2), scaler=scaler",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signature(name: str) -> None:
+    old, new, given, passed = SIGNATURES[name]
+    diff = f"""\
+-def train({old}):
++def train({new}):
+{BODY}{OPT}-train({given})
++train({passed})
+"""
+    source, expected = before_and_after(written_out(diff))
+    assert migrated(source) == expected
+
+
+PROGRAMS = {
+    "through three functions": f"""\
+-def step(opt, x, y):
++def step(opt, x, y, scaler):
+     STEPS
+-def epoch(opt):
++def epoch(opt, scaler):
+     for x, y in data:
+-        step(opt, x, y)
++        step(opt, x, y, scaler=scaler)
+{OPT}-epoch(opt)
+-epoch(opt=opt)
++epoch(opt, scaler=scaler)
++epoch(opt=opt, scaler=scaler)
+""",
+    "not through a function that sees it": f"""\
+{OPT} def train():
+{BODY} train()
+""",
+    "a closure": f"""\
+-def make_step(opt):
++def make_step(opt, scaler):
+     def step(x, y):
+         STEPS
+     return step
+{OPT}-step = make_step(opt)
++step = make_step(opt, scaler=scaler)
+ for x, y in data:
+     step(x, y)
+""",
+    "a function that may go without an optimizer": f"""\
+-def run(x, y, opt=None):
+-    loss = criterion(model(x), y)
++def run(x, y, opt=None, scaler=None):
++    if scaler is None:
++        scaler = torch.amp.GradScaler("cuda", enabled=False)
++    AUTOCAST
++        loss = criterion(model(x), y)
+     if opt is not None:
+         opt.zero_grad()
+-        loss.backward()
+-        opt.step()
++        scaler.scale(loss).backward()
++        scaler.step(opt)
++        scaler.update()
+{OPT} for x, y in data:
+-    run(x, y, opt)
++    run(x, y, opt, scaler=scaler)
+     run(x, y)
+""",
+    "an attribute": """\
+ class T:
+     def __init__(self):
+         self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
++        self.scaler = BORN
+     def one(self, x, y):
+         STEPS opt=self.opt scaler=self.scaler
+ t = T()
+ for x, y in data:
+     t.one(x, y)
+""",
+    "an attribute that is passed in": f"""\
+ class T:
+-    def __init__(self, opt):
++    def __init__(self, opt, scaler):
+         self.opt = opt
++        self.scaler = scaler
+     def one(self, x, y):
+         STEPS opt=self.opt scaler=self.scaler
+ class U(T):
+-    def __init__(self, opt, name):
+-        super().__init__(opt)
++    def __init__(self, opt, name, scaler):
++        super().__init__(opt, scaler=scaler)
+         self.name = name
+{OPT} for x, y in data:
+-    T(opt).one(x, y)
+-    U(opt, "u").one(x, y)
++    T(opt, scaler=scaler).one(x, y)
++    U(opt, "u", scaler=scaler).one(x, y)
+""",
+    "an attribute that is set from outside": """\
+ class T:
+     def __init__(self):
+         self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
++        self.scaler = BORN
+     def one(self, x, y):
+         STEPS opt=self.opt scaler=self.scaler
+ t = T()
+ t.opt = torch.optim.Adam(model.parameters())
++t.scaler = BORN
+ for x, y in data:
+     t.one(x, y)
+""",
+    "a step from outside": """\
+ class T:
+     def __init__(self):
+         self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
++        self.scaler = BORN
+     def back(self, x, y):
+         self.opt.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
++        AUTOCAST scaler=self.scaler
++            loss = criterion(model(x), y)
++        self.scaler.scale(loss).backward()
+ t = T()
+ for x, y in data:
+     t.back(x, y)
+-    t.opt.step()
++    t.scaler.step(t.opt)
++    t.scaler.update()
+""",
+    "static and class methods": f"""\
+ class T:
+     @staticmethod
+-    def one(opt, x, y):
++    def one(opt, x, y, scaler):
+         STEPS
+     @classmethod
+-    def two(cls, opt, x, y):
++    def two(cls, opt, x, y, scaler):
+         STEPS
+{OPT} for x, y in data:
+-    T.one(opt, x, y)
+-    T().two(opt, x, y)
++    T.one(opt, x, y, scaler=scaler)
++    T().two(opt, x, y, scaler=scaler)
+""",
+    "an unbound method": f"""\
+ class T:
+-    def one(self, opt, x, y):
++    def one(self, opt, x, y, scaler):
+         STEPS
+{OPT} for x, y in data:
+-    T.one(T(), opt, x, y)
++    T.one(T(), opt, x, y, scaler=scaler)
+""",
+    "two callers, each with its own": f"""\
+-def step(opt, x, y):
++def step(opt, x, y, scaler):
+     STEPS
+ def main():
+     opt = torch.optim.Adam(model.parameters())
++    scaler = BORN
+     for x, y in data:
+-        step(opt, x, y)
++        step(opt, x, y, scaler=scaler)
+{OPT} for x, y in data:
+-    step(opt, x, y)
++    step(opt, x, y, scaler=scaler)
+ main()
+""",
+    "two side by side take turns": """\
+-def step(net, opt, x, y):
++def step(net, opt, x, y, scaler):
+     STEPS net=net
+ other = make().to(device)
+ first = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ second = torch.optim.Adam(other.parameters())
++grad_scaler = BORN
+ for x, y in data:
+-    step(model, first, x, y)
+-    step(other, second, x, y)
++    step(model, first, x, y, scaler=scaler)
++    step(other, second, x, y, scaler=grad_scaler)
+""",
+    "names from those of the optimizers": """\
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler_a = BORN
+ opt_b = torch.optim.Adam(other.parameters())
++scaler_b = BORN
+-def step(net, opt, x, y):
++def step(net, opt, x, y, scaler):
+     STEPS net=net
+ for x, y in data:
+-    step(model, opt_a, x, y)
+-    step(other, opt_b, x, y)
++    step(model, opt_a, x, y, scaler=scaler_a)
++    step(other, opt_b, x, y, scaler=scaler_b)
+""",
+    "one a fold": """\
+ for fold in range(2):
+     net = make().to(device)
+     opt = torch.optim.SGD(net.parameters(), lr=0.1)
++    scaler = BORN
+     for x, y in data:
+         STEPS net=net
+""",
+    "a global": f"""\
+ opt = None
+ def setup():
+     global opt
++    global scaler
+     opt = torch.optim.SGD(model.parameters(), lr=0.1)
++    scaler = BORN
+ def train():
+{BODY} setup()
+ train()
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    source, expected = before_and_after(written_out(PROGRAMS[name]))
+    assert migrated(source) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["two side by side take turns", "an attribute that is set from outside"]
+)
+def test_the_scaler_of_its_own_optimizer(name: str) -> None:
+    """At one scale the wrong scaler goes unseen; here the scales differ and move."""
+    trains_as_before(written_out(PROGRAMS[name]))
+
+
+NAMES = {
+    "scaler = 3\n": "grad_scaler",
+    "scaler = grad_scaler = 3\n": "amp_scaler",
+    "scaler = grad_scaler = amp_scaler = loss_scaler = 3\n": "scaler2",
+    "def scaler():\n    pass\n": "grad_scaler",
+    "def f():\n    scaler = 4\n    return scaler\n": "grad_scaler",
+    "from sklearn import scaler\n": "grad_scaler",
+    'globals()["scaler"] = 3\n': "grad_scaler",
+    'setattr(model, "scaler", 3)\n': "grad_scaler",
+    "model.scaler = 3\n": "grad_scaler",
+}
+
+
+@pytest.mark.parametrize("taken", NAMES)
+def test_a_name_that_is_free(taken: str) -> None:
+    source, expected = before_and_after(written_out(OPT + " def train():\n" + BODY))
+    new = expected.replace("scaler", NAMES[taken])
+    output = migrated(f"{taken}{source}train()\n")
+    assert "".join(output.split()) == "".join(f"{taken}{new}train()\n".split())
+
+
+def test_bfloat16_carries_a_bool() -> None:
+    options = Options(dtype="bfloat16")
+    output = migrated(before(f"{TRAIN}{BIRTH}train(opt)\n"), options)
+    assert "def train(opt, use_amp):" in output
+    assert (
+        'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=use_amp):' in output
+    )
+    assert 'use_amp = device.type == "cuda"\ntrain(opt, use_amp=use_amp)\n' in output
+    assert "        loss.backward()\n        opt.step()\n" in output
+    assert "scale" not in output
+
+
+STUCK = {
+    "a decorator": (f"import functools\n@functools.cache\n{TRAIN}{BIRTH}train(opt)\n", "AMP015"),
+    "a starred call": (f"{TRAIN}{BIRTH}train(*[opt])\n", "AMP010"),
+    "all arguments in a dict": (f"{TRAIN}{BIRTH}train(**dict(opt=opt))\n", "AMP010"),
+    "a lookup by name": (
+        f'{TRAIN}{BIRTH}train(opt)\nglobals()["train"]\n',
+        "AMP015",
+    ),
+    "a default that is another optimizer": (
+        "one = torch.optim.Adam(model.parameters())\n"
+        f"{TRAIN.replace('(opt)', '(opt=one)')}{BIRTH}train(opt)\ntrain()\n",
+        "AMP015",
+    ),
+    "__slots__": (
+        "class T:\n"
+        '    __slots__ = ("opt",)\n'
+        "    def __init__(self):\n"
+        f"        self.{BIRTH}"
+        "    def one(self, x, y):\n"
+        "        STEPS opt=self.opt\n"
+        "for x, y in data:\n    T().one(x, y)\n",
+        "AMP035",
+    ),
+    "an override that calls super": (
+        "class T:\n"
+        "    def one(self, opt, x, y):\n"
+        "        STEPS\n"
+        "    def fit(self):\n"
+        f"        {BIRTH}"
+        "        for x, y in data:\n"
+        "            self.one(opt, x, y)\n"
+        "class U(T):\n"
+        "    def one(self, opt, x, y):\n"
+        "        super().one(opt, x, y)\n"
+        "T().fit()\nU().fit()\n",
+        "AMP015",
+    ),
+    "two optimizers in one step": (
+        "other = make().to(device)\n"
+        f"{BIRTH}adam = torch.optim.Adam(other.parameters())\n"
+        "for x, y in data:\n    STEPS\n    adam.step()\n",
+        "AMP012",
+    ),
+    "two optimizers of one loop, one in a helper": (
+        "other = make().to(device)\n"
+        f"{BIRTH}adam = torch.optim.Adam(other.parameters())\n"
+        "def more():\n    adam.step()\n"
+        "for x, y in data:\n    STEPS\n    more()\n",
+        "AMP012",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STUCK)
+def test_no_way_for_the_scaler(name: str) -> None:
+    text, code = STUCK[name]
+    assert left_alone(before(text)) == code
+
+
+def test_a_function_that_another_file_calls(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("from train import train\ntrain(3)\n")
+    source = HEAD + before(f"{TRAIN}{BIRTH}train(opt)\n")
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    (found,) = migrate_source(source, path=str(path), root=tmp_path).diagnostics
+    assert found.code == "AMP015"
+    assert "other.py" in found.message
+    assert migrate_source(source, path=str(path)).changed
