@@ -282,7 +282,7 @@ UNKNOWN = ir.Const("?")
 _HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "logging.", "tqdm.")
 
 
-def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
+def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:
     """How a statement and all inside it use ``.grad``: ``zero``, ``test`` or ``other``."""
     for inner in ir.statements((stmt,)):
         mentions = sum(
@@ -295,11 +295,11 @@ def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
         if (
             inner.kind == "assign" and inner.value == ir.Const(None) and mentions == 1
         ) or (inner.kind == "expr" and _is_zeroing_call(inner.value)):
-            yield "zero", inner
+            yield inner, "zero"
         elif inner.kind == "if" and _is_none_test(inner.value):
-            yield "test", inner
+            yield inner, "test"
         else:
-            yield "other", inner
+            yield inner, "other"
 
 
 def _is_zeroing_call(expr: ir.Expr | None) -> bool:
@@ -330,8 +330,13 @@ def _zeroes_by_hand(stmt: ir.Stmt) -> bool:
     """A loop over parameters (or a single statement) that does nothing to ``.grad`` but drop it."""
     if stmt.kind not in ("for", "expr", "assign"):
         return False
-    uses = [use for use, _ in _grad_uses(stmt)]
-    return "zero" in uses and "other" not in uses
+    uses = {inner.path: use for inner, use in _grad_uses(stmt)}
+    does = [
+        uses.get(inner.path)
+        for inner in ir.statements((stmt,))
+        if not inner.blocks and inner.kind not in ("pass", "continue")
+    ]
+    return set(does) == {"zero"} and "other" not in uses.values()
 
 
 def _inside_zeroing(function: ir.Function, stmt: ir.Stmt) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.aftermath import Aftermath
 from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.loops import Refusal
@@ -117,6 +118,10 @@ class Placer:
             access = next(iter(protocol.accesses))
             reason = "scaled gradients are read or edited where they cannot be unscaled first"
             return Refusal("AMP030", reason, access.line)
+        line = Aftermath(self.program, protocol.leftovers).harm()
+        if line:
+            reason = "gradients still count after their step, which a scaler may skip"
+            return Refusal("AMP030", reason, line)
         missed = (self.backwards | self.steps) - protocol.visited
         if missed:
             line = min(self._line_of(site) for site in missed)

@@ -102,6 +102,8 @@ class Protocol:
         self.placement = placement
         self.faults: dict[Fault, None] = {}
         self.accesses: dict[Access, None] = {}
+        self.leftovers: set[Site] = set()
+        """Where gradients are read that a step has used."""
         self.unguarded: set[Site] = set()
         """Steps that may find no gradients."""
         self.exits: dict[Site, set[str]] = {}
@@ -388,6 +390,8 @@ class Protocol:
                 return {State(state.scaler, Gradients.NONE, state.known)}
             case "access" if state.gradients is not Gradients.NONE:
                 leftover = state.gradients is Gradients.LEFTOVER
+                if leftover and event.targets:
+                    self.leftovers.add((function, stmt.path))
                 if self.coverage.owns(event.targets, function, stmt):
                     if state.gradients is Gradients.SCALED:
                         self.accesses.setdefault(

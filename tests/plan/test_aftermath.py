@@ -1,0 +1,127 @@
+"""Gradients used after their step: a scaler may have skipped it, because they are infinite."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+from programs import HEAD, left_alone, migrated
+
+from amp_migrate.api import migrate_source
+
+OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+STEP = """\
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+"""
+
+
+def training(after: str, setup: str = "") -> str:
+    return OPT + setup + STEP + indent(after, "    ")
+
+
+HARM = {
+    "a weight": "for p in model.parameters():\n    p.data.mul_(1 - p.grad.norm())\n",
+    "a weight, with an operator": "for p in model.parameters():\n    p.data -= p.grad\n",
+    "the parameter itself": "with torch.no_grad():\n    for p in model.parameters():\n        p -= p.grad\n",
+    "an item of a weight": "model[0].weight.data[0] = model[0].weight.grad[0]\n",
+    "a variable that is a weight": (
+        "for p in model.parameters():\n    w = p.data\n    w[:] = w - p.grad\n"
+    ),
+    "by way of a variable": (
+        "norm = sum(p.grad.norm() for p in model.parameters())\n"
+        "for p in model.parameters():\n    p.data.div_(1 + norm)\n"
+    ),
+    "a test": (
+        "norm = model[0].weight.grad.norm()\n"
+        "if norm > 10:\n    model[0].weight.data.zero_()\n"
+    ),
+    "the learning rate": (
+        "norm = model[0].weight.grad.norm().item()\n"
+        "for group in opt.param_groups:\n    group['lr'] = 0.1 / (1 + norm)\n"
+    ),
+    "the end": "if not torch.isfinite(model[0].weight.grad).all():\n    break\n",
+    "the loss": (
+        "total = torch.zeros(())\n"
+        "for p in model.parameters():\n    total = total + p.grad.sum()\n"
+        "schedule(opt, total)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_what_reaches_the_training(name: str) -> None:
+    assert left_alone(training(HARM[name])) == "AMP030"
+
+
+HARMLESS = {
+    "printing": "print(model[0].weight.grad.norm().item())\n",
+    "a sum of norms": (
+        "total = 0.0\n"
+        "for p in model.parameters():\n"
+        "    if p.grad is not None:\n"
+        "        total += p.grad.detach().norm(2).item() ** 2\n"
+        "norms.append(total ** 0.5)\n"
+        "print(f'{total:.3f}', max(norms))\n"
+    ),
+    "a histogram": (
+        "for name, p in model.named_parameters():\n"
+        "    writer.add_histogram(name, p.grad, 1)\n"
+        "    stats[name] = p.grad.abs().max()\n"
+    ),
+    "a test around a message": (
+        "norm = model[0].weight.grad.norm()\nif norm > 100:\n    print('large', norm)\n"
+    ),
+    "clearing": "for p in model.parameters():\n    p.grad.zero_()\n",
+    "a norm, by clipping": (
+        "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "print(norm)\n"
+    ),
+    "a function": "print(norm_of(model))\n",
+}
+SETUP = """\
+norms, stats, writer = [], {}, Writer()
+def norm_of(net):
+    total = 0
+    for p in net.parameters():
+        total += p.grad.norm().item()
+    return total
+"""
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_only_tells_of_them(name: str) -> None:
+    output = migrated(training(HARMLESS[name], SETUP))
+    assert "scaler.step(opt)" in output
+
+
+def test_a_subclass_that_goes_on_after_the_step() -> None:
+    source = """\
+class Trainer:
+    def __init__(self):
+        self.model = make().to(device)
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def train_step(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.model(x), y)
+        loss.backward()
+        self.opt.step()
+        return loss
+    def fit(self):
+        for x, y in data:
+            print(self.train_step(x, y).item())
+class Decaying(Trainer):
+    def train_step(self, x, y):
+        loss = super().train_step(x, y)
+        for p in self.model.parameters():
+            p.data.mul_(1 - p.grad.norm())  # here
+        return loss
+Trainer().fit()
+Decaying().fit()
+"""
+    (found,) = migrate_source(HEAD + source, path="train.py").diagnostics
+    assert found.code == "AMP030"
+    assert found.blocker is not None and found.blocker.text.endswith("# here")
