@@ -8,13 +8,12 @@ Three levels, each sharper than a loss curve:
   moves all the time and differs between scalers, or a forgotten `update` would go unseen.
 - `MIXED`: both on, fp16 autocast on the CPU: no bits to compare, but statistics and a few facts.
 
-A script runs in a forked worker that has torch loaded already; what is patched for it dies with the
-worker.
+A program is the text of a script, or a `Tree`: a whole project and how it is started. It runs in a
+forked worker that has torch loaded already; what is patched for it dies with the worker.
 """
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import gc
@@ -24,14 +23,13 @@ import math
 import multiprocessing
 import os
 import random
-import sys
 import tempfile
 import traceback
-import types
 import warnings
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -40,9 +38,12 @@ import torch._dynamo  # loaded by the first optimizer: a second of every worker'
 import torch.distributions
 import torch.utils.data
 from torch.utils._python_dispatch import TorchDispatchMode
+from trees import Tree, run_main
+
+Program = str | Tree
 
 TIME_LIMIT = 60.0
-"""Seconds that one script may take."""
+"""Seconds that one program may take."""
 
 SCALE_CAP = 2.0**32
 """A scale that doubles every step or two is sent back to its start here, before fp32 overflows."""
@@ -419,28 +420,32 @@ class _Recorder:
         )
 
 
-def _execute(source: str, name: str, recorder: _Recorder) -> None:
-    """Run the text as a program would be run: as `__main__`, with no arguments, somewhere empty."""
-    module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=name, __builtins__=builtins)
-    sys.modules["__main__"] = module
-    sys.argv = [name]
-    code = compile(source, name, "exec", dont_inherit=True)
+def _execute(program: Program, name: str, recorder: _Recorder, folder: str) -> None:
+    """Run it as it would be run, in an empty folder; a script has no arguments."""
     with contextlib.ExitStack() as stack:
         if recorder.mode.autocast:
             stack.enter_context(_GemmCounter(recorder))
             # Not every processor has recurrent layers in fp16 in oneDNN; what is behind it does.
             torch._C._set_mkldnn_enabled(False)
-        try:
-            exec(code, module.__dict__)
-        except SystemExit as stop:
-            if stop.code not in (None, 0):
-                raise RuntimeError(
-                    f"the script stopped with status {stop.code!r}"
-                ) from stop
+        if isinstance(program, Tree):
+            program.run(Path(folder))
+        else:
+            run_main(program, name, [name])
 
 
-def _work(source: str, name: str, mode: Mode, pipe: Any) -> None:
+def _where(error: BaseException, name: str, folder: str) -> str:
+    """The last line of the program's own that an error went through."""
+    where = ""
+    inside = f"{Path(folder).resolve()}{os.sep}"
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == name:
+            where = f" (line {frame.lineno})"
+        elif frame.filename.startswith(inside):
+            where = f" ({frame.filename[len(inside) :]}, line {frame.lineno})"
+    return where
+
+
+def _work(program: Program, name: str, mode: Mode, pipe: Any) -> None:
     torch.set_num_threads(1)
     # What a script does not seed itself would else be seeded anew by each fork.
     random.seed(0)
@@ -471,12 +476,10 @@ def _work(source: str, name: str, mode: Mode, pipe: Any) -> None:
                     contextlib.redirect_stderr(io.StringIO()),
                 ):
                     recorder.patch()
-                    _execute(source, name, recorder)
+                    _execute(program, name, recorder, folder)
                 recorder.finish()
             except BaseException as error:
-                frames = traceback.extract_tb(error.__traceback__)
-                lines = [frame.lineno for frame in frames if frame.filename == name]
-                where = f" (line {lines[-1]})" if lines else ""
+                where = _where(error, name, folder)
                 run.error = f"{type(error).__name__}: {error}{where}"
         os.chdir("/")
     run.stdout = output.getvalue()
@@ -487,12 +490,12 @@ def _work(source: str, name: str, mode: Mode, pipe: Any) -> None:
 # --- for tests ----------------------------------------------------------------------------------
 
 
-def execute(source: str, mode: Mode = ORIGINAL, name: str = "script.py") -> Run:
-    """Run one script in a forked worker and say what was seen."""
+def execute(program: Program, mode: Mode = ORIGINAL, name: str = "script.py") -> Run:
+    """Run one program in a forked worker and say what was seen."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(
-        target=_work, args=(source, name, mode, sender), daemon=True
+        target=_work, args=(program, name, mode, sender), daemon=True
     )
     process.start()
     sender.close()
@@ -545,7 +548,9 @@ def compare(reference: Run, candidate: Run) -> list[str]:
     return found
 
 
-def check_off(original: str, rewritten: str, name: str = "script.py") -> list[str]:
+def check_off(
+    original: Program, rewritten: Program, name: str = "script.py"
+) -> list[str]:
     """Off means off: without CUDA the rewritten script is the original one."""
     reference = execute(original, ORIGINAL, name)
     candidate = execute(rewritten, OFF, name)
@@ -555,8 +560,8 @@ def check_off(original: str, rewritten: str, name: str = "script.py") -> list[st
 
 
 def check_scaled(
-    original: str,
-    rewritten: str,
+    original: Program,
+    rewritten: Program,
     mode: Mode = MOVING_SCALES[0],
     name: str = "script.py",
 ) -> list[str]:
@@ -567,8 +572,8 @@ def check_scaled(
 
 
 def check_injected(
-    original: str,
-    rewritten: str,
+    original: Program,
+    rewritten: Program,
     step: int | None = None,
     mode: Mode = MOVING_SCALES[0],
     name: str = "script.py",
@@ -587,7 +592,9 @@ def check_injected(
     return compare(control, candidate) + _unscaled(candidate, rewritten)
 
 
-def check_mixed(original: str, rewritten: str, name: str = "script.py") -> list[str]:
+def check_mixed(
+    original: Program, rewritten: Program, name: str = "script.py"
+) -> list[str]:
     """With scaler and fp16 autocast on: it runs, it trains, and it really is mixed precision."""
     reference = execute(original, ORIGINAL, name)
     candidate = execute(rewritten, MIXED, name)
@@ -606,7 +613,7 @@ def check_mixed(original: str, rewritten: str, name: str = "script.py") -> list[
         found.append(
             "no matrix product or convolution of a training forward ran in fp16"
         )
-    if candidate.full_gemms:
+    if candidate.full_gemms and not _partly(rewritten):
         found.append(
             f"{candidate.full_gemms} matrix products that the losses depend on were left in fp32"
             f" ({candidate.half_gemms} ran in fp16)"
@@ -627,7 +634,14 @@ def check_mixed(original: str, rewritten: str, name: str = "script.py") -> list[
     return found
 
 
-def _unscaled(run: Run, rewritten: str) -> list[str]:
-    if run.error or not run.plain_backwards or "# amp: off" in rewritten:
+def _unscaled(run: Run, rewritten: Program) -> list[str]:
+    text = rewritten.text() if isinstance(rewritten, Tree) else rewritten
+    if run.error or not run.plain_backwards or "# amp: off" in text:
+        return []
+    if _partly(rewritten):
         return []
     return [f"{run.plain_backwards} backwards were not scaled"]
+
+
+def _partly(rewritten: Program) -> bool:
+    return isinstance(rewritten, Tree) and rewritten.partly
