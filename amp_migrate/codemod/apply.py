@@ -339,7 +339,7 @@ class _Editor:
         leading = _leading(lines[0])
         lines[0] = _with_leading(lines[0], ())
         guarded = made.with_changes(
-            body=cst.IndentedBlock(body=lines), leading_lines=leading
+            body=self.snippets.indented(lines), leading_lines=leading
         )
         return [guarded]
 

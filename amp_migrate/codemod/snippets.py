@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import black
@@ -36,7 +37,31 @@ class Snippets:
         """A ``with`` statement around a body."""
         parsed = self.statements(f"{header}\n    pass", outer_indent)[0]
         assert isinstance(parsed, cst.With)
-        return parsed.with_changes(body=cst.IndentedBlock(body=body))
+        return parsed.with_changes(body=self.indented(body))
+
+    def indented(self, body: Sequence[cst.BaseStatement]) -> cst.IndentedBlock:
+        """A block of statements that stood one level further out."""
+        # LibCST indents lines by their place in the tree, but not those behind a backslash.
+        deeper = _Continuations(self.indent)
+        moved = [statement.visit(deeper) for statement in body]
+        return cst.IndentedBlock(body=moved)  # type: ignore[arg-type]
+
+
+class _Continuations(cst.CSTTransformer):
+    """Indents the lines that follow a backslash."""
+
+    def __init__(self, indent: str) -> None:
+        super().__init__()
+        self.indent = indent
+
+    def leave_SimpleWhitespace(
+        self, original_node: cst.SimpleWhitespace, updated_node: cst.SimpleWhitespace
+    ) -> cst.SimpleWhitespace:
+        value = updated_node.value
+        if "\\" not in value:
+            return updated_node
+        lines = value.splitlines(keepends=True)
+        return updated_node.with_changes(value=self.indent.join(lines))
 
 
 @lru_cache(maxsize=256)
