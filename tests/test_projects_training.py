@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -72,21 +73,30 @@ def test_checkpoints_written_before_still_load(name: str) -> None:
     assert compare(reference, execute(upgraded, OFF, name)) == []
 
 
+def broken(source: str, how: str, suffix: str) -> tuple[str, int]:
+    """A source with one kind of mistake, and how often it was made."""
+    if suffix != ".ipynb":
+        return re.subn(*BREAKS[how], source)
+    notebook = json.loads(source)
+    total = 0
+    for cell in notebook["cells"]:
+        cell["source"], count = re.subn(*BREAKS[how], "".join(cell["source"]))
+        total += count
+    return json.dumps(notebook), total
+
+
 @pytest.mark.parametrize("how", BREAKS)
 @each_migration
 def test_a_broken_migration_is_seen(name: str, how: str, tmp_path: Path) -> None:
     project = Project(name)
     copy(project.migrated, tmp_path)
-    changes = 0
-    for path in files(tmp_path):
-        if path.endswith(SOURCES):
-            # Latin-1 gives every byte back as it was.
-            text = (tmp_path / path).read_text(encoding="latin-1")
-            # In a notebook, a line of code is a JSON string.
-            broken, count = re.subn(*BREAKS[how], text)
-            (tmp_path / path).write_text(broken, encoding="latin-1")
-            changes += count
-    if not changes:
+    mistakes = 0
+    for path in [tmp_path / path for path in files(tmp_path) if path.endswith(SOURCES)]:
+        # Latin-1 gives every byte back as it was.
+        text, count = broken(path.read_text(encoding="latin-1"), how, path.suffix)
+        path.write_text(text, encoding="latin-1")
+        mistakes += count
+    if not mistakes:
         assert how == "no unscale_", "only that is not everywhere"
         pytest.skip("nothing to break")
     wrong = Tree(tmp_path, project.commands, partly=bool(project.left))
