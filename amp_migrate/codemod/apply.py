@@ -380,7 +380,9 @@ class _Editor:
         """An edit of an expression on the statement's own line; nested blocks are not entered."""
         assert isinstance(edit, (AddArgument, AddEntry))
         editor = (
-            ArgumentAdder(edit) if isinstance(edit, AddArgument) else EntryAdder(edit)
+            ArgumentAdder(edit)
+            if isinstance(edit, AddArgument)
+            else EntryAdder(edit, self.snippets.quote)
         )
         changed = statement.visit(editor)
         if not editor.done or not isinstance(

@@ -60,9 +60,10 @@ class ArgumentAdder(_HeaderTransformer):
 class EntryAdder(_HeaderTransformer):
     """Adds an entry to the dict that holds a given value."""
 
-    def __init__(self, edit: AddEntry) -> None:
+    def __init__(self, edit: AddEntry, quote: str) -> None:
         super().__init__()
         self.edit = edit
+        self.quote = quote
 
     def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
         for index, element in enumerate(updated_node.elements):
@@ -71,7 +72,7 @@ class EntryAdder(_HeaderTransformer):
             if _compact(element.value) != self.edit.beside:
                 continue
             self.done = True
-            quote = '"'
+            quote = self.quote
             if isinstance(element.key, cst.SimpleString):
                 quote = element.key.quote
             key = cst.SimpleString(f"{quote}{self.edit.key}{quote}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -10,13 +11,14 @@ import libcst as cst
 
 
 class Snippets:
-    """Makes statements for one module: its newline, its indentation, its line length."""
+    """Makes statements for one module: its newline, indentation, line length and quotes."""
 
     def __init__(self, module: cst.Module, line_length: int) -> None:
         self.config = module.config_for_parsing
         self.newline = module.default_newline
         self.indent = module.default_indent
         self.line_length = line_length
+        self.quote = _preferred_quote(module)
 
     def statements(
         self, code: str, outer_indent: str
@@ -29,7 +31,10 @@ class Snippets:
             stripped = line.lstrip(" ")
             lines.append(self.indent * ((len(line) - len(stripped)) // 4) + stripped)
         source = self.newline.join([*lines, ""])
-        return list(cst.parse_module(source, self.config).body)
+        made = cst.parse_module(source, self.config)
+        if self.quote != '"':
+            made = made.visit(_Requoter(self.quote))
+        return list(made.body)
 
     def with_statement(
         self, header: str, body: list[cst.BaseStatement], outer_indent: str
@@ -45,6 +50,45 @@ class Snippets:
         deeper = _Continuations(self.indent)
         moved = [statement.visit(deeper) for statement in body]
         return cst.IndentedBlock(body=moved)  # type: ignore[arg-type]
+
+
+class _Requoter(cst.CSTTransformer):
+    """Gives strings another quote where that changes nothing else."""
+
+    def __init__(self, quote: str) -> None:
+        super().__init__()
+        self.quote = quote
+
+    def leave_SimpleString(
+        self, original_node: cst.SimpleString, updated_node: cst.SimpleString
+    ) -> cst.SimpleString:
+        if not _is_plain(updated_node):
+            return updated_node
+        inner = updated_node.raw_value
+        value = f"{updated_node.prefix}{self.quote}{inner}{self.quote}"
+        return updated_node.with_changes(value=value)
+
+
+def _is_plain(string: cst.SimpleString) -> bool:
+    """Whether either kind of quote would do."""
+    inner = string.raw_value
+    return len(string.quote) == 1 and not any(c in inner for c in "\\'\"")
+
+
+class _Quotes(cst.CSTVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+
+    def visit_SimpleString(self, node: cst.SimpleString) -> None:
+        if _is_plain(node):
+            self.found[node.quote] += 1
+
+
+def _preferred_quote(module: cst.Module) -> str:
+    quotes = _Quotes()
+    module.visit(quotes)
+    return "'" if quotes.found["'"] > quotes.found['"'] else '"'
 
 
 class _Continuations(cst.CSTTransformer):

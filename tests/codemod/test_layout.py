@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from programs import before_and_after, migrated, trains_as_before
+import pytest
+from programs import HEAD, before_and_after, migrated, trains_as_before
+
+from amp_migrate.api import migrate_source
 
 CONTINUED = """\
  opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -44,3 +47,47 @@ def test_continued_lines_move_with_their_statement() -> None:
     before, after = before_and_after(CONTINUED)
     assert migrated(before) == after
     trains_as_before(CONTINUED)
+
+
+SINGLE = HEAD.replace('"', "'") + "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+LOOP = """\
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+"""
+BORN = "scaler = torch.amp.GradScaler({0}cuda{0}, enabled=device.type == {0}cuda{0})\n"
+
+
+@pytest.mark.parametrize(
+    "words, quote",
+    [
+        ("", "'"),
+        ("print('a', \"b\")\n", "'"),
+        ('print("a", "b", "c", "d")\n', '"'),
+        # Neither a docstring nor a string with quotes in it is a matter of taste.
+        ('"""Trains."""\nprint("it\'s", "it\'s", "it\'s", "it\'s")\n', "'"),
+    ],
+)
+def test_new_strings_take_the_quotes_that_the_file_prefers(
+    words: str, quote: str
+) -> None:
+    output = migrated(words + LOOP, head=SINGLE)
+    born = BORN.format(quote)
+    assert born in migrate_source(SINGLE + words + LOOP, path="train.py").output
+    assert f"autocast({quote}cuda{quote}, " in output
+
+
+def test_a_new_key_takes_the_quotes_of_its_siblings_or_of_the_file() -> None:
+    saved = """\
+state = {0}
+state['optimizer'] = opt.state_dict()
+torch.save(state, 'last.pt')
+found = torch.load('last.pt')
+opt.load_state_dict(found['optimizer'])
+"""
+    output = migrated(LOOP + saved.format("{}"), head=SINGLE)
+    assert "state['scaler'] = scaler.state_dict()" in output
+    assert "found.get('scaler')" in output
+    assert '"' not in output
