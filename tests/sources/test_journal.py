@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -255,7 +256,6 @@ def test_killed_again_at_any_moment_of_the_recovery(
 
 def test_killed_at_random(tmp_path: Path) -> None:
     def write_for_ever() -> None:
-        there = make(tmp_path)
         back = [Change(change.path, change.after, change.before) for change in there]
         while True:
             journal.replace_all(there, tmp_path)
@@ -263,7 +263,7 @@ def test_killed_at_random(tmp_path: Path) -> None:
 
     chance = random.Random(1)
     for _ in range(12):
-        make(tmp_path)
+        there = make(tmp_path)
         process = in_child(write_for_ever)
         time.sleep(chance.uniform(0.01, 0.15))
         os.kill(process, signal.SIGKILL)
@@ -409,6 +409,58 @@ def test_a_file_that_changes_while_others_are_renamed(tmp_path: Path) -> None:
             journal.replace_all(changes, tmp_path)
         assert states(tmp_path, NAMES[:-1]) == "ooooo" and leftovers(tmp_path) == []
         assert (tmp_path / "f.py").exists() is not vanish
+
+
+def test_a_file_that_changes_right_after_it_was_renamed(tmp_path: Path) -> None:
+    changes = make(tmp_path)
+    names: list[str] = []
+    with acting(names.append):
+        journal.replace_all(changes, tmp_path)
+    third = [moment for moment, name in enumerate(names) if name == "replace"][6]
+    make(tmp_path)
+
+    def edit() -> None:
+        (tmp_path / "a.py").write_bytes(b"mine")
+        (tmp_path / "f.py").write_bytes(b"mine, too")
+
+    with acting_at(third, edit), pytest.raises(SourceError, match="could not be put"):
+        journal.replace_all(changes, tmp_path)
+    # What a.py was made from is rewritten: who edited it has to see all of it.
+    assert states(tmp_path) == "-nnnn-"
+    recovery = journal.recover(tmp_path)
+    assert recovery is not None and not recovery.settled
+    assert states(tmp_path) == "-nnnn-"
+
+
+def test_names_are_on_disk_before_the_next_step_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, str]] = []
+    changes = make(tmp_path)
+    for owner, name in [(os, "open"), (Path, "replace"), (Path, "unlink")]:
+
+        def noting(
+            path: Path,
+            *args: Any,
+            name: str = name,
+            step: Any = getattr(owner, name),  # noqa: B008
+            **rest: Any,
+        ) -> Any:
+            kind = "sync" if Path(path).is_dir() else name
+            events.append((kind, os.path.relpath(path, tmp_path)))
+            return step(path, *args, **rest)
+
+        monkeypatch.setattr(owner, name, noting)
+    journal.replace_all(changes, tmp_path)
+    kinds = [kind for kind, _ in events]
+    everywhere = {".", "pkg", str(Path("pkg/deep"))}
+    counts = [(kind, len(list(run))) for kind, run in itertools.groupby(kinds)]
+    publish = [("open", 1), ("replace", 1), ("sync", 1)]
+    stage = [("open", 12), ("sync", 3)]
+    assert counts == [*publish, *stage, ("replace", 6), ("sync", 3), ("unlink", 13)]
+    assert events[0][1] == journal.DRAFT and events[-1][1] == journal.NAME
+    for start in (15, 24):
+        assert {path for _, path in events[start : start + 3]} == everywhere
 
 
 def test_a_file_outside_the_root_goes_with_no_others(tmp_path: Path) -> None:
