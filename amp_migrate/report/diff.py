@@ -7,7 +7,7 @@ encoding are in its diff.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from amp_migrate.engine import Migration
@@ -57,8 +57,17 @@ def name_in_patch(path: str, cwd: str) -> str:
     return real.relative_to(base).as_posix()
 
 
-def unified_diff(name: str, before: bytes, after: bytes) -> bytes:
-    """The diff of one file, in the form of ``git diff``; nothing where the two are equal."""
+Heading = Callable[[int], str]
+"""What a changed line of the old file, counted from 0, is a part of; the empty string for nothing."""
+
+
+def unified_diff(
+    name: str, before: bytes, after: bytes, heading: Heading | None = None
+) -> bytes:
+    """The diff of one file, in the form of ``git diff``; nothing where the two are equal.
+
+    ``heading`` says what stands behind the line numbers of a hunk, where git puts the function.
+    """
     if before == after:
         return b""
     old, new = _lines(before), _lines(after)
@@ -68,7 +77,7 @@ def unified_diff(name: str, before: bytes, after: bytes) -> bytes:
     parts = [b"diff --git " + left + b" " + right + b"\n"]
     parts += [b"--- " + left + end, b"+++ " + right + end]
     for hunk in _hunks(_changes(old, new)):
-        parts += _render(hunk, old, new)
+        parts += _render(hunk, old, new, heading)
     return b"".join(parts)
 
 
@@ -99,13 +108,17 @@ def _hunks(changes: Iterable[_Change]) -> Iterator[list[_Change]]:
         yield hunk
 
 
-def _render(hunk: list[_Change], old: list[bytes], new: list[bytes]) -> Iterator[bytes]:
+def _render(
+    hunk: list[_Change], old: list[bytes], new: list[bytes], heading: Heading | None
+) -> Iterator[bytes]:
     lead = min(_CONTEXT, hunk[0][0])
     trail = min(_CONTEXT, len(old) - hunk[-1][1])
     start_old, start_new = hunk[0][0] - lead, hunk[0][2] - lead
     stop_old, stop_new = hunk[-1][1] + trail, hunk[-1][3] + trail
     ranges = (_range(start_old, stop_old), _range(start_new, stop_new))
-    yield "@@ -{} +{} @@\n".format(*ranges).encode()
+    words = dict.fromkeys(heading(change[0]) for change in hunk) if heading else {}
+    about = ", ".join(word for word in words if word)
+    yield f"@@ -{ranges[0]} +{ranges[1]} @@{about and ' '}{about}\n".encode()
     at = start_old
     for old_start, old_stop, new_start, new_stop in hunk:
         yield from _marked(b" ", old[at:old_start])
