@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from amp_migrate.results import SourceError
 from amp_migrate.sources.lines import matching_blocks
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+NEWLINE = re.compile(r"\r\n|\r|\n")
+"""A newline in any of the three spellings."""
 _NEWLINE_BYTES = re.compile(rb"\r\n|\r|\n")
 
 
@@ -62,8 +63,8 @@ class Document:
                 path,
                 f"its bytes would not survive a round trip through {_plain(encoding)}",
             )
-        newlines = tuple(_NEWLINE.findall(raw))
-        return cls(path, data, _NEWLINE.sub("\n", raw), encoding, newlines)
+        newlines = tuple(NEWLINE.findall(raw))
+        return cls(path, data, NEWLINE.sub("\n", raw), encoding, newlines)
 
     def encode(self, text: str) -> bytes:
         """``text`` in this document's encoding and newlines.
@@ -74,7 +75,7 @@ class Document:
         if text == self.text:
             return self.data
         try:
-            return self._with_newlines(text).encode(self.encoding)
+            return with_newlines(self.text, self.newlines, text).encode(self.encoding)
         except UnicodeEncodeError as error:
             culprit = error.object[error.start]
             raise SourceError(
@@ -82,20 +83,33 @@ class Document:
                 f"the rewrite needs {culprit!r}, which {_plain(self.encoding)} cannot encode",
             ) from None
 
-    def _with_newlines(self, text: str) -> str:
-        counts = Counter(self.newlines)
-        majority = counts.most_common(1)[0][0] if counts else "\n"
-        if len(counts) <= 1:
-            return text if majority == "\n" else text.replace("\n", majority)
-        before, after = self.text.split("\n"), text.split("\n")
-        endings = [majority] * (len(after) - 1)
-        for old, new, size in matching_blocks(before, after):
-            for offset in range(size):
-                if old + offset < len(self.newlines) and new + offset < len(endings):
-                    endings[new + offset] = self.newlines[old + offset]
-        return "".join(
-            line + end for line, end in zip(after, [*endings, ""], strict=True)
-        )
+    def place(self, line: int) -> tuple[int, int]:
+        """(cell, line in it): there are no cells here, which is what 0 says."""
+        return 0, line
+
+    def heading(self, line: int) -> str:
+        """What a hunk of a diff is about: nothing that its line numbers do not say."""
+        return ""
+
+
+def with_newlines(before: str, newlines: Sequence[str], after: str) -> str:
+    """``after`` with the newlines that ``before`` had, one for each line but the last.
+
+    Lines that were there before keep theirs; new ones take the one most lines have.
+    """
+    counts = Counter(newlines)
+    majority = counts.most_common(1)[0][0] if counts else "\n"
+    if len(counts) <= 1:
+        return after if majority == "\n" else after.replace("\n", majority)
+    old_lines, new_lines = before.split("\n"), after.split("\n")
+    endings = [majority] * (len(new_lines) - 1)
+    for old, new, size in matching_blocks(old_lines, new_lines):
+        for offset in range(size):
+            if old + offset < len(newlines) and new + offset < len(endings):
+                endings[new + offset] = newlines[old + offset]
+    return "".join(
+        line + end for line, end in zip(new_lines, [*endings, ""], strict=True)
+    )
 
 
 def _encoding(path: str, data: bytes) -> str:
