@@ -196,7 +196,10 @@ class _Editor:
         for edit in self._take(path, Insert):
             assert isinstance(edit, Insert)
             made = self.snippets.statements(edit.code, indent)
-            if edit.after:
+            joined = self._with_global(edited[-1], made[0], indent)
+            if edit.after and joined is not None:
+                edited[-1] = joined
+            elif edit.after:
                 after += made
             else:
                 before += made
@@ -292,6 +295,20 @@ class _Editor:
         return suite.with_changes(body=self.block(suite.body, path, field, inner))
 
     # -- single edits -------------------------------------------------------------------------
+
+    def _with_global(
+        self, statement: Statement, made: Statement, indent: str
+    ) -> Statement | None:
+        """A ``global`` statement that declares what another one does too, where the line has room."""
+        declared, new = _lone_global(statement), _lone_global(made)
+        if declared is None or new is None:
+            return None
+        names = [name.with_changes(comma=_COMMA) for name in declared.names]
+        joined = declared.with_changes(names=[*names, *new.names])
+        width = len(indent.expandtabs(4) + cst.Module([]).code_for_node(joined))
+        if width > self.snippets.line_length:
+            return None
+        return statement.with_changes(body=[joined])
 
     def _scale(
         self, statement: Statement, edit: ScaleBackward, indent: str
@@ -390,6 +407,17 @@ class _Editor:
         ):
             raise MismatchError(f"not found on its line: {edit}")
         return changed
+
+
+_COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+
+
+def _lone_global(statement: Statement) -> cst.Global | None:
+    """The ``global`` that a line consists of."""
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        small = statement.body[0]
+        return small if isinstance(small, cst.Global) else None
+    return None
 
 
 def _split(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:

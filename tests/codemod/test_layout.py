@@ -91,3 +91,24 @@ opt.load_state_dict(found['optimizer'])
     assert "state['scaler'] = scaler.state_dict()" in output
     assert "found.get('scaler')" in output
     assert '"' not in output
+
+
+def setting_up(declared: str) -> str:
+    return (
+        "opt = None\n"
+        "def setup():\n"
+        f"    {declared}  # ours\n"
+        "    opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "setup()\n"
+    )
+
+
+def test_a_global_joins_those_that_are_declared_with_the_optimizer() -> None:
+    output = migrated(setting_up("global data, opt") + LOOP)
+    assert "    global data, opt, scaler  # ours\n    opt = " in output
+
+
+def test_a_global_that_would_make_a_line_too_long_has_a_line_of_its_own() -> None:
+    declared = f"global {'long' * 17}, opt"
+    output = migrated(setting_up(declared) + LOOP)
+    assert f"    {declared}  # ours\n    global scaler\n    opt = " in output

@@ -255,8 +255,8 @@ PROGRAMS = {
     "a global": f"""\
  opt = None
  def setup():
-     global opt
-+    global scaler
+-    global opt
++    global opt, scaler
      opt = torch.optim.SGD(model.parameters(), lr=0.1)
 +    scaler = BORN
  def train():
