@@ -1,0 +1,152 @@
+"""The last check before writing, on pairs of texts: right rewrites pass, wrong ones are caught."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.verify import difference
+
+BEFORE = """\
+import torch
+from net import criterion, data, model
+
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # plain
+
+
+def train(optimizer, epochs=2):
+    # every epoch
+    for x, y in data * epochs:
+        optimizer.zero_grad()
+        with torch.no_grad():
+            x = x * 2
+        criterion(model(x), y).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()  # go
+    optimizer.step()
+    torch.save({"optimizer": optimizer.state_dict()}, "c.pt")
+
+
+train(optimizer)
+"""
+AFTER = """\
+import torch
+from net import criterion, data, model
+
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # plain
+scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())
+
+
+def train(optimizer, epochs=2, scaler=None):
+    if scaler is None:
+        scaler = torch.amp.GradScaler("cuda", enabled=False)
+    # every epoch
+    for x, y in data * epochs:
+        optimizer.zero_grad()
+        with torch.no_grad():
+            x = x * 2
+        with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
+            loss = criterion(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)  # go
+        scaler.update()
+    if any(p.grad is not None for group in optimizer.param_groups for p in group["params"]):
+        scaler.step(optimizer)
+        scaler.update()
+    torch.save({"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}, "c.pt")
+
+
+train(optimizer, scaler=scaler)
+"""
+
+
+def test_a_right_rewrite_passes() -> None:
+    assert difference(BEFORE, AFTER) is None
+
+
+def test_no_rewrite_passes() -> None:
+    assert difference(BEFORE, BEFORE) is None
+
+
+PROGRAM = "another program"
+WRONG = {
+    "a statement is lost": ("        optimizer.zero_grad()\n", "", PROGRAM),
+    "a statement is added": ("x = x * 2\n", "x = x * 2\n            y = y\n", PROGRAM),
+    "a call is repeated": (
+        "        optimizer.zero_grad()\n",
+        "        optimizer.zero_grad()\n        optimizer.zero_grad()\n",
+        PROGRAM,
+    ),
+    "a step is lost": ("        scaler.step(optimizer)  # go\n", "        # go\n", PROGRAM),
+    "a step is repeated": (
+        "        scaler.update()\n    if",
+        "        scaler.update()\n        scaler.step(optimizer)\n    if",
+        PROGRAM,
+    ),
+    "another optimizer steps": ("scaler.step(optimizer)  # go", "scaler.step(model)  # go", PROGRAM),
+    "another loss goes backward": ("scaler.scale(loss)", "scaler.scale(loss * 2)", PROGRAM),
+    "the loss is computed otherwise": ("criterion(model(x), y)", "criterion(y, model(x))", PROGRAM),
+    "an argument of backward": (".backward()", ".backward(retain_graph=True)", PROGRAM),
+    "a keyword is added": ("lr=0.1", "lr=0.1, foreach=True", PROGRAM),
+    "a value is changed": ("1.0)", "2.0)", PROGRAM),
+    "an integer becomes a float": ("x * 2", "x * 2.0", PROGRAM),
+    "a string is changed": ('"c.pt"', '"d.pt"', PROGRAM),
+    "an entry is renamed": ('"optimizer":', '"opt":', PROGRAM),
+    "a default is changed": ("epochs=2", "epochs=3", PROGRAM),
+    "a parameter is added": ("scaler=None):", "scaler=None, other=None):", PROGRAM),
+    "an argument is lost": ("train(optimizer, scaler", "train(scaler", PROGRAM),
+    "another region is lost": ("with torch.no_grad():\n            x = x * 2\n", "x = x * 2\n", PROGRAM),
+    "a region that nothing turns off": ("enabled=scaler.is_enabled()", "enabled=True", PROGRAM),
+    "statements change places": (
+        "        optimizer.zero_grad()\n        with torch.no_grad():\n            x = x * 2\n",
+        "        with torch.no_grad():\n            x = x * 2\n        optimizer.zero_grad()\n",
+        PROGRAM,
+    ),
+    "a statement moves into a block": (
+        "        optimizer.zero_grad()\n        with torch.no_grad():\n",
+        "        with torch.no_grad():\n            optimizer.zero_grad()\n",
+        PROGRAM,
+    ),
+    "an if of one's own": ("    if any(p.grad is not None", "    if any(p.grad is None", PROGRAM),
+    "a comment is lost": ("  # plain", "", "comment"),
+    "a comment is changed": ("# plain", "# Plain", "comment"),
+    "a comment is added": ("scaler.unscale_(optimizer)", "scaler.unscale_(optimizer)  # first", "comment"),
+    "comments change places": ("# every epoch", "# go", "comment"),
+    "no Python": ("for x, y in", "for x, y on", "not valid"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_rewrite_is_caught(name: str) -> None:
+    old, new, reason = WRONG[name]
+    wrong = AFTER.replace(old, new, 1)
+    assert wrong != AFTER
+    found = difference(BEFORE, wrong)
+    assert found is not None
+    assert reason in found
+
+
+def test_only_amp_is_taken_out() -> None:
+    """A scaler of another kind is the user's own."""
+    before = "scaler = StandardScaler()\nx = scaler.update(x)\nscaler.update()\n"
+    after = "scaler = StandardScaler()\nx = scaler.update(x)\n"
+    assert difference(before, after) is not None
+
+
+def test_amp_that_was_there_stays() -> None:
+    before = (
+        "scaler = torch.amp.GradScaler()\nscaler.step(optimizer)\nscaler.update()\n"
+    )
+    after = "scaler = torch.amp.GradScaler()\nscaler.step(optimizer)\n"
+    assert difference(before, after) is not None
+
+
+BFLOAT = 'with torch.autocast("cuda", dtype=torch.bfloat16, enabled=use_amp):\n'
+
+
+def test_a_bool_is_a_switch_too() -> None:
+    before = "loss = model(x)\nloss.backward()\n"
+    after = f"use_amp = is_cuda\n{BFLOAT}    loss = model(x)\nloss.backward()\n"
+    assert difference(before, after) is None
+    assert difference(before, after.replace("model(x)", "model(y)")) is not None
