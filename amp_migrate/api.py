@@ -8,9 +8,11 @@ from pathlib import Path
 
 from amp_migrate import config, engine
 from amp_migrate.engine import Report
-from amp_migrate.migration import migrate_text
+from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
+from amp_migrate.programs import key, programs_of
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
+from amp_migrate.sources.discovery import Filters
 
 __all__ = [
     "Diagnostic",
@@ -37,12 +39,21 @@ def migrate_source(
     """Migrate one file's text (newlines as ``\\n``).
 
     ``path`` is what diagnostics call the file, and where its imports are looked up from. Under
-    ``root``, the project's other files are read: modules that this file imports, and files that use
-    its functions. Without it only the text itself is looked at.
+    ``root``, the project's other files are read: what belongs to the same program. They are not
+    changed: loops that need that are left alone. Without it only the text itself is looked at.
 
     Raises `SourceError` where the text is not valid for the Python that runs this.
     """
-    return migrate_text(text, path=path, options=options, root=root)
+    file = path if root is None else key(path)
+    filters = None if root is None else Filters(str(root.resolve()))
+    for program in programs_of({file: text}, filters):
+        found = migrate_program(program, options, given={file}, shown={file: path})
+        result = found.get(file)
+        if isinstance(result, SourceError):
+            raise result
+        if result is not None:
+            return result
+    return Result(path, text, text)
 
 
 def migrate_paths(

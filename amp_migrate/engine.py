@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
-from amp_migrate.migration import migrate_text
+from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
+from amp_migrate.programs import TRAINS, ProgramSources, key, programs_of
 from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files
-from amp_migrate.sources.text import Document
+from amp_migrate.sources.document import Source, open_document
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-WORTH_MIGRATING = b".backward"
+WORTH_MIGRATING = TRAINS.encode()
 """Without these bytes there is no training loop, and no reason to parse."""
 
 SIZE_LIMIT = 4 * 1024 * 1024
@@ -41,11 +42,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file that may hold training loops: as read, what came of it, and the bytes to write."""
+    """One file that takes part in training: as read, what came of it, and the bytes to write."""
 
-    document: Document
+    document: Source
     result: Result
     output: bytes
+    program: int = 0
+    """The number of its program: the files of one are written together, or none of them."""
 
     @property
     def changed(self) -> bool:
@@ -67,7 +70,7 @@ class Report:
     """What a run found."""
 
     migrations: tuple[Migration, ...]
-    """In the order of discovery; files without a ``backward`` are not among them."""
+    """In the order of discovery; files that hold no loop and do not change are not among them."""
     failures: tuple[Failure, ...]
     files: int
     """How many files were looked at."""
@@ -103,7 +106,7 @@ def run(
     """
     found = discovery.discover([str(path) for path in paths], settings.filters)
     failures = [Failure(error) for error in found.errors]
-    documents: list[Document] = []
+    documents: list[Source] = []
     for path in found.files:
         try:
             document = _read(path)
@@ -129,7 +132,9 @@ def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
         document = _decode(path, data)
     except SourceError as error:
         return Report((), (Failure(error),), 1)
-    return _report([_migrate(document, settings.options, settings.root)], [], 1)
+    return _report(
+        _migrate_all([document], settings, 1, lambda done, total: None), [], 1
+    )
 
 
 def write(report: Report) -> Report:
@@ -147,16 +152,22 @@ def write(report: Report) -> Report:
     return Report(tuple(kept), (*report.failures, *failures), report.files)
 
 
-def _read(path: str) -> Document | None:
+def _read(path: str) -> Source | None:
+    """One file; None where it cannot be read, but holds no training loop either."""
     data = files.read(path)
-    return _decode(path, data) if WORTH_MIGRATING in data else None
+    try:
+        return _decode(path, data)
+    except SourceError:
+        if WORTH_MIGRATING in data:
+            raise
+        return None
 
 
-def _decode(path: str, data: bytes) -> Document:
+def _decode(path: str, data: bytes) -> Source:
     if len(data) > SIZE_LIMIT:
         megabytes = len(data) / 1024**2
         raise SourceError(path, f"too large: {megabytes:.1f} MB, the limit is 4 MB")
-    return Document.decode(path, data)
+    return open_document(path, data)
 
 
 def _report(
@@ -169,55 +180,77 @@ def _report(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One program, with those of its files that were named."""
+
+    number: int
+    sources: ProgramSources
+    documents: dict[str, Source]
+    options: Options
+
+
 def _migrate_all(
-    documents: Sequence[Document],
+    documents: Sequence[Source],
     settings: Settings,
     jobs: int | None,
     progress: Progress,
 ) -> list[Migration | Failure]:
-    workers = min(jobs or _processors(), len(documents))
+    named = {key(document.path): document for document in documents}
+    texts = {file: document.text for file, document in named.items()}
+    tasks = [
+        _Task(
+            number,
+            sources,
+            {file: named[file] for file in sources.texts if file in named},
+            settings.options,
+        )
+        for number, sources in enumerate(programs_of(texts, settings.filters))
+    ]
+    workers = min(jobs or _processors(), len(tasks))
     if workers > 1 and len(documents) >= WORTH_PROCESSES:
-        return _in_processes(documents, settings, workers, progress)
-    outcomes = []
-    for document in documents:
-        outcomes.append(_migrate(document, settings.options, settings.root))
-        progress(len(outcomes), len(documents))
-    return outcomes
+        outcomes = _in_processes(tasks, workers, progress)
+    else:
+        outcomes = []
+        for task in tasks:
+            outcomes.append(_migrate(task))
+            progress(len(outcomes), len(tasks))
+    found = {file: one for outcome in outcomes for file, one in outcome.items()}
+    return [found[file] for file in named if file in found]
+
+
+_Outcome = dict[str, "Migration | Failure"]
 
 
 def _in_processes(
-    documents: Sequence[Document], settings: Settings, workers: int, progress: Progress
-) -> list[Migration | Failure]:
-    outcomes: dict[int, Migration | Failure] = {}
-    arguments = (settings.options, settings.root)
+    tasks: Sequence[_Task], workers: int, progress: Progress
+) -> list[_Outcome]:
+    outcomes: dict[int, _Outcome] = {}
     with _pool(workers) as pool:
-        pending: dict[Future[Migration | Failure], int] = {}
+        pending: dict[Future[_Outcome], int] = {}
         with contextlib.suppress(BrokenExecutor):
-            for index, document in enumerate(documents):
-                pending[pool.submit(_migrate, document, *arguments)] = index
+            for task in tasks:
+                pending[pool.submit(_migrate, task)] = task.number
         for future in as_completed(pending):
             if future.exception() is None:
                 outcomes[pending[future]] = future.result()
-                progress(len(outcomes), len(documents))
-    # A process that dies takes the pool with it, and does not say over which file. So the rest go
-    # one by one, each death costing one file and one new process.
-    rest = [index for index in range(len(documents)) if index not in outcomes]
+                progress(len(outcomes), len(tasks))
+    # A process that dies takes the pool with it, and does not say over which program. So the rest go
+    # one by one, each death costing one program and one new process.
+    rest = [task for task in tasks if task.number not in outcomes]
     while rest:
         with _pool(1) as pool:
             while rest:
-                index = rest.pop(0)
-                document = documents[index]
-                future = pool.submit(_migrate, document, *arguments)
+                task = rest.pop(0)
+                future = pool.submit(_migrate, task)
                 died = future.exception() is not None
-                outcomes[index] = (
-                    Failure(_internal(document.path, "the process died"))
-                    if died
-                    else future.result()
+                outcomes[task.number] = (
+                    _failed(task, "the process died") if died else future.result()
                 )
-                progress(len(outcomes), len(documents))
+                progress(len(outcomes), len(tasks))
                 if died:
                     break
-    return [outcomes[index] for index in range(len(documents))]
+    return [outcomes[task.number] for task in tasks]
 
 
 @contextlib.contextmanager
@@ -250,26 +283,49 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _migrate(document: Document, options: Options, root: Path) -> Migration | Failure:
-    """The map over files: everything that can go wrong with one becomes its `Failure`."""
+def _migrate(task: _Task) -> _Outcome:
+    """The map over programs: everything that can go wrong with one becomes its `Failure`."""
     try:
-        result = migrate_text(
-            document.text, path=document.path, options=options, root=root
+        found = migrate_program(
+            task.sources,
+            task.options,
+            given=task.documents.keys(),
+            shown={file: document.path for file, document in task.documents.items()},
         )
-        return Migration(document, result, document.encode(result.output))
-    except SourceError as error:
-        return Failure(error)
+        return _encoded(task, found)
     except RecursionError:
-        return Failure(_internal(document.path, "the code is too deeply nested"))
+        return _failed(task, "the code is too deeply nested")
     except MemoryError:
-        return Failure(_internal(document.path, "out of memory"))
+        return _failed(task, "out of memory")
     except Exception as error:
         words = " ".join(str(error).split())
         name = type(error).__name__
-        return Failure(
-            _internal(document.path, f"{name}: {words}" if words else name),
-            traceback.format_exc(),
-        )
+        what = f"{name}: {words}" if words else name
+        return _failed(task, what, traceback.format_exc())
+
+
+def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
+    """Results with the bytes to write; where one file's cannot be made, none of the program's are."""
+    outcome: _Outcome = {}
+    for file, result in found.items():
+        if isinstance(result, SourceError):
+            outcome[file] = Failure(result)
+            continue
+        document = task.documents[file]
+        try:
+            output = document.encode(result.output)
+        except SourceError as error:
+            return {file: Failure(error)}
+        outcome[file] = Migration(document, result, output, task.number)
+    return outcome
+
+
+def _failed(task: _Task, what: str, trace: str = "") -> _Outcome:
+    """The failure of a program, told at one of its files that were named."""
+    file, document = next(
+        entry for entry in task.documents.items() if TRAINS in entry[1].text
+    )
+    return {file: Failure(_internal(document.path, what), trace)}
 
 
 def _internal(path: str, what: str) -> SourceError:

@@ -1,95 +1,175 @@
-"""One text through all rooms: facts, program, plan, codemod, and the check of what came out."""
+"""A program's texts through all rooms: facts, program, plan, codemod, and the check of what came out."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from amp_migrate.catalogue import refusal
-from amp_migrate.facts import read_module
+from amp_migrate.facts import ir, read_module
 from amp_migrate.options import Options
 from amp_migrate.plan import Planned, plan_program
+from amp_migrate.plan.edits import FilePlan
 from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
-from amp_migrate.project.neighbours import Neighbourhood
-from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result
+from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
 
 
-def migrate_text(
-    text: str, *, path: str, options: Options, root: Path | None
-) -> Result:
-    """What `api.migrate_source` promises."""
-    if ".backward" not in text:
-        return Result(path, text, text)
-    facts = read_module(text, path)
-    neighbourhood = Neighbourhood(path, root)
-    program = Program(facts, neighbourhood.imported_by(facts))
-    planned = plan_program(program, options, neighbourhood.mentions)
-    lines = text.split("\n")
-    if not planned.file_plan.edits:
-        return _result(path, text, text, planned, lines)
-    output, wrong = _rewrite(text, path, planned, options, root)
-    if wrong is not None:
-        internal = Refusal("AMP090", f"the rewrite did not pass its own check: {wrong}")
-        for loop in planned.loops:
-            if loop.refusal is None and not loop.off:
-                loop.refuse(internal)
-        return _result(path, text, text, planned, lines)
-    return _result(path, text, output, planned, lines)
+def migrate_program(
+    sources: ProgramSources,
+    options: Options,
+    *,
+    given: Collection[str],
+    shown: Mapping[str, str],
+) -> dict[str, Result | SourceError]:
+    """Migrate the files of one program that are ``given``; the others are only read.
+
+    ``shown``: what messages call a file, where that is not its path. The answer has an entry for each
+    given file that holds training loops, is to be changed, or cannot be read.
+    """
+    return _Migration(sources, options, given, shown).run()
 
 
-def _rewrite(
-    text: str, path: str, planned: Planned, options: Options, root: Path | None
-) -> tuple[str, str | None]:
-    """The new text, and what is wrong with it, if anything is."""
-    # Imported only where something is written: most files of a run are only read.
-    from amp_migrate.codemod.apply import MismatchError, apply_plan
-    from amp_migrate.codemod.formatting import keep_clean, mode_of_file
-    from amp_migrate.verify import difference
+class _Migration:
+    def __init__(
+        self,
+        sources: ProgramSources,
+        options: Options,
+        given: Collection[str],
+        shown: Mapping[str, str],
+    ) -> None:
+        self.sources = sources
+        self.options = options
+        self.given = [file for file in sources.texts if file in given]
+        self.shown = shown
+        self.errors: dict[str, SourceError] = {}
+        self.unread = dict(sources.unread)
 
-    mode = mode_of_file(path)
-    try:
-        output = apply_plan(text, planned.file_plan, mode.line_length)
-        output = keep_clean(text, output, mode)
-    except MismatchError as error:
-        return text, str(error)
-    wrong = difference(text, output)
-    if wrong is not None:
-        return text, wrong
-    facts = read_module(output, path)
-    neighbourhood = Neighbourhood(path, root)
-    again = plan_program(
-        Program(facts, neighbourhood.imported_by(facts)),
-        options,
-        neighbourhood.mentions,
-    )
-    if again.file_plan.edits:
-        return text, "a second run would change it again"
-    return output, None
+    def run(self) -> dict[str, Result | SourceError]:
+        planned = self._plan(self.sources.texts)
+        outputs = dict(self.sources.texts)
+        if planned.file_plans:
+            try:
+                outputs |= self._rewrite(planned)
+            except _Wrong as wrong:
+                for loop in planned.loops:
+                    if loop.refusal is None and not loop.off:
+                        loop.refuse(wrong.refusal)
+        found: dict[str, Result | SourceError] = {}
+        for file in self.given:
+            if file in self.errors:
+                found[file] = self.errors[file]
+                continue
+            loops = [loop for loop in planned.loops if _file_of(loop) == file]
+            text = self.sources.texts[file]
+            if loops or outputs[file] != text:
+                loops.sort(key=lambda loop: loop.backwards[0].event.line)
+                found[file] = Result(
+                    self._shown(file),
+                    text,
+                    outputs[file],
+                    tuple(self._loop(loop) for loop in loops),
+                    tuple(planned.explanation.get(file, ())),
+                )
+        return found
+
+    def _plan(self, texts: Mapping[str, str]) -> Planned:
+        modules = []
+        for file, text in texts.items():
+            try:
+                modules.append(read_module(text, file))
+            except SourceError as error:
+                shown = SourceError(
+                    self._shown(file), error.message, error.line, error.column
+                )
+                self.errors[file] = shown
+                self.unread[file] = text
+        known = replace(self.sources, unread=self.unread)
+        return plan_program(
+            Program(modules, self.sources.layout),
+            self.options,
+            writable=frozenset(self.given),
+            mentioned_elsewhere=known.mentions,
+            shown=self._shown,
+        )
+
+    def _rewrite(self, planned: Planned) -> dict[str, str]:
+        """The new texts; raises `_Wrong` where one of them does not pass its check."""
+        texts = self.sources.texts
+        outputs = {
+            file: self._rewrite_file(file, texts[file], plan)
+            for file, plan in planned.file_plans.items()
+        }
+        again = self._plan({**texts, **outputs})
+        if again.file_plans:
+            raise _Wrong(min(again.file_plans), "a second run would change it again")
+        return outputs
+
+    def _rewrite_file(self, file: str, text: str, plan: FilePlan) -> str:
+        # Imported only where something is written: most files of a run are only read.
+        from amp_migrate.codemod.apply import MismatchError, apply_plan
+        from amp_migrate.codemod.formatting import keep_clean, mode_of_file
+        from amp_migrate.verify import difference
+
+        mode = mode_of_file(file)
+        try:
+            output = apply_plan(text, plan, mode.line_length)
+            output = keep_clean(text, output, mode)
+        except MismatchError as error:
+            raise _Wrong(file, str(error)) from error
+        wrong = difference(text, output)
+        if wrong is not None:
+            raise _Wrong(file, wrong)
+        return output
+
+    # -- what is told ---------------------------------------------------------------------------
+
+    def _shown(self, file: str) -> str:
+        """What messages call a file."""
+        if file in self.shown:
+            return self.shown[file]
+        relative = os.path.relpath(file)
+        return file if relative.startswith(os.pardir) else Path(relative).as_posix()
+
+    def _loop(self, loop: TrainingLoop) -> Loop:
+        event = loop.backwards[0].event
+        place = self._place(event.line, event.column)
+        function = ir.local_name(loop.function)
+        if loop.off:
+            return Loop(place, function, Outcome.OFF)
+        found = loop.refusal
+        if found is None:
+            return Loop(place, function, Outcome.MIGRATED)
+        blocker = None
+        if found.line:
+            blocker = self._place(found.line, 1)
+            if (blocker.path, blocker.line) == (place.path, place.line):
+                blocker = None
+        by_hand = tuple(refusal(found.code).by_hand)
+        diagnostic = Diagnostic(found.code, place, found.message, blocker, by_hand)
+        outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
+        return Loop(place, function, outcome, diagnostic)
+
+    def _place(self, line: int, column: int) -> Place:
+        assert isinstance(line, ir.Line)
+        text = self.sources.texts[line.file].split("\n")
+        said = text[line - 1].strip() if 0 < line <= len(text) else ""
+        return Place(self._shown(line.file), int(line), column, said)
 
 
-def _result(
-    path: str, text: str, output: str, planned: Planned, lines: list[str]
-) -> Result:
-    loops = tuple(_loop(path, loop, lines) for loop in planned.loops)
-    return Result(path, text, output, loops, tuple(planned.explanation))
+class _Wrong(Exception):
+    """A rewrite that did not pass its own check."""
+
+    def __init__(self, file: str, what: str) -> None:
+        super().__init__(what)
+        line = ir.Line(1, file)
+        self.refusal = Refusal(
+            "AMP090", f"the rewrite did not pass its own check: {what}", line
+        )
 
 
-def _loop(path: str, loop: TrainingLoop, lines: list[str]) -> Loop:
-    event = loop.backwards[0].event
-    place = Place(path, event.line, event.column, _text(lines, event.line))
-    if loop.off:
-        return Loop(place, loop.function, Outcome.OFF)
-    if loop.refusal is None:
-        return Loop(place, loop.function, Outcome.MIGRATED)
-    found = loop.refusal
-    blocker = None
-    if found.line and found.line != event.line:
-        blocker = Place(path, found.line, 1, _text(lines, found.line))
-    by_hand = refusal(found.code).by_hand
-    diagnostic = Diagnostic(found.code, place, found.message, blocker, tuple(by_hand))
-    outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
-    return Loop(place, loop.function, outcome, diagnostic)
-
-
-def _text(lines: list[str], line: int) -> str:
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+def _file_of(loop: TrainingLoop) -> str:
+    return ir.file_of(loop.function)

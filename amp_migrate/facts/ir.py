@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-FACTS_VERSION = 1
+FACTS_VERSION = 2
 
 MODULE = "<module>"
-"""The qualified name of a file's top level, which is treated as a function without parameters."""
+"""The name of a file's top level, which is treated as a function without parameters."""
+
+_IN_FILE = "::"
 
 Path = tuple[tuple[str, int], ...]
 """Where a statement stands: (field of the parent, index) from the module down.
@@ -21,6 +23,45 @@ Path = tuple[tuple[str, int], ...]
 Fields are ``body``, ``orelse``, ``finalbody``, ``handlers[i].body`` and ``cases[i].body``; an ``elif``
 is the only statement of its parent's ``orelse``, as in the standard library's ``ast``.
 """
+
+
+def global_name(file: str, name: str) -> str:
+    """What identifies a function or class among those of all files: its file and its name in it."""
+    return f"{file}{_IN_FILE}{name}"
+
+
+def file_of(key: str) -> str:
+    """The file of a function or class."""
+    return key.rpartition(_IN_FILE)[0]
+
+
+def local_name(key: str) -> str:
+    """The name of a function or class without its file, ``Trainer.train``."""
+    return key.rpartition(_IN_FILE)[2]
+
+
+def top_of(key: str) -> str:
+    """The key of the top level of the file that a function or class stands in."""
+    return f"{file_of(key)}{_IN_FILE}{MODULE}"
+
+
+def is_top(key: str) -> bool:
+    """Whether a function is the top level of its file."""
+    return key.endswith(_IN_FILE + MODULE)
+
+
+class Line(int):
+    """A line number, from 1, that knows its file: what stops a loop may stand in another file."""
+
+    file: str
+
+    def __new__(cls, number: int, file: str) -> Line:
+        line = super().__new__(cls, number)
+        line.file = file
+        return line
+
+    def __reduce__(self) -> tuple[type[Line], tuple[int, str]]:
+        return Line, (int(self), self.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +217,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function, method or, as `MODULE`, the file's top level."""
+    """A function, method or, as `MODULE`, the file's top level.
+
+    ``qualname``, ``parent`` and ``class_name`` are keys: unique among all files.
+    """
 
     qualname: str
     name: str
@@ -189,7 +233,7 @@ class Function:
     parent: str | None
     """The function whose scope encloses this one."""
     class_name: str | None
-    """Qualified name of the class whose body holds it."""
+    """The class whose body holds it."""
     is_async: bool = False
     is_generator: bool = False
     bound: frozenset[str] = frozenset()
@@ -245,7 +289,7 @@ class ModuleFacts:
     @property
     def top(self) -> Function:
         """The file's top level."""
-        return self.functions[MODULE]
+        return self.functions[global_name(self.path, MODULE)]
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

@@ -50,7 +50,7 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     """
     tree = parse(text, path)
     lines = text.split("\n")
-    reader = _Reader(lines)
+    reader = _Reader(lines, path)
     reader.read_top(tree)
     off_lines, off = off_marks(text, tree)
     return ir.ModuleFacts(
@@ -94,22 +94,25 @@ class _Scope:
 
 
 class _Reader:
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], file: str) -> None:
         self.lines = lines
+        self.file = file
+        self.top = ir.global_name(file, ir.MODULE)
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
         self.identifiers: set[str] = set()
         self.strings: set[str] = set()
         self.star_imports: list[str] = []
-        self.scope = _Scope(ir.MODULE, None)
+        self.scope = _Scope(self.top, None)
+        self._line_numbers: dict[int, ir.Line] = {}
 
     def read_top(self, tree: ast.Module) -> None:
         body = self._block(tree.body, (), "body", None)
-        self.functions[ir.MODULE] = ir.Function(
-            qualname=ir.MODULE,
+        self.functions[self.top] = ir.Function(
+            qualname=self.top,
             name=ir.MODULE,
             path=(),
-            line=1,
+            line=self._line(1),
             column=1,
             params=(),
             body=body,
@@ -130,6 +133,13 @@ class _Reader:
             for index, node in enumerate(nodes)
         )
 
+    def _line(self, number: int) -> ir.Line:
+        # One object for all that stands in a line: they are many, and travel between processes.
+        line = self._line_numbers.get(number)
+        if line is None:
+            line = self._line_numbers[number] = ir.Line(number, self.file)
+        return line
+
     def _column(self, line: int, utf8_column: int) -> int:
         if line > len(self.lines):
             return utf8_column + 1
@@ -137,7 +147,7 @@ class _Reader:
         return len(prefix.decode("utf-8", "replace")) + 1
 
     def _stmt(self, node: ast.stmt, path: ir.Path, class_name: str | None) -> ir.Stmt:
-        line, end = node.lineno, node.end_lineno or node.lineno
+        line, end = self._line(node.lineno), node.end_lineno or node.lineno
         column = self._column(node.lineno, node.col_offset)
         kind = type(node).__name__.lower().removeprefix("async")
 
@@ -323,7 +333,7 @@ class _Reader:
         params = self._params(node.args)
         outer = self.scope
         prefix = class_name if class_name is not None else outer.qualname
-        qualname = node.name if prefix == ir.MODULE else f"{prefix}.{node.name}"
+        qualname = self._qualname(prefix, node.name)
         while qualname in self.functions or qualname in self.classes:
             # A second definition of one name: the facts of both are kept apart.
             qualname += "'"
@@ -337,7 +347,7 @@ class _Reader:
             qualname=qualname,
             name=node.name,
             path=path,
-            line=node.lineno,
+            line=self._line(node.lineno),
             column=self._column(node.lineno, node.col_offset),
             params=params,
             body=body,
@@ -353,6 +363,11 @@ class _Reader:
         )
         defaults = [param.default for param in params if param.default is not None]
         return make(exprs=(*decorators, *defaults), names=(node.name, qualname))
+
+    def _qualname(self, outer: str, name: str) -> str:
+        return (
+            ir.global_name(self.file, name) if outer == self.top else f"{outer}.{name}"
+        )
 
     def _params(self, args: ast.arguments) -> tuple[ir.Param, ...]:
         positional = [*args.posonlyargs, *args.args]
@@ -388,11 +403,7 @@ class _Reader:
         keywords = tuple(self._expr(keyword.value) for keyword in node.keywords)
         decorators = tuple(self._expr(decorator) for decorator in node.decorator_list)
         outer = self.scope
-        qualname = (
-            node.name
-            if outer.qualname == ir.MODULE
-            else f"{outer.qualname}.{node.name}"
-        )
+        qualname = self._qualname(outer.qualname, node.name)
         while qualname in self.functions or qualname in self.classes:
             qualname += "'"
         # Names bound in a class body are no variables of the scope around it.
@@ -406,7 +417,14 @@ class _Reader:
             if stmt.kind == "functiondef"
         )
         self.classes[qualname] = ir.Class(
-            qualname, node.name, path, node.lineno, bases, methods, outer.qualname, body
+            qualname,
+            node.name,
+            path,
+            self._line(node.lineno),
+            bases,
+            methods,
+            outer.qualname,
+            body,
         )
         return make(exprs=(*decorators, *bases, *keywords), names=(node.name, qualname))
 
@@ -453,7 +471,7 @@ class _Reader:
                     star = "**" if keyword.arg is None else ""
                     given.append(ir.Arg(self._expr(keyword.value), keyword.arg, star))
                 column = self._column(node.lineno, node.col_offset)
-                return ir.Call(callee, tuple(given), node.lineno, column)
+                return ir.Call(callee, tuple(given), self._line(node.lineno), column)
             case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
                 kind = type(node).__name__.lower()
                 return ir.Display(kind, tuple(self._expr(item) for item in items))

@@ -6,7 +6,7 @@ import re
 from itertools import count
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.edits import AddEntry, Edit, Insert
+from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.travel import Blocked, Travel
 from amp_migrate.project.link import Program
@@ -18,12 +18,12 @@ _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 def plan_checkpoints(
     program: Program, optimizers: Optimizers, travel: Travel, slots: frozenset[Slot]
-) -> list[Edit]:
+) -> list[Placed]:
     """The edits that save and load the scaler's state beside the optimizer's.
 
     Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
     """
-    edits: list[Edit] = []
+    edits: list[Placed] = []
     for function, stmt, call in program.all_calls():
         if not isinstance(call.func, ir.Attr):
             continue
@@ -35,9 +35,10 @@ def plan_checkpoints(
             continue
         switch = travel.of_receiver(receiver, function)
         if method == "state_dict":
-            edits.append(_save(program, function, stmt, call, switch))
+            edit = _save(program, function, stmt, call, switch)
         else:
-            edits.append(_load(program, stmt, call, switch))
+            edit = _load(program, stmt, call, switch)
+        edits.append((ir.file_of(function), edit))
     return edits
 
 
@@ -110,7 +111,7 @@ def _sibling(program: Program, key: str) -> str:
 
     Not a name that the file may already use as a key, for something else.
     """
-    taken = program.facts.strings | _keyword_keys(program) | {key}
+    taken = program.strings | _keyword_keys(program) | {key}
     for word in _WORDS:
         name = _OPTIMIZER_WORD.sub(word, key, count=1)
         if name == key:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from amp_migrate.facts import ir
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.link import Program
@@ -23,9 +21,6 @@ _FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
 
 class Constants:
     """Looks through names, parameters and attributes for numbers."""
-
-    def __init__(self, neighbours: Mapping[str, Program]) -> None:
-        self._neighbours = neighbours
 
     def refusal(
         self, program: Program, function: str, expr: ir.Expr, line: int
@@ -128,6 +123,9 @@ class Constants:
                 expr.operands[0], program, function, passed, depth + 1
             )
             return [-value for value in inner]
+        there = program.elsewhere(expr, function)
+        if there is not None:
+            return self._numbers(there[0], program, there[1], passed, depth + 1)
         values: list[tuple[str, ir.Expr | None]] = []
         if isinstance(expr, ir.Name):
             values += self._of_name(expr, program, function, passed)
@@ -149,8 +147,6 @@ class Constants:
         for at, item in values:
             if isinstance(item, ir.Const) or (passed and item is not None):
                 found += self._numbers(item, program, at, passed, depth + 1)
-        if passed and not found:
-            found += self._imported(expr, program, function)
         return found
 
     def _of_name(
@@ -169,17 +165,6 @@ class Constants:
         if params and passed:
             values += program.arguments(owner, name.id)
         return values
-
-    def _imported(self, expr: ir.Expr, program: Program, function: str) -> list[float]:
-        """``from constants import NEG_INF``, of a file of the same project."""
-        module, _, name = (program.origin(expr, function) or "").rpartition(".")
-        found: list[float] = []
-        for dotted, neighbour in self._neighbours.items():
-            if module and (dotted == module or dotted.endswith(f".{module}")):
-                for d in neighbour.definitions(ir.MODULE, name):
-                    if isinstance(d.value, ir.Const):
-                        found += self._numbers(d.value, neighbour, ir.MODULE)
-        return found
 
 
 def _overflow(value: float, line: int) -> Refusal:

@@ -13,7 +13,9 @@ from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.moves import Guards, Move, Moves
 from amp_migrate.plan.sentinels import left_before, tells_from_none
 from amp_migrate.plan.sight import Place, Seen, Sight, root_of
-from amp_migrate.project.link import Definition, Program
+from amp_migrate.plan.torch_names import TorchNames
+from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
 
 _DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
 
@@ -39,14 +41,17 @@ class Undecided:
 class Devices:
     """The device decisions of one program."""
 
-    def __init__(self, program: Program, torch_name: str) -> None:
+    def __init__(self, program: Program, torch_names: TorchNames) -> None:
         self.program = program
-        self.torch = torch_name
+        self.torch_names = torch_names
+        self.torch = "torch"
+        """What the file of the birth that is being decided calls torch."""
         self.moves = Moves(program, Forward(program))
         self.sight = Sight(program)
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``."""
+        self.torch = self.torch_names.of(function)
         place = Place(function, birth)
         reaching = self.moves.reaching
         if not reaching:

@@ -98,6 +98,10 @@ Edit = (
 )
 
 
+Placed = tuple[str, Edit]
+"""An edit with the file it belongs to."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilePlan:
     """All edits of one file. ``torch_name`` is what the file calls torch, ``imports_torch`` whether

@@ -16,7 +16,7 @@ def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[
     """The forward computations of functions and blocks that run without gradients."""
     runs: list[Run] = []
     for qualname, function in program.functions.items():
-        if {"backward", "step"} & events.kinds(qualname) and qualname != ir.MODULE:
+        if {"backward", "step"} & events.kinds(qualname) and not ir.is_top(qualname):
             continue
         # A module's own forward is put under autocast by whoever calls it.
         if function.name != "forward" and any(

@@ -387,7 +387,8 @@ _MODULE_MAKERS = (
 def _names_loss(name: str | None) -> bool:
     return bool(
         re.search(
-            r"(?i)loss|criteri|objective|(^|[._])(ce|mse|bce|nll|crit)$", name or ""
+            r"(?i)loss|criteri|objective|(^|[._])(ce|mse|bce|nll|crit)$",
+            ir.local_name(name or ""),
         )
     )
 

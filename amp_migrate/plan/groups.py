@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from amp_migrate.plan.edits import Edit
+from amp_migrate.facts import ir
+from amp_migrate.plan.edits import Edit, Placed
 from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.plan.protocol import Placement
 from amp_migrate.plan.regions import Run
@@ -20,7 +21,39 @@ class Group:
     slots: set[Slot] = field(default_factory=set)
     births: set[Birth] = field(default_factory=set)
     refusal: Refusal | None = None
-    edits: list[Edit] = field(default_factory=list)
+    edits: list[Placed] = field(default_factory=list)
     travel: Travel | None = None
     placement: Placement | None = None
     runs: list[Run] = field(default_factory=list)
+
+    def place(self, function: str, edit: Edit) -> None:
+        """Add an edit to the file that a function stands in."""
+        self.edits.append((ir.file_of(function), edit))
+
+    @property
+    def scopes(self) -> set[str]:
+        """The functions and classes in which the group's loops and optimizers live."""
+        loops = {
+            backward.function for loop in self.loops for backward in loop.backwards
+        }
+        owners = {slot.owner for slot in self.slots if slot.kind != "unknown"}
+        return loops | owners | {birth.function for birth in self.births}
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that the group's loops and optimizers stand in."""
+        return frozenset(map(ir.file_of, self.scopes))
+
+    @property
+    def first_line(self) -> int:
+        """The line of the group's first backward."""
+        return self.loops[0].backwards[0].event.line
+
+
+def joined(*groups: Group) -> Group:
+    """Groups as one that is yet to be planned."""
+    return Group(
+        [loop for group in groups for loop in group.loops],
+        {slot for group in groups for slot in group.slots},
+        {birth for group in groups for birth in group.births},
+    )

@@ -135,7 +135,8 @@ class Handover:
         name = ir.render(call.func) or "a call"
         last = name.rsplit(".", 1)[-1]
         if origin is not None and self.program.is_local(origin):
-            return self._handed_to_neighbour(origin, call)
+            message = f"the optimizer is handed to {name}(), in a file that is not read"
+            return Refusal("AMP010", message, call.line)
         if origin is not None and origin.startswith(("torch.optim.", "builtins.")):
             if origin.startswith("torch.optim.") or last in _LOOKS_ONLY:
                 return None
@@ -154,40 +155,6 @@ class Handover:
             )
         message = f"the optimizer is handed to {name}(), which is not followed"
         return Refusal("AMP010", message, call.line)
-
-    def _handed_to_neighbour(self, origin: str, call: ir.Call) -> Refusal | None:
-        """Whether another file's function, given the optimizer, can be left as it is."""
-        name = origin.rsplit(".", 1)[-1]
-        found = [
-            function
-            for facts in self.program.neighbours.values()
-            for function in facts.functions.values()
-            if name in (function.name, _class_of(function))
-        ]
-        methods = {
-            inner.func.attr
-            for function in found
-            for stmt in ir.statements(function.body)
-            for expr in stmt.exprs
-            for inner in ir.calls_in(expr)
-            if isinstance(inner.func, ir.Attr)
-        }
-        if methods & {"state_dict", "load_state_dict"}:
-            message = f"{name}() in another file saves or loads the optimizer's state"
-            return Refusal("AMP040", message, call.line)
-        if not found or (
-            methods & {"step", "backward"} and not _SCHEDULER.search(name)
-        ):
-            message = f"the optimizer is handed to {name}() in another file"
-            return Refusal("AMP010", message, call.line)
-        return None
-
-
-def _class_of(function: ir.Function) -> str | None:
-    """The name of the class that a method belongs to."""
-    if function.class_name is None:
-        return None
-    return function.class_name.rsplit(".", 1)[-1]
 
 
 def _binds(stmt: ir.Stmt) -> bool:

@@ -50,15 +50,22 @@ _HIGHER_ORDER = re.compile(
 class Hazards:
     """Looks for hazards where a program's forward can reach them."""
 
-    def __init__(self, program: Program, forward: Forward, options: Options) -> None:
+    def __init__(
+        self,
+        program: Program,
+        forward: Forward,
+        options: Options,
+        files: frozenset[str],
+    ) -> None:
+        """``files``: those in which the loops, their optimizers and what these pass through stand."""
         self.program = program
         self.forward = forward
         self.options = options
-        self._neighbours = {
-            name: Program(facts, program.neighbours)
-            for name, facts in program.neighbours.items()
-        }
-        self._constants = Constants(self._neighbours)
+        self._files = program.importing(files)
+        self._functions = self._called_from(
+            [q for q in program.functions if ir.file_of(q) in files]
+        )
+        self._constants = Constants()
 
     def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
         """The first hazard for loops in ``functions`` whose regions are ``runs``."""
@@ -68,90 +75,78 @@ class Hazards:
             refusal = self._of_bfloat16(runs)
         if refusal is not None:
             return refusal
-        for program, function, stmt in self._reached(runs):
-            refusal = self._of_forward(program, function, stmt)
+        for function, stmt in self._reached(runs):
+            refusal = self._of_forward(self.program, function, stmt)
             if refusal is not None:
-                return self._placed(refusal, program)
-        for program in self._neighbours.values():
-            refusal = self._custom_function(program)
-            if refusal is not None:
-                return self._placed(refusal, program)
+                return refusal
         return None
-
-    def _placed(self, refusal: Refusal, program: Program) -> Refusal:
-        if program is self.program:
-            return refusal
-        where = f"{program.facts.path}:{refusal.line}"
-        return Refusal(refusal.code, f"{refusal.message} ({where})")
 
     # -- reach --------------------------------------------------------------------------------
 
-    def _reached(self, runs: list[Run]) -> Iterator[tuple[Program, str, ir.Stmt]]:
+    def _reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
         """Statements that run under autocast: regions, what they call, and all modules' methods."""
-        pending: list[tuple[Program, str]] = []
+        program = self.program
+        pending: list[str] = []
         for run in runs:
-            for stmt in _statements_of(self.program.functions[run.function], run):
-                yield self.program, run.function, stmt
-                pending += self._called(self.program, run.function, stmt)
-        for program in (self.program, *self._neighbours.values()):
-            forward = self.forward if program is self.program else Forward(program)
-            for class_name, found in program.classes.items():
-                if forward.is_module_class(class_name):
-                    pending += [(program, qualname) for _, qualname in found.methods]
-        seen: set[tuple[int, str]] = set()
-        while pending:
-            program, function = pending.pop(0)
-            if (id(program), function) in seen:
-                continue
-            seen.add((id(program), function))
+            for stmt in _statements_of(program.functions[run.function], run):
+                yield run.function, stmt
+                pending += self._called(run.function, stmt)
+        for class_name, found in program.classes.items():
+            if ir.file_of(class_name) in self._files:
+                if self.forward.is_module_class(class_name):
+                    pending += [qualname for _, qualname in found.methods]
+        for function in self._called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
-                yield program, function, stmt
-                pending += self._called(program, function, stmt)
+                yield function, stmt
 
-    def _called(
-        self, program: Program, function: str, stmt: ir.Stmt
-    ) -> Iterator[tuple[Program, str]]:
+    def _called_from(self, functions: list[str]) -> dict[str, None]:
+        """Functions with all that they may call, in the order in which they are met."""
+        pending = list(functions)
+        seen: dict[str, None] = {}
+        while pending:
+            function = pending.pop(0)
+            if function not in seen:
+                seen[function] = None
+                for stmt in ir.statements(self.program.functions[function].body):
+                    pending += self._called(function, stmt)
+        return seen
+
+    def _called(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         for call in calls_of(stmt):
-            for callee in program.callees(call, function):
-                yield program, callee
-            origin = program.origin(call.func, function)
-            if origin is not None and program.is_local(origin):
-                name = origin.rsplit(".", 1)[-1]
-                for module, neighbour in self._neighbours.items():
-                    if origin.startswith((module, ".")) and name in neighbour.functions:
-                        yield neighbour, name
+            yield from self.program.callees(call, function)
 
-    # -- whole file ---------------------------------------------------------------------------
+    # -- setup --------------------------------------------------------------------------------
 
     def of_setup(self) -> Refusal | None:
-        """The first hazard that concerns the whole file, wherever it stands."""
+        """The first hazard that counts wherever it stands in the files, and in what they call."""
         for function, _, call in self.program.all_calls():
+            if function not in self._functions:
+                continue
             refusal = self._of_setup_call(function, call)
             refusal = refusal or strict.of_call(self.program, function, call)
             if refusal is not None:
                 return refusal
         return (
-            self._custom_function(self.program)
-            or strict.of_aborts(self.program)
+            self._custom_function()
+            or strict.of_aborts(self.program, self._functions)
             or self._mentioned_bce()
         )
 
     def _mentioned_bce(self) -> Refusal | None:
         """BCELoss, by whatever way the file names it: it raises under autocast, used anywhere."""
         program = self.program
-        facts = program.facts
+        functions = [program.functions[q] for q in self._functions]
         imported = {
             local: target.rsplit(".", 1)[-1]
-            for function in program.functions.values()
-            for local, target in function.imports
+            for function in functions
+            for local, target in (*function.imports, *self._file_imports(function))
         }
-        words = facts.identifiers | facts.strings | set(imported.values())
-        if not _BCE & words:
-            return None
-        blocks = [(f.body, q) for q, f in program.functions.items()]
-        blocks += [(c.body, c.parent) for c in program.classes.values()]
+        blocks = [f.body for f in functions]
+        blocks += [
+            c.body for c in program.classes.values() if c.parent in self._functions
+        ]
         found: list[tuple[int, str]] = []
-        for body, _ in blocks:
+        for body in blocks:
             for stmt in ir.statements(body):
                 mentioned = {imported.get(name, name) for name in stmt.names}
                 for expr in stmt.exprs:
@@ -169,8 +164,14 @@ class Hazards:
         line, name = min(found)
         return Refusal("AMP020", f"{name} raises under autocast", line)
 
-    def _custom_function(self, program: Program) -> Refusal | None:
+    def _file_imports(self, function: ir.Function) -> tuple[tuple[str, str], ...]:
+        return self.program.modules[ir.file_of(function.qualname)].top.imports
+
+    def _custom_function(self) -> Refusal | None:
+        program = self.program
         for name, found in program.classes.items():
+            if ir.file_of(name) not in self._files:
+                continue
             if {"torch.autograd.Function", "torch.autograd.function.Function"} & (
                 program.external_bases(name)
             ):
@@ -234,21 +235,23 @@ class Hazards:
         return None
 
     def _of_bfloat16(self, runs: list[Run]) -> Refusal | None:
-        for _, _, call in self.program.all_calls():
+        for function, _, call in self.program.all_calls():
             func = call.func
+            if function not in self._functions:
+                continue
             if isinstance(func, ir.Attr) and func.attr == "DataParallel":
                 message = (
                     "DataParallel runs its replicas in float16 whatever the dtype says"
                 )
                 return Refusal("AMP020", message, call.line)
         for run in runs:
-            function = self.program.functions[run.function]
+            scope = self.program.functions[run.function]
             made = {
                 variable
-                for stmt in _statements_of(function, run)
+                for stmt in _statements_of(scope, run)
                 for variable in self.forward.writes(stmt, run.function)
             }
-            for stmt in ir.statements(function.body):
+            for stmt in ir.statements(scope.body):
                 for call in calls_of(stmt):
                     if self._is_numpy_of(call, made, run.function):
                         message = ".numpy() of a bfloat16 tensor raises"
@@ -297,7 +300,7 @@ class Hazards:
         for ref in refs:
             if ref.kind in ("class", "instance"):
                 names |= program.external_bases(ref.name)
-        for name in names | self._bases_elsewhere(names):
+        for name in names:
             if _RAISES.fullmatch(name):
                 short = name.rsplit(".", 1)[-1]
                 return Refusal(
@@ -320,17 +323,6 @@ class Hazards:
                 )
                 return Refusal("AMP020", message, call.line)
         return None
-
-    def _bases_elsewhere(self, names: set[str]) -> set[str]:
-        """What classes of other files, by their dotted names, derive from."""
-        found: set[str] = set()
-        for name in names:
-            module, _, last = name.rpartition(".")
-            for dotted, neighbour in self._neighbours.items():
-                if module and name.startswith((dotted, ".")):
-                    if last in neighbour.classes:
-                        found |= neighbour.external_bases(last)
-        return found
 
     def _of_store(
         self, program: Program, function: str, stmt: ir.Stmt

@@ -102,7 +102,7 @@ class Finder:
         return found
 
     def _is_off(self, loop: TrainingLoop) -> bool:
-        facts = self.program.facts
+        facts = self.program.modules[ir.file_of(loop.function)]
         if facts.off:
             return True
         if not facts.off_lines:
@@ -115,7 +115,7 @@ class Finder:
                 around = stmt.path == inner_path[: len(stmt.path)]
                 if around and stmt.line in facts.off_lines:
                     return True
-            if scope.line in facts.off_lines and function != ir.MODULE:
+            if scope.line in facts.off_lines and not ir.is_top(function):
                 return True
             inner_path = scope.path
             function = scope.parent
@@ -130,7 +130,7 @@ class Finder:
         assert call is not None
         line = call.line
         framework = self._framework(backward)
-        if "apex" in program.import_roots and self._amp_around(function):
+        if "apex" in program.import_roots(function) and self._amp_around(function):
             return Refusal("AMP002", "apex.amp drives this loop", line)
         if _is_scaled(receiver) or self._amp_around(function):
             return Refusal("AMP001", "this loop is under AMP already", line)
@@ -141,7 +141,7 @@ class Finder:
             return Refusal(
                 "AMP016", f"{written_as_function}() is a function, not a method", line
             )
-        if "torch" not in program.import_roots:
+        if "torch" not in program.import_roots(function):
             return Refusal(
                 "AMP004", "torch is not imported here: not a Tensor's backward()", line
             )
@@ -162,7 +162,7 @@ class Finder:
     def _torch_rebound(self, function: str) -> int:
         """The line of a function around that gives ``torch`` another meaning, or 0."""
         current: str | None = function
-        while current is not None and current != ir.MODULE:
+        while current is not None and not ir.is_top(current):
             scope = self.program.functions[current]
             if "torch" in scope.bound and "torch" not in {
                 name for name, _ in scope.imports
@@ -218,11 +218,12 @@ class Finder:
             if current in self._amp_functions:
                 return True
             current = self.program.functions[current].parent
-            if current == ir.MODULE:
+            if current is not None and ir.is_top(current):
                 break
         callers = {site.caller for site in self.program.call_sites.get(function, [])}
         return any(
-            caller in self._amp_functions and caller != ir.MODULE for caller in callers
+            caller in self._amp_functions and not ir.is_top(caller)
+            for caller in callers
         )
 
     # -- whose step ---------------------------------------------------------------------------
@@ -259,9 +260,7 @@ class Finder:
         for slot in slots:
             if slot.kind == "attribute" and self.optimizers.wraps(slot.owner):
                 line = self.program.classes[slot.owner].line
-                message = (
-                    f"{slot.owner} steps in its own way, which a scaler would not see"
-                )
+                message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
                 loop.refuse(Refusal("AMP014", message, line))
         for slot in slots:
             for problem in self.optimizers.trace(slot).problems:
@@ -311,7 +310,9 @@ class Finder:
                 }
                 if function in callees:
                     return Refusal(
-                        "AMP013", f"{function}() is a closure of step()", stmt.line
+                        "AMP013",
+                        f"{ir.local_name(function)}() is a closure of step()",
+                        stmt.line,
                     )
         for _, call in _calls_in(self.program.functions[function]):
             if isinstance(call.func, ir.Attr) and "step" in call.func.attr:

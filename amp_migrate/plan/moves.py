@@ -169,7 +169,9 @@ class Moves:
             return "data"
         made = {r.name for r in self.program.resolve(receiver, function)}
         named = (ir.key_of(receiver) or "").rsplit(".", 1)[-1]
-        if _LOSS.search(named) or any(_LOSS.search(m.rsplit(".", 1)[-1]) for m in made):
+        if _LOSS.search(named) or any(
+            _LOSS.search(ir.local_name(m).rsplit(".", 1)[-1]) for m in made
+        ):
             return "loss"
         return "module"
 

@@ -1,9 +1,9 @@
-"""One program's plan: loops into groups that share an optimizer, each migrated wholly or not at all."""
+"""One group's plan: training loops that share an optimizer are migrated wholly or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
@@ -12,23 +12,21 @@ from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     Autocast,
-    Edit,
-    FilePlan,
     Insert,
     ScaleBackward,
     ScalerStep,
 )
 from amp_migrate.plan.evaluation import plan_evaluation
 from amp_migrate.plan.events import Events
-from amp_migrate.plan.explain import explain_group
 from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.groups import Group
+from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.plan.loops import Backward, Finder, Refusal
 from amp_migrate.plan.placement import Placer
 from amp_migrate.plan.protocol import Placement, Site
 from amp_migrate.plan.regions import Regions, Run
+from amp_migrate.plan.torch_names import TorchNames
 from amp_migrate.plan.travel import Blocked, Travel, free_name
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -36,35 +34,16 @@ from amp_migrate.project.optimizers import Optimizers, Slot
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 
 
-@dataclass(slots=True)
-class Planned:
-    """What is to be done with a file: its loops, its groups, and the edits of those that migrate."""
+class Planner:
+    """Plans the groups of one program; what it finds out of the program serves all of them."""
 
-    loops: list[TrainingLoop]
-    groups: list[Group]
-    file_plan: FilePlan
-    explanation: list[str]
-
-
-def plan_program(
-    program: Program,
-    options: Options,
-    mentioned_elsewhere: Callable[[str], str | None] = lambda name: None,
-) -> Planned:
-    """Plan one program.
-
-    ``mentioned_elsewhere`` tells which other file of the project, if any, refers to a function.
-    """
-    return _Planner(program, options, mentioned_elsewhere).plan()
-
-
-class _Planner:
     def __init__(
         self,
         program: Program,
         options: Options,
         mentioned_elsewhere: Callable[[str], str | None],
     ) -> None:
+        """``mentioned_elsewhere``: which file that could not be read, if any, speaks of a function."""
         self.program = program
         self.options = options
         self.mentioned_elsewhere = mentioned_elsewhere
@@ -72,40 +51,15 @@ class _Planner:
         self.events = Events(program, self.optimizers)
         self.forward = Forward(program)
         self.regions = Regions(program, self.events, self.forward)
-        self.hazards = Hazards(program, self.forward, options)
-        self.torch_name, self.imports_torch, self.torch_shadowed = _torch_name(program)
-        self.devices = Devices(program, self.torch_name)
-        self.groups: list[Group] = []
-        self.given: dict[int, set[str]] = {}
-        """Names that each planned group's switch has."""
-        self.taken = set(program.facts.identifiers | program.facts.strings)
-        for neighbour in program.neighbours.values():
-            self.taken |= neighbour.identifiers
+        self.torch_names = TorchNames(program)
+        self.devices = Devices(program, self.torch_names)
+        self.given: list[tuple[Group, set[str]]] = []
+        """The groups that are planned, with the names that their switches have."""
 
-    def plan(self) -> Planned:
-        loops = Finder(self.program, self.optimizers, self.events).find()
-        groups = self.groups = self._group(loops)
-        explanation: list[str] = []
-        edits: list[Edit] = []
-        for group in groups:
-            self._plan_group(group)
-            if group.refusal is None:
-                edits += group.edits
-            else:
-                for loop in group.loops:
-                    loop.refuse(self._shared(group.refusal, loop))
-            explanation += explain_group(group, self.program)
-        plan = FilePlan(
-            tuple(dict.fromkeys(edits)),
-            self.torch_name,
-            self.imports_torch and bool(edits),
-            self.options.dtype,
-        )
-        return Planned(loops, groups, plan, explanation)
-
-    def _group(self, loops: list[TrainingLoop]) -> list[Group]:
+    def groups(self) -> list[Group]:
+        """The program's loops, those with a common optimizer together."""
         groups: list[Group] = []
-        for loop in loops:
+        for loop in Finder(self.program, self.optimizers, self.events).find():
             traces = [
                 self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
             ]
@@ -115,22 +69,16 @@ class _Planner:
             apart = []
             for other in groups:
                 if other.births & births or other.slots & slots:
-                    group.loops = other.loops + group.loops
-                    group.slots |= other.slots
-                    group.births |= other.births
+                    group = joined(other, group)
                 else:
                     apart.append(other)
             groups = [*apart, group]
-        return sorted(groups, key=lambda group: group.loops[0].backwards[0].event.line)
+        for group in groups:
+            self._follow_onwards(group)
+        return groups
 
-    @staticmethod
-    def _shared(refusal: Refusal, loop: TrainingLoop) -> Refusal:
-        line = refusal.line or loop.backwards[0].event.line
-        return Refusal(refusal.code, refusal.message, line)
-
-    # -- one group ----------------------------------------------------------------------------
-
-    def _plan_group(self, group: Group) -> None:
+    def plan(self, group: Group) -> None:
+        """Fill a group with its edits, or with the reason why there are none."""
         for loop in group.loops:
             if loop.off:
                 line = loop.backwards[0].event.line
@@ -142,43 +90,53 @@ class _Planner:
                 line = loop.refusal.line or loop.backwards[0].event.line
                 group.refusal = Refusal(loop.refusal.code, loop.refusal.message, line)
                 return
-        taken = self.taken | self._names_in_scope(group)
+        names = self._names_of(group)
+        taken = names | self._names_in_scope(group)
         try:
             self._fill_group(group, taken)
         except Blocked as blocked:
             group.refusal = blocked.refusal
             return
-        self.given[id(group)] = taken - self.taken
+        self.given.append((group, taken - names))
+
+    def forget(self, groups: Collection[Group]) -> None:
+        """Take the names of planned groups back."""
+        self.given = [
+            (group, names) for group, names in self.given if group not in groups
+        ]
+
+    def _names_of(self, group: Group) -> set[str]:
+        """Every name that the files of a group mention, and those that they import."""
+        names: set[str] = set()
+        for file in self.program.importing(group.files):
+            facts = self.program.modules[file]
+            names |= facts.identifiers
+            if file in group.files:
+                names |= facts.strings
+        return names
 
     def _names_in_scope(self, group: Group) -> set[str]:
         """Names that other groups' switches have taken where this group's would be seen too."""
-        scopes = self._scopes(group)
         names: set[str] = set()
-        for other in self.groups:
-            if other is not group and id(other) in self.given:
-                theirs = self._scopes(other)
-                if scopes & theirs or ir.MODULE in scopes | theirs:
-                    names |= self.given[id(other)]
+        for other, given in self.given:
+            both = group.scopes | other.scopes
+            beside = group.files & other.files and any(map(ir.is_top, both))
+            if group.scopes & other.scopes or beside:
+                names |= given
         return names
 
-    @staticmethod
-    def _scopes(group: Group) -> set[str]:
-        loops = {loop.function for loop in group.loops}
-        return (
-            loops | {s.owner for s in group.slots} | {b.function for b in group.births}
-        )
-
     def _fill_group(self, group: Group, taken: set[str]) -> None:
-        setup = self.hazards.of_setup()
-        if setup is not None:
-            raise Blocked(setup)
-        self._follow_onwards(group)
+        hazards = Hazards(self.program, self.forward, self.options, group.files)
+        hazard = hazards.of_setup()
+        if hazard is not None:
+            raise Blocked(hazard)
+        self._refuse_handover(group)
         slots = frozenset(group.slots)
         steps = self._steps(slots)
         backwards = [backward for loop in group.loops for backward in loop.backwards]
         runs, hoisted = self._plan_regions(backwards)
         functions = frozenset({b.function for b in backwards} | {f for f, _ in steps})
-        hazard = self.hazards.find(functions, runs)
+        hazard = hazards.find(functions, runs)
         if hazard is not None:
             raise Blocked(hazard)
         sites = frozenset((b.function, b.stmt.path) for b in backwards)
@@ -227,35 +185,43 @@ class _Planner:
                 with travel.attempt():
                     self._place_regions(group, [run])
         group.edits = travel.edits + group.edits
-        if self.torch_shadowed:
-            line = self.torch_shadowed
-            raise Blocked(
-                Refusal(
-                    "AMP035", f"{self.torch_name} is bound to something else here", line
-                )
-            )
+        for file in {file for file, _ in group.edits}:
+            torch = self.torch_names.of_file(file)
+            if torch.shadowed:
+                message = f"{torch.name} is bound to something else here"
+                raise Blocked(Refusal("AMP035", message, torch.shadowed))
 
     def _follow_onwards(self, group: Group) -> None:
-        """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter).
+        """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter)."""
+        pending = set(self._touched)
+        while True:
+            reached = {
+                slot
+                for slot in pending - group.slots
+                if self.optimizers.trace(slot).births & group.births
+            }
+            if not reached:
+                return
+            for slot in reached:
+                group.slots |= {
+                    other
+                    for other in self.optimizers.trace(slot).slots
+                    if self.optimizers.trace(other).births & group.births
+                }
 
-        Raises `Blocked` where they are handed to something that is not followed.
-        """
+    @cached_property
+    def _touched(self) -> frozenset[Slot]:
+        """What may be an optimizer, by the methods that are called on it."""
+        found = set()
         for function, _, call in self.program.all_calls():
-            if isinstance(call.func, ir.Attr):
+            if isinstance(call.func, ir.Attr) and call.func.attr in _TOUCHES:
                 slot = self.optimizers.slot(call.func.value, function)
-                if (
-                    slot is not None
-                    and slot not in group.slots
-                    and call.func.attr in _TOUCHES
-                ):
-                    trace = self.optimizers.trace(slot)
-                    if trace.births & group.births:
-                        if trace.problems:
-                            problem = trace.problems[0]
-                            raise Blocked(
-                                Refusal("AMP010", problem.reason, problem.line)
-                            )
-                        group.slots |= trace.slots
+                if slot is not None:
+                    found.add(slot)
+        return frozenset(found)
+
+    def _refuse_handover(self, group: Group) -> None:
+        """Raise `Blocked` where a group's optimizers are handed to something that is not followed."""
         handover = Handover(
             self.program,
             self.optimizers,
@@ -310,7 +276,7 @@ class _Planner:
 
     def _loss_name(self, function: str) -> str:
         """A name for a loss that had none, unused in the function."""
-        taken = self.program.facts.identifiers
+        taken = self.program.modules[ir.file_of(function)].identifiers
         for name in ("loss", "total_loss", "batch_loss", "scaled_loss", "amp_loss"):
             if name not in taken:
                 return name
@@ -325,7 +291,7 @@ class _Planner:
             enabled = (
                 switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
             )
-            group.edits.append(Autocast(run.path, run.last, enabled, run.hoists))
+            group.place(run.function, Autocast(run.path, run.last, enabled, run.hoists))
 
     def _place_backwards(
         self, group: Group, backwards: list[Backward], hoisted: dict[Site, str]
@@ -336,10 +302,14 @@ class _Planner:
             name = hoisted.get(site)
             if self.options.dtype == "bfloat16":
                 if name is not None:
-                    group.edits.append(ScaleBackward(backward.stmt.path, None, name))
+                    group.place(
+                        backward.function, ScaleBackward(backward.stmt.path, None, name)
+                    )
                 continue
             switch = group.travel.visible_in(backward.function)
-            group.edits.append(ScaleBackward(backward.stmt.path, switch, name))
+            group.place(
+                backward.function, ScaleBackward(backward.stmt.path, switch, name)
+            )
 
     def _place_steps(
         self, group: Group, steps: list[tuple[str, ir.Stmt]], placement: Placement
@@ -353,22 +323,20 @@ class _Planner:
             switch = travel.of_receiver(stmt.value.func.value, function)
             site = (function, stmt.path)
             update = site in placement.update_after
-            group.edits.append(
-                ScalerStep(stmt.path, switch, update, site in placement.guarded)
-            )
+            step = ScalerStep(stmt.path, switch, update, site in placement.guarded)
+            group.place(function, step)
         step_sites = {(function, stmt.path) for function, stmt in steps}
         for function, path in sorted(placement.update_after - step_sites):
             code = f"{travel.visible_in(function)}.update()"
-            group.edits.append(Insert(path, code))
+            group.place(function, Insert(path, code))
         for function, path in sorted(placement.update_before):
             code = f"{travel.visible_in(function)}.update()"
-            group.edits.append(Insert(path, code, after=False))
+            group.place(function, Insert(path, code, after=False))
         for function, path in sorted(placement.unscale_before):
             switch = travel.visible_in(function)
             optimizer = self._optimizer_in(group, function, steps)
-            group.edits.append(
-                Insert(path, f"{switch}.unscale_({optimizer})", after=False)
-            )
+            code = f"{switch}.unscale_({optimizer})"
+            group.place(function, Insert(path, code, after=False))
 
     def _optimizer_in(
         self, group: Group, function: str, steps: list[tuple[str, ir.Stmt]]
@@ -404,26 +372,6 @@ def _keeps_backward(function: ir.Function) -> int:
                 if bound and id(inner) not in called:
                     return stmt.line
     return 0
-
-
-def _torch_name(program: Program) -> tuple[str, bool, int]:
-    """(what the file calls torch, whether an import must be added, line that shadows the name)."""
-    for local, target in program.functions[ir.MODULE].imports:
-        if target == "torch":
-            name, missing = local, False
-            break
-    else:
-        name, missing = "torch", True
-    for qualname, function in program.functions.items():
-        if name in function.bound and not (qualname == ir.MODULE and not missing):
-            imported = {
-                local for local, target in function.imports if target == "torch"
-            }
-            if name not in imported:
-                return name, missing, function.line
-    defined = program.definitions(ir.MODULE, name)
-    others = [d for d in defined if d.stmt.kind not in ("import", "importfrom")]
-    return name, missing, others[0].stmt.line if others else 0
 
 
 def _without_overlaps(runs: list[Run]) -> list[Run]:

@@ -15,6 +15,7 @@ from enum import Enum
 from amp_migrate.facts import ir
 from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.events import Event, Events, innermost_loop
+from amp_migrate.project.bindings import bindings
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
@@ -114,6 +115,7 @@ class Protocol:
         self._active: list[str] = []
         self._observers: list[set[State]] = []
         self._correlated: dict[str, frozenset[ir.Expr]] = {}
+        self._counting: dict[str, dict[ir.Expr, str]] = {}
 
     def run(self, root: str) -> set[State]:
         """Simulate a call of ``root`` with no gradients around; returns the states at its end."""
@@ -251,8 +253,33 @@ class Protocol:
                     test, _ = _plain_test(stmt.value)
                     if test is not None:
                         (twice if test in seen else seen).add(test)
-            self._correlated[function] = frozenset(twice)
+            self._correlated[function] = frozenset(twice) | set(self._counts(function))
         return self._correlated[function]
+
+    def _counts(self, function: str) -> dict[ir.Expr, str]:
+        """The tests of a function that ask if a counter is above zero, and its name."""
+        if function not in self._counting:
+            found: dict[ir.Expr, str] = {}
+            for stmt in ir.statements(self.program.functions[function].body):
+                test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
+                name = _counted(test)
+                if test is not None and name and self._is_counter(name, function):
+                    found[test] = name
+            self._counting[function] = found
+        return self._counting[function]
+
+    def _is_counter(self, name: str, function: str) -> bool:
+        """Whether a local variable is only ever set to constants and counted up."""
+        found = self.program.definitions(function, name)
+        params = self.program.functions[function].params
+        return (
+            bool(found)
+            and not any(param.name == name for param in params)
+            and all(
+                d.function == function and (_is_count(d.value) or _counts_up(d.stmt))
+                for d in found
+            )
+        )
 
     def _loop(self, function: str, stmt: ir.Stmt, states: set[State]) -> _Flow:
         endless = stmt.kind == "while" and stmt.value in (ir.Const(True), ir.Const(1))
@@ -350,7 +377,22 @@ class Protocol:
             for state in states:
                 after |= self._event(event, state, function, stmt)
             states = after
-        return {self._forget(state, function, stmt) for state in states}
+        return {
+            self._learn(self._forget(state, function, stmt), function, stmt)
+            for state in states
+        }
+
+    def _learn(self, state: State, function: str, stmt: ir.Stmt) -> State:
+        """Note what an assignment to a counter decides."""
+        if stmt.kind not in ("assign", "augassign"):
+            return state
+        known = set(state.known)
+        for test, counter in self._counts(function).items():
+            for name, value, _ in bindings(stmt):
+                if name == counter:
+                    above = value is None or value not in (ir.Const(0), ir.Const(False))
+                    known.add((function, test, above))
+        return State(state.scaler, state.gradients, frozenset(known))
 
     def _forget(self, state: State, function: str, stmt: ir.Stmt) -> State:
         """Drop what was known of conditions that a statement's bindings may change."""
@@ -358,7 +400,7 @@ class Protocol:
             return state
         keys = {
             ir.key_of(inner) for target in stmt.targets for inner in ir.walk(target)
-        }
+        } - {None}
         kept = frozenset(
             known
             for known in state.known
@@ -501,6 +543,32 @@ class Protocol:
             reason = "a way to the end of the step meets neither the step nor an edit of gradients"
             self._fault("AMP031", function, line, reason)
         return State(READY, state.gradients, state.known)
+
+
+def _counted(test: ir.Expr | None) -> str:
+    """The variable that a test compares with zero: ``n``, ``n > 0``, ``n != 0``, ``n >= 1``."""
+    match test:
+        case ir.Name(id=name):
+            return name
+        case ir.Operation(
+            op=">" | "!=" | ">=" as op,
+            operands=(ir.Name(id=name), ir.Const(value=int() as limit)),
+        ) if limit == (op == ">="):
+            return name
+    return ""
+
+
+def _is_count(value: ir.Expr | None) -> bool:
+    return (
+        isinstance(value, ir.Const)
+        and isinstance(value.value, int)
+        and value.value >= 0
+    )
+
+
+def _counts_up(stmt: ir.Stmt) -> bool:
+    positive = _is_count(stmt.value) and stmt.value != ir.Const(0)
+    return stmt.kind == "augassign" and stmt.op == "+" and positive
 
 
 def _suspends(stmt: ir.Stmt) -> bool:

@@ -366,7 +366,7 @@ class Regions:
             for v in needed
             if "." not in v and self.program.owner(v, function) != function
         }
-        if not runs and not found and function != ir.MODULE:
+        if not runs and not found and not ir.is_top(function):
             # What a global holds was computed by somebody called before.
             for site in self.program.call_sites.get(function, []):
                 runs += self._runs_before(site.caller, site.stmt, outer, found)

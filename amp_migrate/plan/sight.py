@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.moves import is_main_guard
-from amp_migrate.project.link import Definition, Program
+from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
 
 Binds = Callable[[ir.Stmt], bool]
 
@@ -98,7 +99,7 @@ class Sight:
             values = [Definition(caller, place.stmt, v) for caller, v in given]
             sites = program.call_sites.get(owner, [])
             if params[0].default is not None and len(given) < max(len(sites), 1):
-                parent = program.functions[owner].parent or ir.MODULE
+                parent = program.functions[owner].parent or owner
                 values.append(Definition(parent, place.stmt, params[0].default))
             return Seen(expr, (*values, *earlier))
         if not self.is_bound(name, owner, place):

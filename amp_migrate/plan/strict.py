@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
@@ -34,10 +34,10 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
     return None
 
 
-def of_aborts(program: Program) -> Refusal | None:
+def of_aborts(program: Program, functions: Collection[str]) -> Refusal | None:
     """``assert torch.isfinite(norm)``, or an ``if`` of the kind that raises or exits."""
-    for qualname, function in program.functions.items():
-        for stmt in ir.statements(function.body):
+    for qualname in functions:
+        for stmt in ir.statements(program.functions[qualname].body):
             if stmt.value is None:
                 continue
             aborts = stmt.kind == "assert" or (

@@ -16,7 +16,7 @@ from itertools import count
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.device import Devices, Undecided
-from amp_migrate.plan.edits import AddArgument, AddParameter, Edit, Insert
+from amp_migrate.plan.edits import AddArgument, AddParameter, Edit, Insert, Placed
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
@@ -72,7 +72,7 @@ class Travel:
         self.base = base
         self.taken = taken
         self.mentioned_elsewhere = mentioned_elsewhere
-        self.edits: list[Edit] = []
+        self.edits: list[Placed] = []
         self.born: list[Born] = []
         self._names: dict[Slot, str] = {}
         self._parameters: dict[str, str] = {}
@@ -95,6 +95,9 @@ class Travel:
                 parameters,
                 attributes,
             )
+
+    def _place(self, function: str, edit: Edit) -> None:
+        self.edits.append((ir.file_of(function), edit))
 
     # -- names --------------------------------------------------------------------------------
 
@@ -178,10 +181,15 @@ class Travel:
             if len(distinct) == 1:
                 return distinct[0]
             if distinct:
-                reason = f"several optimizers are in sight of {function}()"
+                name = ir.local_name(function)
+                reason = f"several optimizers are in sight of {name}()"
                 raise Blocked(Refusal("AMP012", reason))
         parent = self.program.functions[function].parent
-        if parent is not None and parent != ir.MODULE and not self._is_method(function):
+        if (
+            parent is not None
+            and not ir.is_top(parent)
+            and not self._is_method(function)
+        ):
             return self.visible_in(parent)
         self._pass_parameter(function, self.base, None)
         return self.base
@@ -195,7 +203,7 @@ class Travel:
         own = self.program.self_class(function)
         order = sorted(self._names, key=lambda s: (s.kind, s.owner, s.name))
         variables = [slot for slot in order if slot.kind == "variable"]
-        near = [s for s in variables if s.owner != ir.MODULE or function == ir.MODULE]
+        near = [s for s in variables if not ir.is_top(s.owner) or ir.is_top(function)]
         yield [
             self._of_slot(slot, ir.Name(slot.name), function)
             for slot in near
@@ -211,7 +219,7 @@ class Travel:
         yield [
             self._of_slot(slot, ir.Name(slot.name), function)
             for slot in variables
-            if slot.owner == ir.MODULE
+            if slot.owner == ir.top_of(function)
         ]
 
     def _is_method(self, function: str) -> bool:
@@ -238,28 +246,28 @@ class Travel:
             own = self.program.self_class(definition.function)
             holder = own[0] if own is not None else "self"
             code = f"{holder}.{self._names[slot]} = {source}"
-            self.edits.append(Insert(definition.stmt.path, code))
+            self._place(definition.function, Insert(definition.stmt.path, code))
 
     def _refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
         for class_name in self.program.family(slot.owner):
             for stmt in self.program.classes[class_name].body:
                 if ir.Name("__slots__") in stmt.targets:
-                    reason = f"{class_name} has __slots__, which a new attribute would have to join"
+                    name = ir.local_name(class_name)
+                    reason = f"{name} has __slots__, which a new attribute would have to join"
                     raise Blocked(Refusal("AMP035", reason, stmt.line))
 
     def _pass_parameter(self, function: str, name: str, optimizer: str | None) -> None:
         """Give a function the switch as its last parameter, and every call of it the argument."""
         if function in self._parameters:
             if self._parameters[function] != name:
-                raise Blocked(
-                    Refusal("AMP012", f"{function}() is given several optimizers")
-                )
+                reason = f"{ir.local_name(function)}() is given several optimizers"
+                raise Blocked(Refusal("AMP012", reason))
             return
         program = self.program
         facts = program.functions[function]
         sites = program.call_sites.get(function, [])
-        if function == ir.MODULE:
+        if ir.is_top(function):
             raise Blocked(
                 Refusal(
                     "AMP010", "the optimizer is not in sight of the module's own code"
@@ -269,7 +277,7 @@ class Travel:
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
             raise Blocked(Refusal("AMP015", reason, facts.line))
         if not sites:
-            reason = f"nothing in this file calls {facts.name}(), so the scaler cannot be passed to it"
+            reason = f"nothing in sight calls {facts.name}(), so the scaler cannot be passed to it"
             raise Blocked(Refusal("AMP015", reason, facts.line))
         if any(len(program.callees(site.call, site.caller)) > 1 for site in sites):
             reason = f"a call may run {facts.name}() or another function"
@@ -289,8 +297,8 @@ class Travel:
         optional = optimizer is not None and any(
             self._gives_none(program.argument_at(site, optimizer)) for site in sites
         )
-        off = self._constructor("False") if optional else None
-        self.edits.append(AddParameter(facts.path, name, off))
+        off = self._constructor("False", function) if optional else None
+        self._place(function, AddParameter(facts.path, name, off))
         for site in sites:
             if optimizer is not None:
                 given = program.argument_at(site, optimizer)
@@ -309,9 +317,8 @@ class Travel:
                     )
                 )
             occurrence = self._occurrence(site.stmt, site.call)
-            self.edits.append(
-                AddArgument(site.stmt.path, callee, occurrence, name, value)
-            )
+            argument = AddArgument(site.stmt.path, callee, occurrence, name, value)
+            self._place(site.caller, argument)
 
     def _need_none_default(self, function: str, optimizer: str, line: int) -> None:
         """A call without an optimizer is plain only where that means None."""
@@ -421,16 +428,16 @@ class Travel:
             self._attributes.add(slot)
             self._refuse_slots(slot)
             name = f"{holder}.{name}"
-        code = f"{name} = {self._constructor(decision.enabled)}"
+        code = f"{name} = {self._constructor(decision.enabled, function)}"
         anchor = decision.after if decision.after is not None else stmt
         self._declare_global(slot, function)
-        self.edits.append(Insert(anchor.path, code))
+        self._place(function, Insert(anchor.path, code))
         self.born.append(Born(function, anchor.line, code))
 
-    def _constructor(self, enabled: str) -> str:
+    def _constructor(self, enabled: str, function: str) -> str:
         if self.options.dtype == "bfloat16":
             return enabled
-        torch = self.devices.torch
+        torch = self.devices.torch_names.of(function)
         if self.options.torch_version < (2, 3):
             return f"{torch}.cuda.amp.GradScaler(enabled={enabled})"
         return f'{torch}.amp.GradScaler("cuda", enabled={enabled})'
@@ -443,7 +450,7 @@ class Travel:
             if stmt.kind in ("global", "nonlocal") and slot.name in stmt.names:
                 if stmt.kind == "nonlocal":
                     raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
-                self.edits.append(Insert(stmt.path, f"global {self._names[slot]}"))
+                self._place(function, Insert(stmt.path, f"global {self._names[slot]}"))
                 return
 
 

@@ -1,21 +1,16 @@
-"""Names, classes and calls of one program: who calls whom, and what a name stands for.
-
-A program is, today, one file. Everything is asked through `Program`, so that more files can join it
-without their askers noticing.
-"""
+"""Classes, values and calls of a program: who calls whom, and what an expression stands for."""
 
 from __future__ import annotations
 
-import builtins
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.facts import ir
-from amp_migrate.project.bindings import IMPORTS, bindings, calls_of, unpacked
-
-_BUILTINS = frozenset(dir(builtins))
+from amp_migrate.project.bindings import calls_of, unpacked
+from amp_migrate.project.layout import Layout
+from amp_migrate.project.names import Definition, Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +26,6 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
-    """One place where a variable or attribute gets a value."""
-
-    function: str
-    stmt: ir.Stmt
-    value: ir.Expr | None
-    """None where the value is not an expression of its own (a loop target, ``with ... as``)."""
-    index: int | None = None
-    """Position in an unpacked value."""
-
-
-@dataclass(frozen=True, slots=True)
 class CallSite:
     caller: str
     stmt: ir.Stmt
@@ -52,86 +35,58 @@ class CallSite:
     """Whether the first parameter is filled by the receiver."""
 
 
-class Program:
-    """The linked facts of one file."""
+class Program(Names):
+    """The linked facts of some files: scopes, imports, classes and calls among them."""
 
     def __init__(
-        self,
-        facts: ir.ModuleFacts,
-        neighbours: Mapping[str, ir.ModuleFacts] | None = None,
+        self, modules: Iterable[ir.ModuleFacts], layout: Layout | None = None
     ) -> None:
-        """``neighbours``: facts of the project's other files that this one imports, by dotted name."""
-        self.facts = facts
-        self.neighbours = dict(neighbours or {})
-        self.functions = facts.functions
-        self.classes = facts.classes
+        """``layout`` tells which of the files an import means; without it each stands alone."""
+        super().__init__(modules, layout)
         self._resolving: set[tuple[str, ir.Expr]] = set()
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
 
-    # -- scopes -------------------------------------------------------------------------------
+    def around(self, files: Iterable[str]) -> Program:
+        """The files that can take part where one of these runs: what imports it, and all they import."""
+        users = set(files)
+        _close(users, self._imported_by)
+        _close(users, self._imports)
+        if len(users) == len(self.modules):
+            return self
+        kept = [facts for file, facts in self.modules.items() if file in users]
+        return Program(kept, self.layout)
 
-    def owner(self, name: str, function: str) -> str | None:
-        """The function in whose scope ``name`` lives when ``function`` mentions it."""
-        current: str | None = function
-        while current is not None:
-            scope = self.functions[current]
-            if name in scope.global_names:
-                return ir.MODULE
-            if name in scope.bound:
-                return current
-            current = scope.parent
-        return None
-
-    def encloses(self, outer: str, function: str) -> bool:
-        """Whether a function is another one or lies inside it."""
-        current: str | None = function
-        while current is not None:
-            if current == outer:
-                return True
-            current = self.functions[current].parent
-        return False
-
-    def origin(self, expr: ir.Expr, function: str) -> str | None:
-        """``torch.optim.Adam`` for ``optim.Adam``, where the root is an import and nothing else."""
-        parts = ir.dotted(expr)
-        if parts is None:
-            return None
-        owner = self.owner(parts[0], function)
-        if owner is None:
-            if parts[0] in _BUILTINS:
-                return ".".join(("builtins", *parts))
-            for module in self.facts.star_imports:
-                return ".".join((module, *parts))
-            return None
-        scope = self.functions[owner]
-        targets = {target for local, target in scope.imports if local == parts[0]}
-        if not targets:
-            return None
-        others = [
-            d for d in self.definitions(owner, parts[0]) if d.stmt.kind not in IMPORTS
-        ]
-        if others:
-            return None
-        # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
-        target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
-        return ".".join((target, *parts[1:]))
-
-    def definitions(self, owner: str, name: str) -> list[Definition]:
-        """Every statement that gives ``name``, a variable of ``owner``, a value."""
-        return self._definitions.get((owner, name), [])
+    def importing(self, files: Iterable[str]) -> frozenset[str]:
+        """Some files with all that they import, directly or through others."""
+        found = set(files)
+        _close(found, self._imports)
+        return frozenset(found)
 
     @cached_property
-    def _definitions(self) -> dict[tuple[str, str], list[Definition]]:
-        found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
-        for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
-                for name, value, index in bindings(stmt):
-                    owner = self.owner(name, qualname)
-                    if owner is not None:
-                        found[owner, name].append(
-                            Definition(qualname, stmt, value, index)
-                        )
+    def strings(self) -> frozenset[str]:
+        """String constants of all files that could be names."""
+        return frozenset().union(*(facts.strings for facts in self.modules.values()))
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        """Every name that one of the files mentions."""
+        return frozenset().union(
+            *(facts.identifiers for facts in self.modules.values())
+        )
+
+    @cached_property
+    def _imports(self) -> dict[str, frozenset[str]]:
+        return {file: self.imports(file) for file in self.modules}
+
+    @cached_property
+    def _imported_by(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for file, others in self._imports.items():
+            for other in others:
+                found[other].add(file)
         return found
+
+    # -- attributes ---------------------------------------------------------------------------
 
     def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
         """Every ``self.attr = ...`` in the methods of a class, its bases and its subclasses here."""
@@ -157,24 +112,6 @@ class Program:
                             (class_name, Definition(qualname, stmt, value, index))
                         )
         return found
-
-    def is_local(self, origin: str) -> bool:
-        """Whether a dotted origin lies in another file of the same project."""
-        if origin.startswith("."):
-            return True
-        parts = origin.split(".")
-        return any(
-            ".".join(parts[:n]) in self.neighbours for n in range(1, len(parts) + 1)
-        )
-
-    @cached_property
-    def import_roots(self) -> frozenset[str]:
-        """Top-level names of everything that the file imports, in whatever scope."""
-        return frozenset(
-            target.split(".")[0]
-            for function in self.functions.values()
-            for _, target in function.imports
-        ) | {module.split(".")[0] for module in self.facts.star_imports}
 
     # -- classes ------------------------------------------------------------------------------
 
@@ -289,6 +226,10 @@ class Program:
         origin = self.origin(expr, function)
         if origin is not None:
             yield Ref("external", origin)
+            return
+        there = self.elsewhere(expr, function)
+        if there is not None:
+            yield from self.resolve(*there)
             return
         match expr:
             case ir.Name(id=name):
@@ -473,12 +414,24 @@ class Program:
         elif wanted.name in ("forward", "__call__"):
             return []
         sites = []
-        for name in names:
+        for name in self._with_aliases(names):
             for qualname, stmt, call in self._calls_by_name.get(name, []):
                 if function in self.callees(call, qualname):
                     bound = self.fills_self(call, function, qualname)
                     sites.append(CallSite(qualname, stmt, call, function, bound))
         return sites
+
+    def _with_aliases(self, names: set[str]) -> set[str]:
+        """Names with those under which some file imports them."""
+        return names.union(*(self._import_aliases.get(name, ()) for name in names))
+
+    @cached_property
+    def _import_aliases(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for function in self.functions.values():
+            for local, target in function.imports:
+                found[target.rpartition(".")[2]].add(local)
+        return found
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[tuple[str, ir.Stmt, ir.Call]]]:
@@ -549,6 +502,16 @@ def _only_used_as_base(expr: ir.Expr) -> bool:
         and inner.func.id in ("super", "isinstance", "issubclass")
         for inner in ir.walk(expr)
     )
+
+
+def _close(files: set[str], steps: Mapping[str, Collection[str]]) -> None:
+    """Add all that can be reached from some files."""
+    pending = list(files)
+    while pending:
+        for other in steps.get(pending.pop(), ()):
+            if other not in files:
+                files.add(other)
+                pending.append(other)
 
 
 def _is_abstract(function: ir.Function) -> bool:

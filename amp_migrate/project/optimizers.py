@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.facts import ir
-from amp_migrate.project.link import Definition, Program
+from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
 
 CLOSURE = "closure"
 WRAPPED = "wrapped"
@@ -265,15 +266,17 @@ class Optimizers:
             definitions = program.attribute_definitions(slot.owner, slot.name)
             if not definitions:
                 line = program.classes[slot.owner].line
-                reason = f"self.{slot.name} is not set in this file"
-                trace.problems.append(Problem(NOT_FOUND, ir.MODULE, line, reason))
+                reason = f"self.{slot.name} is set nowhere in sight"
+                trace.problems.append(
+                    Problem(NOT_FOUND, ir.top_of(slot.owner), line, reason)
+                )
         else:
             definitions = program.definitions(slot.owner, slot.name)
             function = program.functions[slot.owner]
             if any(param.name == slot.name for param in function.params):
                 self._follow_parameter(slot, trace)
             elif not definitions:
-                reason = f"{slot.name} gets no value in this file"
+                reason = f"{slot.name} gets no value in sight"
                 trace.problems.append(
                     Problem(NOT_FOUND, slot.owner, function.line, reason)
                 )

@@ -1,0 +1,46 @@
+"""What a text may import, read without parsing: enough to tell which files belong together."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_STATEMENT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?P<origin>[.\w]+)[ \t]+import[ \t]*(?P<names>\([^)]*\)|(?:\\\n|[^\n])*)"
+    r"|import[ \t]+(?P<modules>(?:\\\n|[^\n])*))",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(r"#[^\n]*")
+_NAME = re.compile(r"[\w.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportScan:
+    """May hold more than the text imports (from its strings), never less."""
+
+    targets: frozenset[str]
+    """Dotted; relative ones keep their dots; ``from a import b`` is ``a.b``, ``import *`` is ``a``."""
+    edits_path: bool
+    """Whether the text speaks of ``sys.path``."""
+    is_script: bool
+    """Whether it speaks of ``__main__``: it can be started by itself."""
+
+
+def scan_imports(text: str) -> ImportScan:
+    """The imports of a text, at whatever depth."""
+    targets: set[str] = set()
+    for match in _STATEMENT.finditer(text):
+        origin, names, modules = match.group("origin", "names", "modules")
+        listed = _COMMENT.sub("", names if modules is None else modules)
+        for entry in listed.strip().strip("()").replace("\\", " ").split(","):
+            found = _NAME.match(entry.strip())
+            if modules is not None:
+                if found:
+                    targets.add(found[0])
+            elif found:
+                dot = "" if origin.endswith(".") else "."
+                targets.add(f"{origin}{dot}{found[0]}")
+            else:
+                targets.add(origin)
+    edits_path = "sys.path" in text or "addsitedir" in text
+    return ImportScan(frozenset(targets), edits_path, "__main__" in text)

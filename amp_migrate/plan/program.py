@@ -1,0 +1,127 @@
+"""A program's plan: which loops go together, and what becomes of each file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from amp_migrate.facts import ir
+from amp_migrate.options import Options
+from amp_migrate.plan.edits import Edit, FilePlan
+from amp_migrate.plan.explain import explain_group
+from amp_migrate.plan.groups import Group, joined
+from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.plan.planner import Planner
+from amp_migrate.project.link import Program
+
+_Mentions = Callable[[str], str | None]
+
+
+@dataclass(slots=True)
+class Planned:
+    """What is to be done with a program."""
+
+    loops: list[TrainingLoop] = field(default_factory=list)
+    file_plans: dict[str, FilePlan] = field(default_factory=dict)
+    """The edits of each file that has any."""
+    explanation: dict[str, list[str]] = field(default_factory=dict)
+    """For each file with loops, what ``--explain-plan`` prints."""
+
+
+def plan_program(
+    program: Program,
+    options: Options,
+    *,
+    writable: Collection[str] | None = None,
+    mentioned_elsewhere: _Mentions = lambda name: None,
+    shown: Callable[[str], str] = str,
+) -> Planned:
+    """Plan all loops of some linked files.
+
+    ``writable``: the files that may be changed (None: all). A group of loops that needs an edit in
+    another one is left alone as a whole. ``mentioned_elsewhere`` tells which file that could not be
+    read, if any, speaks of a function; ``shown`` what messages call a file.
+    """
+    planned = Planned()
+    edits: dict[str, dict[Edit, None]] = defaultdict(dict)
+    planners: dict[frozenset[str], Planner] = {}
+    whole = Planner(program, options, mentioned_elsewhere)
+    planners[frozenset(program.modules)] = whole
+    for cluster in _clusters(whole.groups()):
+        files = frozenset().union(*(group.files for group in cluster))
+        view = program.around(files)
+        planner = planners.setdefault(
+            frozenset(view.modules), Planner(view, options, mentioned_elsewhere)
+        )
+        for group in _plan_cluster(planner, cluster):
+            if group.refusal is None and writable is not None:
+                group.refusal = _out_of_reach(group, writable, shown)
+            if group.refusal is None:
+                for file, edit in group.edits:
+                    edits[file][edit] = None
+            else:
+                for loop in group.loops:
+                    line = group.refusal.line or loop.backwards[0].event.line
+                    loop.refuse(
+                        Refusal(group.refusal.code, group.refusal.message, line)
+                    )
+            planned.loops += group.loops
+            for file in {ir.file_of(loop.function) for loop in group.loops}:
+                lines = explain_group(group, planner.program, shown)
+                planned.explanation.setdefault(file, []).extend(lines)
+    for file, found in edits.items():
+        torch = whole.torch_names.of_file(file)
+        planned.file_plans[file] = FilePlan(
+            tuple(found), torch.name, torch.missing, options.dtype
+        )
+    return planned
+
+
+def _clusters(groups: list[Group]) -> list[list[Group]]:
+    """Groups that hand their optimizers to the same function: they must agree about it."""
+    clusters: list[list[Group]] = []
+    for group in groups:
+        touching = [c for c in clusters if any(o.slots & group.slots for o in c)]
+        apart = [c for c in clusters if c not in touching]
+        clusters = [*apart, [*(g for c in touching for g in c), group]]
+
+    def first(cluster: list[Group]) -> tuple[str, int]:
+        loop = cluster[0].loops[0]
+        return ir.file_of(loop.function), cluster[0].first_line
+
+    return sorted(clusters, key=first)
+
+
+def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
+    """Plan groups that share functions: those that can be migrated, as one."""
+    ours = {(loop.function, loop.path) for group in cluster for loop in group.loops}
+    groups = [
+        group
+        for group in planner.groups()
+        if any((loop.function, loop.path) in ours for loop in group.loops)
+    ]
+    # Each by itself first: one that must be left alone is no reason to leave the others.
+    for group in groups:
+        planner.plan(group)
+    good = [group for group in groups if group.refusal is None]
+    if len(good) < 2:
+        return groups
+    planner.forget(good)
+    together = joined(*good)
+    planner.plan(together)
+    return [together, *(group for group in groups if group.refusal is not None)]
+
+
+def _out_of_reach(
+    group: Group, writable: Collection[str], shown: Callable[[str], str]
+) -> Refusal | None:
+    """Why a group's edits cannot be written, if they cannot."""
+    files = {file for file, _ in group.edits}
+    missing = sorted(files - set(writable))
+    if not missing:
+        return None
+    names = ", ".join(map(shown, missing))
+    return Refusal(
+        "AMP017", f"needs edits in files that are not among the given ones: {names}"
+    )

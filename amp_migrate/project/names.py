@@ -1,0 +1,271 @@
+"""Scopes and imports: where a name lives, what gives it a value, and which file it comes from."""
+
+from __future__ import annotations
+
+import builtins
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.facts import ir
+from amp_migrate.project.bindings import IMPORTS, bindings, unpacked
+from amp_migrate.project.layout import Ambiguous, Layout, Located
+
+_BUILTINS = frozenset(dir(builtins))
+_LOCAL = "."
+"""What the dotted origin of a value from this project begins with, where it is not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One place where a variable or attribute gets a value."""
+
+    function: str
+    stmt: ir.Stmt
+    value: ir.Expr | None
+    """None where the value is not an expression of its own (a loop target, ``with ... as``)."""
+    index: int | None = None
+    """Position in an unpacked value."""
+
+
+class Names:
+    """What the names in some files mean, where imports lead from one to another."""
+
+    def __init__(
+        self, modules: Iterable[ir.ModuleFacts], layout: Layout | None = None
+    ) -> None:
+        """``layout`` tells which of the files an import means; without it each stands alone."""
+        self.modules = {facts.path: facts for facts in modules}
+        self.layout = layout
+        self._imported: dict[
+            tuple[str, tuple[str, ...]], str | tuple[ir.Expr, str] | None
+        ] = {}
+        self._asking: set[str] = set()
+        self.functions: dict[str, ir.Function] = {}
+        self.classes: dict[str, ir.Class] = {}
+        for facts in self.modules.values():
+            self.functions |= facts.functions
+            self.classes |= facts.classes
+
+    # -- scopes -------------------------------------------------------------------------------
+
+    def owner(self, name: str, function: str) -> str | None:
+        """The function in whose scope ``name`` lives when ``function`` mentions it."""
+        current: str | None = function
+        while current is not None:
+            scope = self.functions[current]
+            if name in scope.global_names:
+                return ir.top_of(current)
+            if name in scope.bound:
+                return current
+            current = scope.parent
+        return None
+
+    def encloses(self, outer: str, function: str) -> bool:
+        """Whether a function is another one or lies inside it."""
+        current: str | None = function
+        while current is not None:
+            if current == outer:
+                return True
+            current = self.functions[current].parent
+        return False
+
+    # -- definitions --------------------------------------------------------------------------
+
+    def definitions(self, owner: str, name: str) -> list[Definition]:
+        """Every statement that gives ``name``, a variable of ``owner``, a value."""
+        own = self._definitions.get((owner, name), [])
+        return own + self._set_from_outside.get((owner, name), [])
+
+    @cached_property
+    def _definitions(self) -> dict[tuple[str, str], list[Definition]]:
+        found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                for name, value, index in bindings(stmt):
+                    owner = self.owner(name, qualname)
+                    if owner is not None:
+                        found[owner, name].append(
+                            Definition(qualname, stmt, value, index)
+                        )
+        return found
+
+    @cached_property
+    def _set_from_outside(self) -> dict[tuple[str, str], list[Definition]]:
+        """``settings.optimizer = ...`` sets a variable of the file ``settings``."""
+        found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                for target, value, index in unpacked(stmt):
+                    if not isinstance(target, ir.Attr):
+                        continue
+                    there = self.elsewhere(target, qualname)
+                    if there is not None and isinstance(there[0], ir.Name):
+                        definition = Definition(qualname, stmt, value, index)
+                        found[there[1], there[0].id].append(definition)
+        return found
+
+    # -- imports ------------------------------------------------------------------------------
+
+    def origin(self, expr: ir.Expr, function: str) -> str | None:
+        """``torch.optim.Adam`` for ``optim.Adam``, where the root is an import and nothing else.
+
+        None for what is found in one of these files. What lies in a file of the project that is not
+        among them, or cannot be told from another, begins with a dot.
+        """
+        found = self._import(expr, function)
+        return found if isinstance(found, str) else None
+
+    def elsewhere(self, expr: ir.Expr, function: str) -> tuple[ir.Expr, str] | None:
+        """What an import stands for in the other file that it leads to: (expression, top level)."""
+        found = self._import(expr, function)
+        return found if isinstance(found, tuple) else None
+
+    @staticmethod
+    def is_local(origin: str) -> bool:
+        """Whether a dotted origin lies in the project, in a file that is not followed."""
+        return origin.startswith(_LOCAL)
+
+    def imports(self, file: str) -> frozenset[str]:
+        """The files among these that one of them imports."""
+        facts = self.modules[file]
+        targets = {
+            target for found in facts.functions.values() for _, target in found.imports
+        }
+        located = [
+            None if self.layout is None else self.layout.locate(file, target)
+            for target in (*targets, *facts.star_imports)
+        ]
+        return frozenset(
+            found.file
+            for found in located
+            if isinstance(found, Located) and found.file in self.modules
+        )
+
+    def import_roots(self, function: str) -> frozenset[str]:
+        """Top-level names of everything that a function's file imports, in whatever scope."""
+        return self._import_roots[ir.file_of(function)]
+
+    @cached_property
+    def _import_roots(self) -> dict[str, frozenset[str]]:
+        roots = {
+            file: {
+                target.split(".")[0]
+                for found in facts.functions.values()
+                for _, target in found.imports
+            }
+            | {module.split(".")[0] for module in facts.star_imports}
+            for file, facts in self.modules.items()
+        }
+        for file, facts in self.modules.items():
+            for module in facts.star_imports:
+                located = self.layout and self.layout.locate(file, module)
+                if isinstance(located, Located):
+                    roots[file] |= roots.get(located.file, set())
+        return {file: frozenset(found) for file, found in roots.items()}
+
+    def _import(self, expr: ir.Expr, function: str) -> str | tuple[ir.Expr, str] | None:
+        """A dotted origin, or the place in another of these files; re-exports are followed."""
+        parts = ir.dotted(expr)
+        if parts is None:
+            return None
+        asked = (function, parts)
+        if asked not in self._imported:
+            self._imported[asked] = self._follow_import(expr, function)
+        return self._imported[asked]
+
+    def _follow_import(
+        self, expr: ir.Expr, function: str
+    ) -> str | tuple[ir.Expr, str] | None:
+        here = current = (expr, function)
+        seen: set[tuple[ir.Expr, str]] = set()
+        while current not in seen:
+            seen.add(current)
+            dotted = self._dotted(*current)
+            if dotted is None:
+                return None if current == here else current
+            if self.layout is None:
+                return dotted
+            located = self.layout.locate(ir.file_of(current[1]), dotted)
+            if located is None:
+                return dotted
+            there = self._in_file(located)
+            if there is None:
+                return dotted if dotted.startswith(_LOCAL) else _LOCAL + dotted
+            current = there
+        return None
+
+    def _in_file(self, located: Located | Ambiguous) -> tuple[ir.Expr, str] | None:
+        if not isinstance(located, Located) or not located.rest:
+            return None
+        facts = self.modules.get(located.file)
+        if facts is None or not self._has(facts, located.rest[0]):
+            return None
+        expr: ir.Expr = ir.Name(located.rest[0])
+        for attr in located.rest[1:]:
+            expr = ir.Attr(expr, attr)
+        return expr, facts.top.qualname
+
+    def _has(self, facts: ir.ModuleFacts, name: str) -> bool:
+        """Whether a file has a variable, of its own or by ``import *``."""
+        return name in facts.top.bound or any(
+            True for _ in self._starred(name, facts.top.qualname)
+        )
+
+    def _starred(self, name: str, function: str) -> Iterator[str]:
+        """The files of this project from which ``import *`` brings a name, as they are imported."""
+        file = ir.file_of(function)
+        if self.layout is None or name.startswith("_"):
+            return
+        for module in self.modules[file].star_imports:
+            located = self.layout.locate(file, f"{module}.{name}")
+            facts = (
+                self.modules.get(located.file) if isinstance(located, Located) else None
+            )
+            if facts is None or facts.path in self._asking:
+                continue
+            self._asking.add(facts.path)
+            try:
+                if self._has(facts, name):
+                    yield module
+            finally:
+                self._asking.discard(facts.path)
+
+    def _dotted(self, expr: ir.Expr, function: str) -> str | None:
+        """The dotted name of what an import, or a builtin, stands for, as the file writes it."""
+        parts = ir.dotted(expr)
+        if parts is None:
+            return None
+        owner = self.owner(parts[0], function)
+        if owner is None:
+            for module in self._starred(parts[0], function):
+                return _joined(module, parts)
+            if parts[0] in _BUILTINS:
+                return ".".join(("builtins", *parts))
+            for module in self._foreign_stars(function):
+                return _joined(module, parts)
+            return None
+        scope = self.functions[owner]
+        targets = {target for local, target in scope.imports if local == parts[0]}
+        if not targets:
+            return None
+        others = self._definitions.get((owner, parts[0]), ())
+        if any(d.stmt.kind not in IMPORTS for d in others):
+            return None
+        # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
+        target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
+        return ".".join((target, *parts[1:]))
+
+    def _foreign_stars(self, function: str) -> Iterator[str]:
+        file = ir.file_of(function)
+        for module in self.modules[file].star_imports:
+            located = self.layout and self.layout.locate(file, module)
+            if not isinstance(located, Located) or located.file not in self.modules:
+                yield module
+
+
+def _joined(module: str, parts: tuple[str, ...]) -> str:
+    """``module`` may be only dots."""
+    name = ".".join(parts)
+    return f"{module}{name}" if module.endswith(".") else f"{module}.{name}"
