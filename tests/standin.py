@@ -7,21 +7,40 @@ this core in it; so it is in the processes that the command line starts.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Collection, Mapping
 
 import pytest
 
 from amp_migrate import engine
 from amp_migrate.options import Options
+from amp_migrate.programs import ProgramSources
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
 
 PLAIN = "loss.backward()"
 MIGRATED = "scaler.scale(loss).backward()"
 
 
-def migrate_text(
-    text: str, *, path: str, options: Options, root: Path | None
-) -> Result:
+def migrate_program(
+    sources: ProgramSources,
+    options: Options,
+    *,
+    given: Collection[str],
+    shown: Mapping[str, str],
+) -> dict[str, Result | SourceError]:
+    root = sources.layout.root if sources.layout else None
+    found: dict[str, Result | SourceError] = {}
+    for file in given:
+        try:
+            result = migrate_text(sources.texts[file], shown[file], f"{options} {root}")
+        except SourceError as error:
+            found[file] = error
+        else:
+            if result.loops or result.changed:
+                found[file] = result
+    return found
+
+
+def migrate_text(text: str, path: str, plan: str) -> Result:
     assert "\r" not in text and "\ufeff" not in text
     if "# core: crash" in text:
         raise RuntimeError("first line\nsecond line")
@@ -62,18 +81,16 @@ def migrate_text(
             output.append(
                 indent + ("# ☃" if "# core: snowman" in text else "scaler.update()")
             )
-    return Result(
-        path, text, "\n".join(output), tuple(loops), (f"{path}: {options} {root}",)
-    )
+    return Result(path, text, "\n".join(output), tuple(loops), (f"{path}: {plan}",))
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in takes the place of the core for one test."""
-    monkeypatch.setattr(engine, "migrate_text", migrate_text)
+    monkeypatch.setattr(engine, "migrate_program", migrate_program)
 
 
 if __name__ in ("__main__", "__mp_main__"):
-    engine.migrate_text = migrate_text
+    engine.migrate_program = migrate_program
 
 if __name__ == "__main__":
     from amp_migrate.cli import main

@@ -82,7 +82,7 @@ def test_trouble_with_one_file_stays_with_it(head: str, message: str) -> None:
     assert "\n" not in str(error)
 
 
-def test_files_without_a_backward_are_not_even_decoded(project: Path) -> None:
+def test_what_cannot_be_read_and_holds_no_backward_is_no_error(project: Path) -> None:
     Path("a.py").write_bytes(b"\xff\xfe\0")
     Path("large.py").write_text("#" * (engine.SIZE_LIMIT + 1))
     report = run()
