@@ -304,7 +304,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = model.to(device)
 
 
-def train(first_of_all, the_second, the_third, optimizer):
+def train(first_of_all_of_them, the_second_of_them, the_third_of_them, optimizer):
     for x, y in data:
         for part in x.split(2):
             optimizer.zero_grad()
@@ -332,10 +332,13 @@ def test_blacks_own_line_length_counts(tmp_path: Path) -> None:
 
 
 def test_what_was_not_clean_is_not_formatted() -> None:
-    source = CLEAN.replace("train(first_of_all,", "train( first_of_all,")
+    source = CLEAN.replace(
+        "train(first_of_all_of_them,", "train( first_of_all_of_them,"
+    )
     output = migrate_source(source).output
     assert (
-        "def train( first_of_all, the_second, the_third, optimizer, scaler):" in output
+        "def train( first_of_all_of_them, the_second_of_them, the_third_of_them, optimizer, scaler):"
+        in output
     )
 
 

@@ -130,6 +130,10 @@ def test_gradients_that_may_be_somebody_elses(name: str) -> None:
 
 CLEARED = {
     "the model": (SGD, "model.zero_grad()"),
+    "each of its parameters": (
+        SGD,
+        "for p in model.parameters():\n        p.grad = None",
+    ),
     "its other name": (f"net = model\n{SGD}", "net.zero_grad()"),
     "two models, one by one": (
         "head = nn.Linear(3, 3).to(device)\n"
@@ -144,6 +148,10 @@ CLEARED = {
 NOT_CLEARED = {
     "another model": (f"other = make()\n{SGD}", "other.zero_grad()"),
     "one layer": (SGD, "model[0].zero_grad()"),
+    "some of its parameters": (
+        SGD,
+        "for p in [p for p in model.parameters() if p.dim() > 1]:\n        p.grad = None",
+    ),
     "one of two models": (
         "head = nn.Linear(3, 3).to(device)\n"
         "opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
