@@ -103,6 +103,13 @@ class _Migration:
             file: self._rewrite_file(file, texts[file], plan)
             for file, plan in planned.file_plans.items()
         }
+        from amp_migrate.verify import first_difference
+
+        wrong = first_difference(
+            {file: (texts[file], output) for file, output in outputs.items()}
+        )
+        if wrong is not None:
+            raise _Wrong(*wrong)
         again = self._plan({**texts, **outputs})
         if again.file_plans:
             raise _Wrong(min(again.file_plans), "a second run would change it again")
@@ -112,7 +119,6 @@ class _Migration:
         # Imported only where something is written: most files of a run are only read.
         from amp_migrate.codemod.apply import MismatchError, apply_plan
         from amp_migrate.codemod.formatting import keep_clean, mode_of_file
-        from amp_migrate.verify import difference
 
         mode = mode_of_file(file)
         try:
@@ -120,9 +126,6 @@ class _Migration:
             output = keep_clean(text, output, mode)
         except MismatchError as error:
             raise _Wrong(file, str(error)) from error
-        wrong = difference(text, output)
-        if wrong is not None:
-            raise _Wrong(file, wrong)
         return output
 
     # -- what is told ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
@@ -19,20 +19,40 @@ _CREATORS = frozenset({"GradScaler"})
 
 def difference(before: str, after: str) -> str | None:
     """What is wrong with ``after`` as a migration of ``before``; None where nothing is."""
-    try:
-        tree = parse(after, "output")
-    except SourceError as error:
-        return f"the output is {error.message}"
-    original = parse(before, "input")
-    switches = _switches(tree) - _switches(original)
-    left = ast.dump(_erase(original, frozenset()))
-    right = ast.dump(_erase(tree, frozenset(switches)))
-    if left != right:
-        return f"without AMP the output is another program ({_first_difference(left, right)})"
-    comments, kept = _comments(before), _comments(after)
-    if comments != kept:
-        return "a comment is lost or has moved"
+    found = first_difference({"": (before, after)})
+    return None if found is None else found[1]
+
+
+def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
+    """(file, what is wrong) for texts before and after that were migrated together, by file.
+
+    A switch that is made in one file may be only a parameter in another.
+    """
+    befores = {file: parse(before, "input") for file, (before, _) in pairs.items()}
+    afters = {}
+    for file, (_, after) in pairs.items():
+        try:
+            afters[file] = parse(after, "output")
+        except SourceError as error:
+            return file, f"the output is {error.message}"
+    switches = _switches(afters.values())
+    for file, (before, after) in pairs.items():
+        # Nothing that had its name before is a switch.
+        new = frozenset(switches - _names(befores[file]))
+        left = ast.dump(_erase(befores[file], frozenset()))
+        right = ast.dump(_erase(afters[file], new))
+        if left != right:
+            shown = _first_difference(left, right)
+            return file, f"without AMP the output is another program ({shown})"
+        if _comments(before) != _comments(after):
+            return file, "a comment is lost or has moved"
     return None
+
+
+def _names(tree: ast.Module) -> set[str]:
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 def _first_difference(left: str, right: str) -> str:
@@ -59,13 +79,14 @@ def _is_autocast(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and _last(node.func) == "autocast"
 
 
-def _switches(tree: ast.Module) -> set[str]:
+def _switches(trees: Iterable[ast.Module]) -> set[str]:
     """Names that hold a scaler or the bool that stands for one.
 
     Assigned from ``GradScaler(...)``, used as a region's ``enabled=``, or passed on from such a name.
     """
     found: set[str] = set()
-    for node in ast.walk(tree):
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if _last(node.value.func) in _CREATORS:
                 found |= {_last(target) for target in node.targets}
@@ -84,7 +105,7 @@ def _switches(tree: ast.Module) -> set[str]:
     changed = True
     while changed:
         changed = False
-        for node in ast.walk(tree):
+        for node in nodes:
             if (
                 isinstance(node, ast.keyword)
                 and node.arg

@@ -8,11 +8,11 @@ shown not to happen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
-from amp_migrate.project.link import Program
+from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 Identity = tuple[str, ...]
@@ -73,28 +73,66 @@ class Coverage:
         self.births = frozenset(births)
         self._busy: set[tuple[str, str]] = set()
         self._naming: set[Slot] = set()
-        held = [self._of_birth(birth) for birth in self.births]
+        self._site: CallSite | None = None
+        """The only call that counts of the function it calls; None: all do."""
+        self._held = {birth: self._of_birth(birth) for birth in self.births}
         self.held = Held()
-        for one in held:
+        for one in self._held.values():
             self.held.join(one)
-        # Several births take turns: what is covered must be covered by each of them.
-        self._each = held
 
     # -- questions ----------------------------------------------------------------------------
 
     def owns(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether the gradients of ``targets`` are all of parameters that the optimizers hold."""
+        targets = list(targets)
+        sites = self.program.call_sites.get(function, [])
+        if len(self._held) < 2 or len(sites) < 2:
+            return self._owns(targets, function, stmt, self._held.values())
+        # Each caller hands over an optimizer and a model that belong together.
+        try:
+            for self._site in sites:
+                born = self._born_at(self._site)
+                held = [h for birth, h in self._held.items() if birth in born]
+                if not self._owns(targets, function, stmt, held or self._held.values()):
+                    return False
+            return True
+        finally:
+            self._site = None
+
+    def _owns(
+        self,
+        targets: Iterable[ir.Expr],
+        function: str,
+        stmt: ir.Stmt,
+        alternatives: Collection[Held],
+    ) -> bool:
         for target in targets:
             found = self._of(target, function, stmt, 0)
             if found.groups and not found.all:
                 continue
             if not found.complete or not found.all:
                 return False
+            # Several births take turns: what is covered must be covered by each of them.
             if not all(
-                self._covers(held, one) for held in self._each for one in found.all
+                self._covers(held, one) for held in alternatives for one in found.all
             ):
                 return False
         return True
+
+    def _born_at(self, site: CallSite) -> set[Birth]:
+        """The births of the optimizers that a call hands over."""
+        born: set[Birth] = set()
+        for arg in site.call.args:
+            slot = self.optimizers.slot(arg.value, site.caller)
+            if slot is not None:
+                born |= self.optimizers.trace(slot).births
+        return born & self.births
+
+    def _sites(self, function: str) -> list[CallSite]:
+        """The calls of a function: all, or the one that is being looked at."""
+        if self._site is not None and self._site.callee == function:
+            return [self._site]
+        return self.program.call_sites.get(function, [])
 
     def clears(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether dropping the gradients of ``targets`` drops all that the optimizers hold."""
@@ -300,7 +338,7 @@ class Coverage:
             known = True
             held.join(self._of(value, definition.function, stmt, depth + 1))
         if any(param.name == expr.id for param in program.functions[owner].params):
-            for site in program.call_sites.get(owner, []):
+            for site in self._sites(owner):
                 value = program.argument_at(site, expr.id)
                 if value is not None:
                     known = True
@@ -391,7 +429,12 @@ class Coverage:
                         {("self", program.functions[slot.owner].class_name or "")}
                     )
                 if any(param.name == slot.name for param in params):
-                    given = program.arguments(slot.owner, slot.name)
+                    given = [
+                        (site.caller, argument)
+                        for site in self._sites(slot.owner)
+                        if (argument := program.argument_at(site, slot.name))
+                        is not None
+                    ]
                     for caller, argument in given:
                         found |= self.identities(argument, caller, depth + 1)
                     if not given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from amp_migrate.facts import ir
@@ -139,7 +139,7 @@ class Devices:
         """The first device variable that the place can see; its own, and those called so, before others."""
         named = [
             move
-            for move in moves
+            for move in map(self._without_constructor, moves)
             if move.device is not None and ir.key_of(move.device) is not None
         ]
 
@@ -164,6 +164,14 @@ class Devices:
             reason = f"`{text}` may hold a value that is no device (-1, None)"
             return Undecided(False, reason, tested.line)
         return None
+
+    def _without_constructor(self, move: Move) -> Move:
+        """``model.to(torch.device(name))`` as a move to ``name``."""
+        device = move.device
+        if isinstance(device, ir.Call) and len(device.args) == 1:
+            if self.program.origin(device.func, move.function) == "torch.device":
+                return replace(move, device=device.args[0].value)
+        return move
 
     def _tested(self, move: Move, place: Place) -> Move | None:
         """A move to the same device that is made only if the device is one."""

@@ -141,7 +141,7 @@ class Finder:
             return Refusal(
                 "AMP016", f"{written_as_function}() is a function, not a method", line
             )
-        if "torch" not in program.import_roots(function):
+        if not self._may_have_tensors(function):
             return Refusal(
                 "AMP004", "torch is not imported here: not a Tensor's backward()", line
             )
@@ -158,6 +158,21 @@ class Finder:
         if backward.stmt.kind != "expr" or backward.stmt.value is not call:
             return Refusal("AMP016", "backward() is part of a larger statement", line)
         return self._judge_arguments(backward, call)
+
+    def _may_have_tensors(self, function: str) -> bool:
+        """Whether a file imports torch, or is called by files that do and hand it their tensors."""
+        program = self.program
+        pending, seen = [function], {function}
+        while pending:
+            current = pending.pop()
+            roots = program.import_roots(current)
+            if "torch" in roots:
+                return True
+            if not roots & vocabulary.OTHER_FRAMEWORKS:
+                callers = {site.caller for site in program.call_sites.get(current, ())}
+                pending += callers - seen
+                seen |= callers
+        return False
 
     def _torch_rebound(self, function: str) -> int:
         """The line of a function around that gives ``torch`` another meaning, or 0."""

@@ -367,8 +367,15 @@ class Protocol:
         live = (Gradients.SCALED, Gradients.UNSCALED)
         if any(state.gradients in live for state in states):
             if (function, stmt.path) in self.births:
-                reason = "the optimizer is made anew between backward() and step()"
-                self._fault("AMP031", function, stmt.line, reason)
+                # What the new optimizer steps on must not be what the old one left.
+                states = {
+                    (
+                        State(READY, Gradients.LEFTOVER, s.known)
+                        if s.gradients in live
+                        else s
+                    )
+                    for s in states
+                }
             if _suspends(stmt):
                 reason = "the function is suspended between backward() and step()"
                 self._fault("AMP034", function, stmt.line, reason)

@@ -54,13 +54,18 @@ class Sight:
             return self._attribute(expr, held, own[1], at, line, place, depth)
         owner = program.owner(root.id, at)
         here = program.owner(root.id, place.function)
-        if program.origin(root, at) is not None:
-            visible = owner == here and (
-                owner is None or self.is_bound(root.id, owner, place)
+        origin = program.origin(root, at)
+        if origin is not None:
+            visible = origin == program.origin(root, place.function) and (
+                here is None or self.is_bound(root.id, here, place)
             )
             return Seen(expr) if visible else None
         if owner is None:
             return None
+        if here is not None and here != owner:
+            if program.home(here, root.id) == program.home(owner, root.id):
+                # Both files import the same variable.
+                return self._variable(expr, root.id, here, at, line, place)
         if here != owner:
             for caller, value in program.arguments(owner, root.id):
                 if caller == place.function and not isinstance(value, ir.Call):
@@ -281,7 +286,7 @@ class Sight:
         program = self.program
         if any(p.name == name for p in program.functions[owner].params):
             return True
-        found = program.definitions(owner, name)
+        found = program.bindings(owner, name)
         places = {(d.function, d.stmt.path) for d in found}
         function = place.function
         if (

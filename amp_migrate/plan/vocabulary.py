@@ -38,6 +38,11 @@ FRAMEWORK_ROOTS = {
     "chainer": "Chainer",
 }
 
+OTHER_FRAMEWORKS = frozenset(
+    "mxnet jax paddle tensorflow keras chainer tinygrad mindspore autograd".split()
+)
+"""Packages whose values have gradients too, and are no tensors of torch."""
+
 FRAMEWORK_RECEIVERS = frozenset(
     {
         "accelerator",

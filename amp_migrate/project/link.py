@@ -43,6 +43,7 @@ class Program(Names):
     ) -> None:
         """``layout`` tells which of the files an import means; without it each stands alone."""
         super().__init__(modules, layout)
+        self._families: dict[str, frozenset[str]] = {}
         self._resolving: set[tuple[str, ir.Expr]] = set()
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
 
@@ -164,13 +165,14 @@ class Program(Names):
         return frozenset(found - {"builtins.object"})
 
     def family(self, class_name: str) -> frozenset[str]:
-        """A class with its bases and its subclasses in this program."""
-        bases = set(self.bases(class_name))
-        return frozenset(
-            other
-            for other in self.classes
-            if other in bases or class_name in self._ancestry[other]
-        )
+        """A class with its bases, its subclasses here, and what else these derive from."""
+        if class_name not in self._families:
+            related = set(self.bases(class_name))
+            for other, ancestors in self._ancestry.items():
+                if class_name in ancestors:
+                    related |= {other, *ancestors}
+            self._families[class_name] = frozenset(related)
+        return self._families[class_name]
 
     @cached_property
     def _ancestry(self) -> dict[str, frozenset[str]]:
@@ -237,6 +239,10 @@ class Program(Names):
                 if own is not None and name == own[0]:
                     yield Ref("instance", own[1])
                     return
+                made = self._class_of_method(name, function)
+                if made is not None:
+                    yield Ref("class", made)
+                    return
                 owner = self.owner(name, function)
                 if owner is not None:
                     yield from self._resolve_variable(owner, name)
@@ -267,6 +273,14 @@ class Program(Names):
                     yield from self.resolve(operand, function)
             case ir.Walrus(value=value):
                 yield from self.resolve(value, function)
+
+    def _class_of_method(self, name: str, function: str) -> str | None:
+        """The class that ``cls`` stands for in a classmethod."""
+        scope = self.functions[function]
+        if scope.class_name is None or not scope.params or scope.params[0].name != name:
+            return None
+        of_class = ir.Name("classmethod") in scope.decorators
+        return scope.class_name if of_class else None
 
     def _resolve_variable(self, owner: str, name: str) -> Iterator[Ref]:
         for definition in self.definitions(owner, name):

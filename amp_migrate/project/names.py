@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,7 +42,6 @@ class Names:
         self._imported: dict[
             tuple[str, tuple[str, ...]], str | tuple[ir.Expr, str] | None
         ] = {}
-        self._asking: set[str] = set()
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
         for facts in self.modules.values():
@@ -60,6 +60,8 @@ class Names:
             if name in scope.bound:
                 return current
             current = scope.parent
+        for file in self._star_homes(name, function):
+            return self.modules[file].top.qualname
         return None
 
     def encloses(self, outer: str, function: str) -> bool:
@@ -74,9 +76,24 @@ class Names:
     # -- definitions --------------------------------------------------------------------------
 
     def definitions(self, owner: str, name: str) -> list[Definition]:
-        """Every statement that gives ``name``, a variable of ``owner``, a value."""
+        """Every statement that gives ``name``, a variable of ``owner``, a value.
+
+        Of an imported variable, those in the file that it comes from.
+        """
+        owner, name = self.home(owner, name)
         own = self._definitions.get((owner, name), [])
         return own + self._set_from_outside.get((owner, name), [])
+
+    def home(self, owner: str, name: str) -> tuple[str, str]:
+        """The scope and the name under which an imported variable is given its value."""
+        there = self.elsewhere(ir.Name(name), owner)
+        if there is not None and isinstance(there[0], ir.Name):
+            return there[1], there[0].id
+        return owner, name
+
+    def bindings(self, owner: str, name: str) -> list[Definition]:
+        """Every statement that binds ``name`` in the scope of ``owner`` itself, imports included."""
+        return self._definitions.get((owner, name), [])
 
     @cached_property
     def _definitions(self) -> dict[tuple[str, str], list[Definition]]:
@@ -187,7 +204,7 @@ class Names:
                 return None if current == here else current
             if self.layout is None:
                 return dotted
-            located = self.layout.locate(ir.file_of(current[1]), dotted)
+            located = self._locate(ir.file_of(current[1]), dotted)
             if located is None:
                 return dotted
             there = self._in_file(located)
@@ -196,41 +213,60 @@ class Names:
             current = there
         return None
 
+    def _locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
+        """What ``layout`` says, but a package's own variable comes before its module of that name."""
+        assert self.layout is not None
+        found = self.layout.locate(importer, dotted)
+        if not isinstance(found, Located):
+            return found
+        package, module = posixpath.split(found.file)
+        init = posixpath.join(package, "__init__.py")
+        facts = self.modules.get(init)
+        name = module.removesuffix(".py")
+        if (
+            facts is None
+            or init in (importer, found.file)
+            or name not in facts.top.bound
+        ):
+            return found
+        targets = {target for local, target in facts.top.imports if local == name}
+        if all(
+            self.layout.locate(init, target) == Located(found.file, ())
+            for target in targets
+        ):
+            return found
+        return Located(init, (name, *found.rest))
+
     def _in_file(self, located: Located | Ambiguous) -> tuple[ir.Expr, str] | None:
         if not isinstance(located, Located) or not located.rest:
             return None
         facts = self.modules.get(located.file)
-        if facts is None or not self._has(facts, located.rest[0]):
+        if facts is None:
+            return None
+        if self.owner(located.rest[0], facts.top.qualname) is None:
             return None
         expr: ir.Expr = ir.Name(located.rest[0])
         for attr in located.rest[1:]:
             expr = ir.Attr(expr, attr)
         return expr, facts.top.qualname
 
-    def _has(self, facts: ir.ModuleFacts, name: str) -> bool:
-        """Whether a file has a variable, of its own or by ``import *``."""
-        return name in facts.top.bound or any(
-            True for _ in self._starred(name, facts.top.qualname)
-        )
-
-    def _starred(self, name: str, function: str) -> Iterator[str]:
-        """The files of this project from which ``import *`` brings a name, as they are imported."""
-        file = ir.file_of(function)
+    def _star_homes(self, name: str, function: str) -> Iterator[str]:
+        """The files in which a name that ``import *`` brings to a function's file is bound."""
         if self.layout is None or name.startswith("_"):
             return
-        for module in self.modules[file].star_imports:
-            located = self.layout.locate(file, f"{module}.{name}")
-            facts = (
-                self.modules.get(located.file) if isinstance(located, Located) else None
-            )
-            if facts is None or facts.path in self._asking:
-                continue
-            self._asking.add(facts.path)
-            try:
-                if self._has(facts, name):
-                    yield module
-            finally:
-                self._asking.discard(facts.path)
+        pending = [ir.file_of(function)]
+        seen = set(pending)
+        while pending:
+            file = pending.pop(0)
+            for module in self.modules[file].star_imports:
+                located = self.layout.locate(file, module)
+                if isinstance(located, Located) and located.file in self.modules:
+                    if located.file in seen or located.rest:
+                        continue
+                    seen.add(located.file)
+                    if name in self.modules[located.file].top.bound:
+                        yield located.file
+                    pending.append(located.file)
 
     def _dotted(self, expr: ir.Expr, function: str) -> str | None:
         """The dotted name of what an import, or a builtin, stands for, as the file writes it."""
@@ -239,8 +275,6 @@ class Names:
             return None
         owner = self.owner(parts[0], function)
         if owner is None:
-            for module in self._starred(parts[0], function):
-                return _joined(module, parts)
             if parts[0] in _BUILTINS:
                 return ".".join(("builtins", *parts))
             for module in self._foreign_stars(function):

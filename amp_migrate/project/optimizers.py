@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.facts import ir
-from amp_migrate.project.link import Program
+from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 
 CLOSURE = "closure"
@@ -108,14 +108,12 @@ class Optimizers:
     def construction(self, call: ir.Call, function: str) -> str | None:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
         program = self.program
-        if isinstance(call.func, ir.Call) and program.origin(
-            call.func.func, function
-        ) == ("builtins.getattr"):
-            holder = call.func.argument(0, "object")
-            if holder is not None and program.origin(holder, function) == "torch.optim":
-                return "plain"
+        if self._is_reflection(call.func, function):
+            return "plain"
         if isinstance(call.func, ir.Item):
             return self._from_table(call.func, function)
+        if self._is_chosen_class(call.func, function):
+            return "plain"
         kinds = set()
         for ref in program.resolve(call.func, function):
             if ref.kind == "external":
@@ -127,6 +125,43 @@ class Optimizers:
         if not kinds or None in kinds:
             return None
         return next((kind for kind in (CLOSURE, WRAPPED) if kind in kinds), "plain")
+
+    def _is_reflection(self, expr: ir.Expr, function: str) -> bool:
+        """``getattr(torch.optim, name)``."""
+        if not isinstance(expr, ir.Call):
+            return False
+        if self.program.origin(expr.func, function) != "builtins.getattr":
+            return False
+        holder = expr.argument(0, "object")
+        if holder is None:
+            return False
+        return self.program.origin(holder, function) == "torch.optim"
+
+    def _reflects_argument(self, call: ir.Call, callee: str, site: CallSite) -> bool:
+        """``init_obj("optimizer", torch.optim, ...)``, which looks into the module it is given."""
+        if not isinstance(call.func, ir.Call):
+            return False
+        if self.program.origin(call.func.func, callee) != "builtins.getattr":
+            return False
+        holder = call.func.argument(0, "object")
+        if not isinstance(holder, ir.Name):
+            return False
+        given = self.program.argument_at(site, holder.id)
+        return (
+            given is not None
+            and self.program.origin(given, site.caller) == "torch.optim"
+        )
+
+    def _is_chosen_class(self, expr: ir.Expr, function: str) -> bool:
+        """A variable that holds a class which reflection found."""
+        if not isinstance(expr, ir.Name):
+            return False
+        owner = self.program.owner(expr.id, function)
+        found = [] if owner is None else self.program.definitions(owner, expr.id)
+        return bool(found) and all(
+            d.value is not None and self._is_reflection(d.value, d.function)
+            for d in found
+        )
 
     def _external_kind(self, origin: str) -> str | None:
         last = origin.rsplit(".", 1)[-1]
@@ -224,6 +259,9 @@ class Optimizers:
 
     def slot(self, expr: ir.Expr, function: str) -> Slot | None:
         """The slot that an expression names, or None where it names none."""
+        there = self.program.elsewhere(expr, function)
+        if there is not None:
+            expr, function = there
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
             return None if owner is None else Slot("variable", owner, expr.id)
@@ -392,23 +430,35 @@ class Optimizers:
             trace.problems.append(Problem(kind, function, stmt.line, reason))
             return
         callees = self.program.callees(call, function)
-        if callees and all(self._makes(callee, index) for callee in callees):
+        sites = [
+            CallSite(
+                function,
+                stmt,
+                call,
+                callee,
+                self.program.fills_self(call, callee, function),
+            )
+            for callee in callees
+        ]
+        if sites and all(self._makes(site, index) for site in sites):
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return
         trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
 
-    def _makes(self, callee: str, index: int | None) -> bool:
+    def _makes(self, site: CallSite, index: int | None) -> bool:
         """`_makes_one`, where a function that is being asked already gives no answer."""
-        if (callee, index) in self._asking:
+        asked = (site.callee, index)
+        if asked in self._asking:
             return False
-        self._asking.add((callee, index))
+        self._asking.add(asked)
         try:
-            return self._makes_one(callee, index)
+            return self._makes_one(site, index)
         finally:
-            self._asking.discard((callee, index))
+            self._asking.discard(asked)
 
-    def _makes_one(self, callee: str, index: int | None) -> bool:
-        """Whether a function of the program returns (at ``index``) an optimizer born inside it."""
+    def _makes_one(self, site: CallSite, index: int | None) -> bool:
+        """Whether a call returns (at ``index``) an optimizer that is born inside it."""
+        callee = site.callee
         returned = [
             stmt.value
             for stmt in ir.statements(self.program.functions[callee].body)
@@ -422,9 +472,11 @@ class Optimizers:
                     return False
                 value = value.items[index]
             if isinstance(value, ir.Call):
-                if self.construction(value, callee) != "plain":
-                    return False
-                continue
+                if self.construction(value, callee) == "plain":
+                    continue
+                if self._reflects_argument(value, callee, site):
+                    continue
+                return False
             source = self.slot(value, callee)
             if source is None or source.owner != callee:
                 return False

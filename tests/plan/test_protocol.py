@@ -31,8 +31,8 @@ AFTER_BACKWARD = {
     "an optimizer made anew": (
         "AMP031",
         "    if i == 3:\n"
-        "        opt = torch.optim.Adam(model.parameters())  # here\n"
-        "    opt.step()\n",
+        "        opt = torch.optim.Adam(model.parameters())\n"
+        "    opt.step()  # here\n",
     ),
     "a second backward after a clip": (
         "AMP030",
@@ -267,3 +267,65 @@ def test_backward_that_is_no_statement_of_its_own(name: str) -> None:
     body = "for x, y in data:\n    opt.zero_grad()\n" + LARGER_STATEMENTS[name]
     code, line = blamed(OPT + body + "    opt.step()\n")
     assert (code, line.endswith("# here")) == ("AMP016", True)
+
+
+COUNTED = """\
+def train():
+    opt.zero_grad()
+    START
+    for x, y in data:
+        loss = criterion(model(x), y)
+        loss.backward()
+        COUNT
+        if pending == 4:
+            opt.step()
+            opt.zero_grad()
+            AGAIN
+    if TEST:
+        opt.step()
+        opt.zero_grad()
+train()
+"""
+COUNTS = {
+    "a counter": ("pending = 0", "pending += 1", "pending = 0", "pending > 0", False),
+    "its truth": ("n, pending = 3, 0", "pending += 1", "pending = 0", "pending", False),
+    "none left": (
+        "pending = 0",
+        "pending += 1",
+        "pending = 0",
+        "not pending < 1",
+        True,
+    ),
+    "a flag": (
+        "pending = False",
+        "pending = True",
+        "pending = False",
+        "pending",
+        False,
+    ),
+    "never set back": ("pending = 0", "pending += 1", "pass", "pending > 0", True),
+    "set before": ("pending = 1", "pending += 1", "pending = 0", "pending > 0", True),
+    "counted down": ("pending = 0", "pending -= 1", "pending = 0", "pending > 0", True),
+    "read from elsewhere": (
+        "pending = first()",
+        "pending += 1",
+        "pending = 0",
+        "pending > 0",
+        True,
+    ),
+    "more than one": (
+        "pending = 0",
+        "pending += 1",
+        "pending = 0",
+        "pending > 1",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_leftover_step_is_guarded_unless_it_was_counted(name: str) -> None:
+    start, count, again, test, guarded = COUNTS[name]
+    body = COUNTED.replace("START", start).replace("COUNT", count)
+    body = body.replace("AGAIN", again).replace("TEST", test)
+    assert ("p.grad is not None" in migrated(OPT + body)) is guarded
