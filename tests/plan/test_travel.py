@@ -8,7 +8,7 @@ import pytest
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options, migrate_source
+from amp_migrate.api import Options, migrate_paths, migrate_source
 
 OPT = " opt = torch.optim.SGD(model.parameters(), lr=0.1)\n+scaler = BORN\n"
 BODY = "     for x, y in data:\n         STEPS\n"
@@ -372,12 +372,18 @@ def test_no_way_for_the_scaler(name: str) -> None:
     assert left_alone(before(text)) == code
 
 
-def test_a_function_that_another_file_calls(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("from train import train\ntrain(3)\n")
+def test_a_function_that_another_file_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new parameter would break the other file, which is not given to be written."""
+    monkeypatch.chdir(tmp_path)
+    other = f"import torch\nfrom train import model, train\nmodel.cuda()\n{BIRTH}train(opt)\n"
     source = HEAD + before(f"{TRAIN}{BIRTH}train(opt)\n")
-    path = tmp_path / "train.py"
-    path.write_text(source)
-    (found,) = migrate_source(source, path=str(path), root=tmp_path).diagnostics
-    assert found.code == "AMP010"
-    assert found.blocker is not None and found.blocker.path.endswith("other.py")
-    assert migrate_source(source, path=str(path)).changed
+    Path("other.py").write_text(other)
+    Path("train.py").write_text(source)
+    (found,) = migrate_source(source, path="train.py", root=tmp_path).diagnostics
+    assert found.code == "AMP017"
+    assert "other.py" in found.message
+    assert migrate_source(source, path="train.py").changed
+    outputs = [changed.result.output for changed in migrate_paths(["."]).changed]
+    assert ["train(opt, scaler=scaler)" in output for output in outputs] == [True] * 2
