@@ -12,6 +12,7 @@ from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
 from amp_migrate.programs import key, programs_of
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
+from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
 
 __all__ = [
@@ -67,12 +68,18 @@ def migrate_paths(
 
     ``options`` replaces what the configuration says about what to write. ``jobs`` is the number of
     processes (None: one a core). Files are written only with ``write``; the report tells what became
-    of each, and what could not be read or written.
+    of each, and what could not be read or written. Files of one program are written together or not
+    at all; what an interrupted write left is first finished or rolled back.
 
-    Raises `amp_migrate.config.ConfigError` where the configuration is not valid.
+    Raises `amp_migrate.config.ConfigError` where the configuration is not valid, and `SourceError`
+    where an interrupted write has to be put right by hand.
     """
     settings = config.load([str(path) for path in paths])
+    if write:
+        recovery = journal.recover(settings.root)
+        if recovery is not None and not recovery.settled:
+            raise SourceError(str(settings.root), "; ".join(recovery.lines))
     if options is not None:
         settings = replace(settings, options=options)
     report = engine.run(paths, settings=settings, jobs=jobs)
-    return engine.write(report) if write else report
+    return engine.write(report, settings.root) if write else report

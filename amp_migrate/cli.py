@@ -14,7 +14,8 @@ from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.exits import ExitCode
 from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.results import Outcome, Place
+from amp_migrate.results import Outcome, Place, SourceError
+from amp_migrate.sources import journal
 from amp_migrate.sources.ignore import PatternError
 
 STDIN = "-"
@@ -178,6 +179,8 @@ def migrate(
         settings = config.load(named, overrides, config_file)
         if verbose:
             terminal.say(_describe(settings))
+        if not _settle(settings, terminal, write=write):
+            return ExitCode.ERROR
         if from_stdin:
             report = engine.run_text(
                 data, path=stdin_filename or "<stdin>", settings=settings
@@ -187,7 +190,7 @@ def migrate(
                 report = engine.run(
                     named or (".",), settings=settings, jobs=jobs, progress=progress
                 )
-    except (config.ConfigError, PatternError) as error:
+    except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 
     advice: Iterable[str] = ()
@@ -195,7 +198,7 @@ def migrate(
     if to_stdout and not report.failures:
         terminal.write(report.changed[0].output if report.changed else data)
     elif write:
-        report, advice = _write(report, terminal)
+        report, advice = _write(report, settings, terminal)
     elif not to_stdout:
         _show(report, modes[0] if modes else Mode.DIFF, terminal)
     code = _conclude(
@@ -242,6 +245,24 @@ def _describe(settings: config.Settings) -> str:
     )
 
 
+def _settle(settings: config.Settings, terminal: Terminal, *, write: bool) -> bool:
+    """Whether nothing is left of an interrupted write that would be in this run's way."""
+    if not write:
+        found = journal.pending(settings.root)
+        if found is not None:
+            terminal.say(found)
+        return True
+    recovery = journal.recover(settings.root)
+    if recovery is None:
+        return True
+    if recovery.settled:
+        for line in recovery.lines:
+            terminal.say(line)
+    else:
+        terminal.error(*recovery.lines)
+    return recovery.settled
+
+
 def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:
     """Print what ``mode`` asks for, with all files as they were."""
     if mode is Mode.DIFF and report.changed:
@@ -257,7 +278,7 @@ def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:
 
 
 def _write(
-    report: engine.Report, terminal: Terminal
+    report: engine.Report, settings: config.Settings, terminal: Terminal
 ) -> tuple[engine.Report, Iterable[str]]:
     """Rewrite the files; answers with what came of it, and how to take it back."""
     if not report.changed:
@@ -265,7 +286,7 @@ def _write(
     from amp_migrate.report import undo
 
     before = undo.uncommitted_work(report.changed)
-    report = engine.write(report)
+    report = engine.write(report, settings.root)
     for migration in report.changed:
         terminal.say(f"rewrote {migration.document.path}")
     return report, () if terminal.quiet else undo.advice(before, report.changed)

@@ -21,8 +21,9 @@ from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
 from amp_migrate.programs import TRAINS, ProgramSources, key, programs_of
 from amp_migrate.results import Result, SourceError
-from amp_migrate.sources import discovery, files
+from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source, open_document
+from amp_migrate.sources.journal import Change
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -137,19 +138,31 @@ def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
     )
 
 
-def write(report: Report) -> Report:
-    """Replace the files that changed; in the answer, those that could not be are failures."""
+def write(report: Report, root: Path) -> Report:
+    """Replace the files that changed, those of one program together or not at all.
+
+    ``root`` is the project root, where an interrupted write is found again (`sources.journal`). In
+    the answer, changed files of programs that could not be written are no longer among the
+    migrations, and the file that is to blame is a failure.
+    """
     failures = []
-    kept = []
-    for migration in report.migrations:
+    unwritten = set()
+    programs: dict[int, list[Change]] = {}
+    for one in report.changed:
+        change = Change(one.document.path, one.document.data, one.output)
+        programs.setdefault(one.program, []).append(change)
+    for program, changes in programs.items():
         try:
-            if migration.changed:
-                document = migration.document
-                files.replace(document.path, document.data, migration.output)
-            kept.append(migration)
+            journal.replace_all(changes, root)
         except SourceError as error:
             failures.append(Failure(error))
-    return Report(tuple(kept), (*report.failures, *failures), report.files)
+            unwritten.add(program)
+    kept = tuple(
+        one
+        for one in report.migrations
+        if not (one.changed and one.program in unwritten)
+    )
+    return Report(kept, (*report.failures, *failures), report.files)
 
 
 def _read(path: str) -> Source | None:

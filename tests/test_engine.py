@@ -41,7 +41,7 @@ def test_write_writes_what_changed(project: Path) -> None:
     Path("a.py").write_text(LOOP)
     Path("off.py").write_text("loss.backward()  # amp: off\n")
     before = Path("off.py").stat()
-    report = engine.write(run())
+    report = engine.write(run(), project)
     assert report.errors == ()
     assert standin.MIGRATED in Path("a.py").read_text()
     assert Path("off.py").stat().st_mtime_ns == before.st_mtime_ns
@@ -52,7 +52,7 @@ def test_what_changed_since_it_was_read_is_not_written(project: Path) -> None:
     Path("b.py").write_text(LOOP)
     report = run()
     Path("a.py").write_text("new\n")
-    written = engine.write(report)
+    written = engine.write(report, project)
     assert [str(error) for error in written.errors] == [
         "a.py: not written: it changed while amp-migrate was at work"
     ]

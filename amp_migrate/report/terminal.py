@@ -49,10 +49,12 @@ class Terminal:
         if not self.quiet:
             self._print(line, **style)
 
-    def error(self, message: str) -> None:
-        """Print an error, always, in one line."""
+    def error(self, message: str, *details: str) -> None:
+        """Print an error, always, in one line, and lines that go with it."""
         label = click.style("error:", fg="red", bold=True)
         self._print(f"{label} {' '.join(message.splitlines())}")
+        for line in details:
+            self._print(line)
 
     def _print(self, line: str, **style: Any) -> None:
         styled = click.style(line, **style) if style else line
