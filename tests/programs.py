@@ -60,8 +60,9 @@ def left_alone(body: str, head: str = HEAD) -> str:
 def trains_as_before(diff: str) -> None:
     """Run both texts: AMP off, with a moving scale, and with one inf among the gradients."""
     pytest.importorskip("torch")
-    from exactness import check_off, check_scaled
+    from exactness import check_injected, check_off, check_scaled
 
     before, after = before_and_after(diff)
     assert check_off(HEAD + before, HEAD + after) == []
     assert check_scaled(HEAD + before, HEAD + after) == []
+    assert check_injected(HEAD + before, HEAD + after) == []
