@@ -173,9 +173,20 @@ class _Eraser(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        # A dataclass's field for the switch.
+        if self._is_switch(node.target):
+            return None
+        self.generic_visit(node)
+        return node
+
     def visit_Global(self, node: ast.Global) -> ast.AST | None:
         node.names = [name for name in node.names if name not in self.switches]
         return node if node.names else None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        node.names = [alias for alias in node.names if alias.name not in self.switches]
+        return node
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
         # Both sides lose it: only where it was missing is one added.

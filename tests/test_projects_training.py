@@ -53,7 +53,8 @@ def test_scaled_is_exact(name: str, mode: Mode) -> None:
     assert check_scaled(project.before(), project.after(), mode, name) == []
 
 
-@each_migration
+# Where a loop is left alone, an inf in its gradients has no scaler to be skipped by.
+@pytest.mark.parametrize("name", [n for n in MIGRATED if not Project(n).left])
 def test_an_inf_costs_one_step(name: str) -> None:
     project = Project(name)
     assert check_injected(project.before(), project.after(), name=name) == []

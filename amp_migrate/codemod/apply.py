@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 
 from amp_migrate.codemod.expressions import ArgumentAdder, EntryAdder, with_parameter
+from amp_migrate.codemod.lists import insert_entry
 from amp_migrate.codemod.snippets import Snippets
 from amp_migrate.facts.ir import Path
 from amp_migrate.plan.edits import (
     AddArgument,
     AddEntry,
+    AddImport,
     AddParameter,
     Autocast,
     Edit,
@@ -183,6 +185,9 @@ class _Editor:
             edited = [self._nested(statement, path, indent)]
         for edit in self._take(path, AddArgument, AddEntry):
             edited = [self._expression_edit(edited[0], edit)]
+        for edit in self._take(path, AddImport):
+            assert isinstance(edit, AddImport)
+            edited = [_with_imported(edited[0], edit.name)]
         for edit in self._take(path, AddParameter):
             assert isinstance(edit, AddParameter)
             edited = [self._add_parameter(edited[0], edit, indent)]
@@ -412,6 +417,21 @@ class _Editor:
 _COMMA = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
+def _with_imported(statement: Statement, name: str) -> Statement:
+    """``from settings import optimizer`` with one more name."""
+    small = (
+        statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    )
+    if not isinstance(small, cst.ImportFrom) or isinstance(small.names, cst.ImportStar):
+        raise MismatchError("a name is to be imported where nothing is")
+    assert isinstance(statement, cst.SimpleStatementLine)
+    opening = small.lpar.whitespace_after if small.lpar else cst.SimpleWhitespace("")
+    new = cst.ImportAlias(cst.Name(name))
+    names = insert_entry(list(small.names), len(small.names) - 1, new, opening)
+    changed = small.with_changes(names=names)
+    return statement.with_changes(body=[changed, *statement.body[1:]])
+
+
 def _lone_global(statement: Statement) -> cst.Global | None:
     """The ``global`` that a line consists of."""
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
@@ -488,6 +508,11 @@ def _with_torch_import(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatem
             elif module.split(".")[0] == "torch":
                 position = index
                 break
+        elif isinstance(small, cst.Import) and any(
+            alias.evaluated_name.split(".")[0] == "torch" for alias in small.names
+        ):
+            position = index
+            break
         elif (
             isinstance(small, cst.Expr)
             and index == 0
@@ -502,5 +527,7 @@ def _with_torch_import(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatem
             following, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
         )
         made = made.with_changes(leading_lines=_leading(following))
-        statements[position] = _with_leading(following, ())
+        apart = isinstance(following, (cst.FunctionDef, cst.ClassDef))
+        lines = [cst.EmptyLine(indent=False)] * 2 if apart else ()
+        statements[position] = _with_leading(following, lines)
     return [*statements[:position], made, *statements[position:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -59,3 +60,18 @@ def keep_clean(before: str, after: str, mode: black.Mode) -> str:
     if not is_clean(before, mode):
         return after
     return black.format_str(after, mode=mode)
+
+
+def keep_cell_clean(before: str, after: str, mode: black.Mode) -> str:
+    """As `keep_clean`, for a cell of a notebook.
+
+    Such a cell ends without a newline, and may end with a semicolon, which hides its value.
+    """
+    if before == after:
+        return after
+    end = ";" if before.endswith(";") and after.endswith(";") else ""
+    old, new = (f"{cell.removesuffix(end)}\n" for cell in (before, after))
+    of_cell = replace(mode, is_ipynb=True)
+    if not is_clean(old, of_cell):
+        return after
+    return black.format_str(new, mode=of_cell).removesuffix("\n") + end

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-Entry = TypeVar("Entry", cst.Param, cst.Arg, cst.DictElement)
+Entry = TypeVar("Entry", cst.Param, cst.Arg, cst.DictElement, cst.ImportAlias)
 
 
 def insert_entry(

@@ -269,6 +269,7 @@ class Class:
     parent: str
     body: tuple[Stmt, ...]
     """Statements of the class body itself."""
+    decorators: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -425,6 +425,7 @@ class _Reader:
             methods,
             outer.qualname,
             body,
+            decorators,
         )
         return make(exprs=(*decorators, *bases, *keywords), names=(node.name, qualname))
 

@@ -87,6 +87,14 @@ class AddEntry:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class AddImport:
+    """A new last name of a ``from ... import``."""
+
+    path: Path
+    name: str
+
+
 Edit = (
     Insert
     | Autocast
@@ -95,6 +103,7 @@ Edit = (
     | AddParameter
     | AddArgument
     | AddEntry
+    | AddImport
 )
 
 

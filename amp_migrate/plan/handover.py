@@ -99,7 +99,10 @@ class Handover:
         if refusal is not None:
             return refusal
         origin = program.origin(call.func, function)
-        followed = bool(program.callees(call, function))
+        followed = bool(program.callees(call, function)) or any(
+            ref.kind == "class" and program.fields(ref.name)
+            for ref in program.resolve(call.func, function)
+        )
         for arg in call.args:
             if self._is_own(arg.value, function):
                 if (not followed or arg.star) and not self._is_scheduler_init(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-from amp_migrate.plan.edits import Edit, FilePlan
+from amp_migrate.plan.edits import AddParameter, Autocast, Edit, FilePlan, Insert
 from amp_migrate.plan.explain import explain_group
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.loops import Refusal, TrainingLoop
@@ -72,10 +72,22 @@ def plan_program(
                 planned.explanation.setdefault(file, []).extend(lines)
     for file, found in edits.items():
         torch = whole.torch_names.of_file(file)
+        missing = torch.missing and any(_says(edit, torch.name) for edit in found)
         planned.file_plans[file] = FilePlan(
-            tuple(found), torch.name, torch.missing, options.dtype
+            tuple(found), torch.name, missing, options.dtype
         )
     return planned
+
+
+def _says(edit: Edit, torch: str) -> bool:
+    """Whether the code that an edit writes names torch."""
+    match edit:
+        case Autocast():
+            return True
+        case Insert(code=code) | AddParameter(off=str(code)):
+            return f"{torch}." in code
+        case _:
+            return False
 
 
 def _clusters(groups: list[Group]) -> list[list[Group]]:

@@ -16,9 +16,17 @@ from itertools import count
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.device import Devices, Undecided
-from amp_migrate.plan.edits import AddArgument, AddParameter, Edit, Insert, Placed
+from amp_migrate.plan.edits import (
+    AddArgument,
+    AddImport,
+    AddParameter,
+    Edit,
+    Insert,
+    Placed,
+)
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _NAMES = {
@@ -170,7 +178,44 @@ class Travel:
         name = self._names[slot]
         if slot in self.optimizers.trace(slot).parameters:
             self._pass_parameter(slot.owner, name, slot.name)
+        if ir.file_of(slot.owner) != ir.file_of(function):
+            return self._imported(expr, function, name)
         return name
+
+    def _imported(self, expr: ir.Expr, function: str, name: str) -> str:
+        """A switch of another file's top level, where ``expr`` is the optimizer that it belongs to."""
+        if isinstance(expr, ir.Attr):
+            # `settings.optimizer`: the module is in sight, and with it the switch.
+            holder = ir.render(expr.value)
+            assert holder is not None
+            return f"{holder}.{name}"
+        assert isinstance(expr, ir.Name)
+        owner = self.program.owner(expr.id, function)
+        assert owner is not None
+        statements = self.program.bindings(owner, expr.id)
+        if ir.file_of(owner) != ir.file_of(function):
+            for definition in self.program.definitions(owner, "__all__"):
+                reason = "the switch would have to join __all__"
+                raise Blocked(Refusal("AMP035", reason, definition.stmt.line))
+        for definition in statements:
+            if definition.stmt.kind == "importfrom":
+                self._place(owner, AddImport(definition.stmt.path, name))
+                there = self.program.imported_from(expr, owner)
+                if there is not None:
+                    self._imported(there[0], there[1], name)
+        return name
+
+    def _imported_as(self, slot: Slot, function: str) -> ir.Expr | None:
+        """The expression by which a function's file knows another file's variable, if it does."""
+        top = ir.top_of(function)
+        for local, _ in self.program.functions[top].imports:
+            for expr in (ir.Name(local), ir.Attr(ir.Name(local), slot.name)):
+                if self.program.elsewhere(expr, top) == (
+                    ir.Name(slot.name),
+                    slot.owner,
+                ):
+                    return expr
+        return None
 
     def visible_in(self, function: str) -> str:
         """The switch as any function of the program gets it, passed along where it must be."""
@@ -221,6 +266,12 @@ class Travel:
             for slot in variables
             if slot.owner == ir.top_of(function)
         ]
+        yield [
+            self._of_slot(slot, known, function)
+            for slot in variables
+            if ir.is_top(slot.owner)
+            and (known := self._imported_as(slot, function)) is not None
+        ]
 
     def _is_method(self, function: str) -> bool:
         return self.program.functions[function].class_name is not None
@@ -239,6 +290,9 @@ class Travel:
                 continue
             if definition.value == ir.Const(None):
                 continue
+            if definition.call is not None and definition.value is not None:
+                self._carry_field(slot, definition, definition.call, definition.value)
+                continue
             if not isinstance(definition.value, (ir.Name, ir.Attr)):
                 reason = f"{slot.name} is taken over in a form that is not followed"
                 raise Blocked(Refusal("AMP010", reason, definition.stmt.line))
@@ -247,6 +301,36 @@ class Travel:
             holder = own[0] if own is not None else "self"
             code = f"{holder}.{self._names[slot]} = {source}"
             self._place(definition.function, Insert(definition.stmt.path, code))
+
+    def _carry_field(
+        self, slot: Slot, definition: Definition, call: ir.Call, optimizer: ir.Expr
+    ) -> None:
+        """A dataclass gets one more field, and each call of it the argument."""
+        found = self.program.classes[slot.owner]
+        if any(arg.star for arg in call.args):
+            reason = f"the fields of {found.name} are not given plainly"
+            raise Blocked(Refusal("AMP010", reason, call.line))
+        name = self._names[slot]
+        fields = [stmt for stmt in found.body if stmt.kind == "annassign"]
+        kind = "bool" if self.options.dtype == "bfloat16" else '"torch.amp.GradScaler"'
+        default = ""
+        if any(stmt.value is not None for stmt in fields):
+            kind = "bool" if kind == "bool" else '"torch.amp.GradScaler | None"'
+            default = " = False" if kind == "bool" else " = None"
+        field = Insert(fields[-1].path, f"{name}: {kind}{default}")
+        self._place(found.parent, field)
+        source = self.of_receiver(optimizer, definition.function)
+        self._add_argument(definition.function, definition.stmt, call, name, source)
+
+    def _add_argument(
+        self, caller: str, stmt: ir.Stmt, call: ir.Call, name: str, value: str
+    ) -> None:
+        callee = ir.render(call.func)
+        if callee is None:
+            reason = "a call that is not written plainly"
+            raise Blocked(Refusal("AMP015", reason, call.line))
+        occurrence = self._occurrence(stmt, call)
+        self._place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
 
     def _refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
@@ -297,6 +381,7 @@ class Travel:
         optional = optimizer is not None and any(
             self._gives_none(program.argument_at(site, optimizer)) for site in sites
         )
+        optional = optional or program.is_public(function)
         off = self._constructor("False", function) if optional else None
         self._place(function, AddParameter(facts.path, name, off))
         for site in sites:
@@ -309,16 +394,7 @@ class Travel:
                 value = self.of_receiver(given, site.caller)
             else:
                 value = self.visible_in(site.caller)
-            callee = ir.render(site.call.func)
-            if callee is None:
-                raise Blocked(
-                    Refusal(
-                        "AMP015", "a call that is not written plainly", site.call.line
-                    )
-                )
-            occurrence = self._occurrence(site.stmt, site.call)
-            argument = AddArgument(site.stmt.path, callee, occurrence, name, value)
-            self._place(site.caller, argument)
+            self._add_argument(site.caller, site.stmt, site.call, name, value)
 
     def _need_none_default(self, function: str, optimizer: str, line: int) -> None:
         """A call without an optimizer is plain only where that means None."""

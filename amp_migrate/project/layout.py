@@ -42,11 +42,14 @@ class Layout:
         *,
         scripts: Collection[str] = (),
         edits_path: Collection[str] = (),
+        installable: bool = False,
     ) -> None:
         """``files`` and ``root`` are absolute, with forward slashes.
 
-        ``scripts``: the files that can be started; ``edits_path``: those that edit ``sys.path``.
+        ``scripts``: the files that can be started; ``edits_path``: those that edit ``sys.path``;
+        ``installable``: other projects may import the packages of this one.
         """
+        self._installable = installable
         self.files = frozenset(files)
         self.root = root
         self._scripts = frozenset(scripts)
@@ -57,6 +60,11 @@ class Layout:
             folder, name = posixpath.split(file)
             stem = posixpath.basename(folder) if name == _INIT else name[: -len(".py")]
             self._by_name[stem].append(file)
+
+    def is_library(self, file: str) -> bool:
+        """Whether code outside of the project may import a file: part of an installable package."""
+        package = posixpath.join(posixpath.dirname(file), _INIT)
+        return self._installable and package in self.files
 
     def locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         """The file that ``dotted`` means in ``importer``; None where it is none of the project's.

@@ -63,6 +63,13 @@ class Program(Names):
         _close(found, self._imports)
         return frozenset(found)
 
+    def is_public(self, function: str) -> bool:
+        """Whether callers outside of the project are to be expected."""
+        if self.layout is None or not self.layout.is_library(ir.file_of(function)):
+            return False
+        names = ir.local_name(function).removesuffix(".__init__").split(".")
+        return not any(name.startswith("_") for name in names)
+
     @cached_property
     def strings(self) -> frozenset[str]:
         """String constants of all files that could be names."""
@@ -92,11 +99,44 @@ class Program(Names):
     def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
         """Every ``self.attr = ...`` in the methods of a class, its bases and its subclasses here."""
         family = self.family(class_name)
-        return [
+        found = [
             definition
             for owner, definition in self._attribute_definitions.get(attr, [])
             if owner in family
         ]
+        for related in sorted(family):
+            fields = self.fields(related)
+            if attr in fields:
+                found += self._given_to_field(related, fields.index(attr), attr)
+        return found
+
+    def fields(self, class_name: str) -> tuple[str, ...]:
+        """The fields of a dataclass without bases, in order; none of any other class."""
+        found = self.classes[class_name]
+        made = any(
+            self.origin(d.func if isinstance(d, ir.Call) else d, found.parent)
+            == "dataclasses.dataclass"
+            for d in found.decorators
+        )
+        if not made or found.bases:
+            return ()
+        return tuple(
+            target.id
+            for stmt in found.body
+            if stmt.kind == "annassign"
+            for target in (*stmt.targets, *stmt.exprs)[:1]
+            if isinstance(target, ir.Name)
+        )
+
+    def _given_to_field(
+        self, class_name: str, position: int, name: str
+    ) -> Iterator[Definition]:
+        for function, stmt, call in self._calls_by_name.get(
+            self.classes[class_name].name, []
+        ):
+            if Ref("class", class_name) in self.resolve(call.func, function):
+                value = call.argument(position, name)
+                yield Definition(function, stmt, value, None, call)
 
     @cached_property
     def _attribute_definitions(self) -> dict[str, list[tuple[str, Definition]]]:
@@ -296,6 +336,8 @@ class Program(Names):
             yield Ref("function", stmt.names[1])
         elif stmt.kind == "classdef":
             yield Ref("class", stmt.names[1])
+        elif definition.value is not None and definition.call is not None:
+            yield from self.resolve(definition.value, definition.function)
         elif definition.value is not None and stmt.kind in ("assign", "annassign"):
             if definition.index is None:
                 yield from self.resolve(definition.value, definition.function)

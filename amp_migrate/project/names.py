@@ -28,6 +28,8 @@ class Definition:
     """None where the value is not an expression of its own (a loop target, ``with ... as``)."""
     index: int | None = None
     """Position in an unpacked value."""
+    call: ir.Call | None = None
+    """The call of a dataclass that the value is an argument of; None where it is assigned."""
 
 
 class Names:
@@ -138,6 +140,14 @@ class Names:
         """What an import stands for in the other file that it leads to: (expression, top level)."""
         found = self._import(expr, function)
         return found if isinstance(found, tuple) else None
+
+    def imported_from(self, expr: ir.Expr, function: str) -> tuple[ir.Expr, str] | None:
+        """What an import stands for in the file that it names, which may import it in its turn."""
+        dotted = None if self.layout is None else self._dotted(expr, function)
+        if dotted is None:
+            return None
+        located = self._locate(ir.file_of(function), dotted)
+        return None if located is None else self._in_file(located)
 
     @staticmethod
     def is_local(origin: str) -> bool:

@@ -361,6 +361,17 @@ class Optimizers:
         self, slot: Slot, definition: Definition, trace: Trace
     ) -> None:
         stmt = definition.stmt
+        if definition.call is not None and definition.value is not None:
+            if not isinstance(definition.value, ir.Call):
+                self._follow_value(
+                    slot, definition.value, definition.function, stmt, None, trace
+                )
+                return
+            reason = f"the optimizer is made inside the call of {ir.render(definition.call.func)}()"
+            trace.problems.append(
+                Problem(NOT_FOUND, definition.function, stmt.line, reason)
+            )
+            return
         if definition.value is None or stmt.kind not in ("assign", "annassign"):
             kind = SEVERAL if stmt.kind == "for" else NOT_FOUND
             reason = (
