@@ -47,7 +47,7 @@ def migrate_source(
     """
     file = path if root is None else key(path)
     filters = None if root is None else Filters(str(root.resolve()))
-    for program in programs_of({file: text}, filters):
+    for program in programs_of({file: text}, filters).found:
         found = migrate_program(program, options, given={file}, shown={file: path})
         result = found.get(file)
         if isinstance(result, SourceError):

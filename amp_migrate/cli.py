@@ -16,6 +16,7 @@ from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.results import Outcome, Place, SourceError
 from amp_migrate.sources import journal
+from amp_migrate.sources.document import INSTALL
 from amp_migrate.sources.ignore import PatternError
 
 STDIN = "-"
@@ -193,6 +194,9 @@ def migrate(
     except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 
+    if report.skipped:
+        count = "1 notebook" if report.skipped == 1 else f"{report.skipped} notebooks"
+        terminal.say(f"skipped {count}: to read them, {INSTALL}")
     advice: Iterable[str] = ()
     to_stdout = from_stdin and not modes
     if to_stdout and not report.failures:

@@ -10,29 +10,23 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
 from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
-from amp_migrate.programs import TRAINS, ProgramSources, key, programs_of
+from amp_migrate.programs import TRAINS, FileBytes, ProgramSources, key, programs_of
 from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files, journal
-from amp_migrate.sources.document import Source, open_document
+from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
-
-WORTH_MIGRATING = TRAINS.encode()
-"""Without these bytes there is no training loop, and no reason to parse."""
-
-SIZE_LIMIT = 4 * 1024 * 1024
-"""Bytes. A source larger than this was written by a program."""
 
 WORTH_PROCESSES = 24
 """Below this many files, starting processes costs more than they save."""
@@ -75,6 +69,8 @@ class Report:
     failures: tuple[Failure, ...]
     files: int
     """How many files were looked at."""
+    skipped: int = 0
+    """How many notebooks were not, for lack of nbformat."""
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -107,19 +103,14 @@ def run(
     """
     found = discovery.discover([str(path) for path in paths], settings.filters)
     failures = [Failure(error) for error in found.errors]
-    documents: list[Source] = []
+    given: dict[str, FileBytes] = {}
     for path in found.files:
         try:
-            document = _read(path)
+            given[key(path)] = FileBytes(path, files.read(path))
         except SourceError as error:
             failures.append(Failure(error))
-            continue
-        if document is not None:
-            documents.append(document)
-    outcomes = _migrate_all(
-        documents, settings, jobs, progress or (lambda done, total: None)
-    )
-    return _report(outcomes, failures, len(found.files))
+    migrations, more = _migrate_all(given, settings, jobs, progress or _unheard)
+    return Report(migrations, (*failures, *more), len(found.files), found.skipped)
 
 
 def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
@@ -128,14 +119,14 @@ def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
         return Report((), (), 0)
     try:
         discovery.check_kind(path)
-        if WORTH_MIGRATING not in data:
-            return Report((), (), 1)
-        document = _decode(path, data)
     except SourceError as error:
         return Report((), (Failure(error),), 1)
-    return _report(
-        _migrate_all([document], settings, 1, lambda done, total: None), [], 1
-    )
+    given = {key(path): FileBytes(path, data)}
+    return Report(*_migrate_all(given, settings, 1, _unheard), 1)
+
+
+def _unheard(done: int, total: int) -> None:
+    pass
 
 
 def write(report: Report, root: Path) -> Report:
@@ -162,35 +153,7 @@ def write(report: Report, root: Path) -> Report:
         for one in report.migrations
         if not (one.changed and one.program in unwritten)
     )
-    return Report(kept, (*report.failures, *failures), report.files)
-
-
-def _read(path: str) -> Source | None:
-    """One file; None where it cannot be read, but holds no training loop either."""
-    data = files.read(path)
-    try:
-        return _decode(path, data)
-    except SourceError:
-        if WORTH_MIGRATING in data:
-            raise
-        return None
-
-
-def _decode(path: str, data: bytes) -> Source:
-    if len(data) > SIZE_LIMIT:
-        megabytes = len(data) / 1024**2
-        raise SourceError(path, f"too large: {megabytes:.1f} MB, the limit is 4 MB")
-    return open_document(path, data)
-
-
-def _report(
-    outcomes: Sequence[Migration | Failure], failures: Sequence[Failure], looked_at: int
-) -> Report:
-    return Report(
-        tuple(one for one in outcomes if isinstance(one, Migration)),
-        (*failures, *(one for one in outcomes if isinstance(one, Failure))),
-        looked_at,
-    )
+    return replace(report, migrations=kept, failures=(*report.failures, *failures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,29 +162,28 @@ class _Task:
 
     number: int
     sources: ProgramSources
-    documents: dict[str, Source]
+    given: tuple[str, ...]
     options: Options
 
 
 def _migrate_all(
-    documents: Sequence[Source],
+    given: Mapping[str, FileBytes],
     settings: Settings,
     jobs: int | None,
     progress: Progress,
-) -> list[Migration | Failure]:
-    named = {key(document.path): document for document in documents}
-    texts = {file: document.text for file, document in named.items()}
+) -> tuple[tuple[Migration, ...], tuple[Failure, ...]]:
+    programs = programs_of(given, settings.filters)
     tasks = [
         _Task(
             number,
             sources,
-            {file: named[file] for file in sources.texts if file in named},
+            tuple(file for file in sources.texts if file in given),
             settings.options,
         )
-        for number, sources in enumerate(programs_of(texts, settings.filters))
+        for number, sources in enumerate(programs.found)
     ]
     workers = min(jobs or _processors(), len(tasks))
-    if workers > 1 and len(documents) >= WORTH_PROCESSES:
+    if workers > 1 and len(given) >= WORTH_PROCESSES:
         outcomes = _in_processes(tasks, workers, progress)
     else:
         outcomes = []
@@ -229,7 +191,12 @@ def _migrate_all(
             outcomes.append(_migrate(task))
             progress(len(outcomes), len(tasks))
     found = {file: one for outcome in outcomes for file, one in outcome.items()}
-    return [found[file] for file in named if file in found]
+    found |= {file: Failure(error) for file, error in programs.errors.items()}
+    ordered = [found[file] for file in given if file in found]
+    return (
+        tuple(one for one in ordered if isinstance(one, Migration)),
+        tuple(one for one in ordered if isinstance(one, Failure)),
+    )
 
 
 _Outcome = dict[str, "Migration | Failure"]
@@ -302,8 +269,8 @@ def _migrate(task: _Task) -> _Outcome:
         found = migrate_program(
             task.sources,
             task.options,
-            given=task.documents.keys(),
-            shown={file: document.path for file, document in task.documents.items()},
+            given=task.given,
+            shown={file: task.sources.documents[file].path for file in task.given},
         )
         return _encoded(task, found)
     except RecursionError:
@@ -324,7 +291,7 @@ def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
         if isinstance(result, SourceError):
             outcome[file] = Failure(result)
             continue
-        document = task.documents[file]
+        document = task.sources.documents[file]
         try:
             output = document.encode(result.output)
         except SourceError as error:
@@ -335,9 +302,9 @@ def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
 
 def _failed(task: _Task, what: str, trace: str = "") -> _Outcome:
     """The failure of a program, told at one of its files that were named."""
-    file, document = next(
-        entry for entry in task.documents.items() if TRAINS in entry[1].text
-    )
+    texts = task.sources.texts
+    file = next(file for file in task.given if TRAINS in texts[file])
+    document = task.sources.documents[file]
     return {file: Failure(_internal(document.path, what), trace)}
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from amp_migrate.catalogue import refusal
 from amp_migrate.facts import ir, read_module
@@ -16,6 +17,10 @@ from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
+from amp_migrate.sources.document import NOTEBOOK_SUFFIX, Source, open_document
+
+if TYPE_CHECKING:
+    from black import Mode
 
 
 def migrate_program(
@@ -82,10 +87,7 @@ class _Migration:
             try:
                 modules.append(read_module(text, file))
             except SourceError as error:
-                shown = SourceError(
-                    self._shown(file), error.message, error.line, error.column
-                )
-                self.errors[file] = shown
+                self.errors[file] = self._error(file, error)
                 self.unread[file] = text
         known = replace(self.sources, unread=self.unread)
         return plan_program(
@@ -123,8 +125,28 @@ class _Migration:
         mode = mode_of_file(file)
         try:
             output = apply_plan(text, plan, mode.line_length)
-            output = keep_clean(text, output, mode)
         except MismatchError as error:
+            raise _Wrong(file, str(error)) from error
+        document = self.sources.documents.get(file)
+        if document is None or not file.endswith(NOTEBOOK_SUFFIX):
+            return keep_clean(text, output, mode)
+        return self._rewrite_cells(file, document, output, mode)
+
+    def _rewrite_cells(
+        self, file: str, notebook: Source, output: str, mode: Mode
+    ) -> str:
+        """The new text of a notebook: each cell that was formatted stays so, and all can be told apart."""
+        from amp_migrate.codemod.formatting import keep_cell_clean
+        from amp_migrate.sources.ipython import LostMarkError
+
+        try:
+            befores, afters = notebook.split(notebook.text), notebook.split(output)
+            pairs = zip(befores, afters, strict=True)
+            output = notebook.join([keep_cell_clean(*pair, mode) for pair in pairs])
+            data = notebook.encode(output)
+            if open_document(notebook.path, data).text != output:
+                raise _Wrong(file, "the notebook would be read as another program")
+        except (LostMarkError, SourceError) as error:
             raise _Wrong(file, str(error)) from error
         return output
 
@@ -156,11 +178,32 @@ class _Migration:
         outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
         return Loop(place, function, outcome, diagnostic)
 
+    def _error(self, file: str, error: SourceError) -> SourceError:
+        shown, line = self._shown(file), error.line
+        document = self.sources.documents.get(file)
+        cell, inside = document.place(line) if document and line else (0, line)
+        if cell:
+            words = f"cell {cell}, line {inside}: {error.message}"
+            return SourceError(shown, words)
+        return SourceError(shown, error.message, line, error.column)
+
     def _place(self, line: int, column: int) -> Place:
+        """Where a line of the program stands: in a notebook, by its cell and the line in that."""
         assert isinstance(line, ir.Line)
-        text = self.sources.texts[line.file].split("\n")
-        said = text[line - 1].strip() if 0 < line <= len(text) else ""
-        return Place(self._shown(line.file), int(line), column, said)
+        file, shown = line.file, self._shown(line.file)
+        text = self.sources.texts[file].split("\n")
+        if not 0 < line <= len(text):
+            return Place(shown, int(line), column)
+        document = self.sources.documents.get(file)
+        if document is None:
+            return Place(shown, int(line), column, text[line - 1].strip())
+        cell, inside = document.place(line)
+        said = document.said(line)
+        # A cell may be indented as a whole.
+        column += max(said.find(text[line - 1]), 0)
+        return Place(
+            f"{shown}:cell {cell}" if cell else shown, inside, column, said.strip()
+        )
 
 
 class _Wrong(Exception):

@@ -1,9 +1,13 @@
-"""Which files of a project make up the programs that some of them belong to."""
+"""Which files of a project make up the programs that some of them belong to.
+
+All files of the project are looked at, but only roughly: what they import, as it stands there. Those
+that turn out to be part of a program are then read as what they are.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +16,12 @@ from amp_migrate.project.layout import Layout, components
 from amp_migrate.results import SourceError
 from amp_migrate.sources import discovery, files
 from amp_migrate.sources.discovery import Filters
-from amp_migrate.sources.document import open_document
+from amp_migrate.sources.document import (
+    NOTEBOOK_SUFFIX,
+    Source,
+    legible,
+    open_document,
+)
 
 TRAINS = ".backward"
 """Without these characters a text holds no training loop."""
@@ -26,11 +35,30 @@ class ProgramSources:
     layout: Layout | None
     unread: Mapping[str, str] = field(default_factory=dict)
     """What could be seen of files that cannot be read as programs."""
+    documents: Mapping[str, Source] = field(default_factory=dict)
+    """Where the texts come from; nothing for a text that was not read from a file."""
 
     def mentions(self, name: str) -> str | None:
         """A file that could not be read as a program, and speaks of ``name``."""
         word = re.compile(rf"\b{re.escape(name)}\b")
         return next((f for f, text in self.unread.items() if word.search(text)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Programs that train, and the files that should be part of one and cannot be read."""
+
+    found: tuple[ProgramSources, ...]
+    errors: Mapping[str, SourceError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FileBytes:
+    """A file that was not looked into yet."""
+
+    path: str
+    """The name that messages use."""
+    data: bytes
 
 
 def key(path: str | Path) -> str:
@@ -39,56 +67,97 @@ def key(path: str | Path) -> str:
 
 
 def programs_of(
-    given: Mapping[str, str], filters: Filters | None
-) -> list[ProgramSources]:
-    """The programs that the given texts belong to, with all files of the project that take part.
+    given: Mapping[str, str | FileBytes], filters: Filters | None
+) -> Programs:
+    """The programs that the given files belong to, with all files of the project that take part.
 
-    ``given``: texts by `key`. ``filters``: of the project whose other files are read from disk; None:
-    each text stands alone. Programs without a training loop in a given file are left out.
+    ``given``: files by `key`, or their texts. ``filters``: of the project whose other files are read
+    from disk; None: each text stands alone. Programs without a training loop in a given file are
+    left out; a given file that cannot be read is an error where it seems to hold one.
     """
-    training = {file for file, text in given.items() if TRAINS in text}
+    rough = {file: _rough(one) for file, one in given.items()}
+    training = {file for file, text in rough.items() if TRAINS in text}
     if not training:
-        return []
-    if filters is None:
-        return [ProgramSources({file: given[file]}, None) for file in sorted(training)]
-    texts, unread = _project_texts(filters, given)
-    scans = {file: scan_imports(text) for file, text in {**unread, **texts}.items()}
-    layout = _layout(filters.root, scans)
-    imports = {file: scan.targets for file, scan in scans.items()}
+        return Programs(())
+    everything = dict(given)
+    groups: Iterable[Collection[str]] = [{file} for file in training]
+    scans: dict[str, ImportScan] = {}
+    if filters is not None:
+        others = _project_files(filters, given.keys())
+        rough |= {file: _rough(one) for file, one in others.items()}
+        everything |= others
+        scans = {file: scan_imports(text) for file, text in rough.items()}
+        layout = _layout(filters.root, scans)
+        imports = {file: scan.targets for file, scan in scans.items()}
+        groups = [
+            group
+            for group in components(layout, imports)
+            if not training.isdisjoint(group)
+        ]
     found = []
-    for members in components(layout, imports):
-        if members & training:
-            own = {file: texts[file] for file in sorted(members) if file in texts}
-            rest = {file: unread[file] for file in sorted(members) if file in unread}
-            scanned = {file: scans[file] for file in members}
-            found.append(ProgramSources(own, _layout(filters.root, scanned), rest))
-    return sorted(found, key=lambda program: next(iter(program.texts)))
+    errors: dict[str, SourceError] = {}
+    for group in groups:
+        members = sorted(group)
+        texts: dict[str, str] = {}
+        unread: dict[str, str] = {}
+        documents: dict[str, Source] = {}
+        for file in members:
+            one = everything[file]
+            try:
+                if isinstance(one, str):
+                    texts[file] = one
+                else:
+                    documents[file] = open_document(one.path, one.data)
+                    texts[file] = documents[file].text
+            except SourceError as error:
+                unread[file] = rough[file]
+                if file in training:
+                    errors[file] = error
+        if any(TRAINS in texts[file] for file in training & texts.keys()):
+            own = {file: scans[file] for file in members if file in scans}
+            narrow = None if filters is None else _layout(filters.root, own)
+            found.append(ProgramSources(texts, narrow, unread, documents))
+    found.sort(key=lambda program: next(iter(program.texts)))
+    return Programs(tuple(found), errors)
+
+
+def _rough(one: str | FileBytes) -> str:
+    return one if isinstance(one, str) else legible(one.path, one.data)
 
 
 def _layout(root: str, scans: Mapping[str, ImportScan]) -> Layout:
     return Layout(
         [file for file in scans if file.endswith(".py")],
         Path(root).as_posix(),
-        scripts=[file for file, scan in scans.items() if scan.is_script],
+        scripts=[
+            file
+            for file, scan in scans.items()
+            if scan.is_script or file.endswith(NOTEBOOK_SUFFIX)
+        ],
         edits_path=[file for file, scan in scans.items() if scan.edits_path],
+        installable=_is_installable(Path(root)),
     )
 
 
-def _project_texts(
-    filters: Filters, given: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """(texts of the project's files, what is legible of those that cannot be read)."""
-    texts = dict(given)
-    unread: dict[str, str] = {}
-    every = Filters(filters.root)
-    for path in discovery.discover([filters.root], every).files:
+def _is_installable(root: Path) -> bool:
+    """Whether a project's packages are made to be installed, and used by code that is not here."""
+    if files.exists(root / "setup.py"):
+        return True
+    try:
+        text = (root / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return "[project]" in text or "[tool.poetry]" in text
+
+
+def _project_files(filters: Filters, known: Collection[str]) -> dict[str, FileBytes]:
+    """The files of a project, but for those that are known."""
+    found = {}
+    for path in discovery.every_file(filters.root):
         file = key(path)
-        if file in texts:
-            continue
-        data = b""
-        try:
-            data = files.read(path)
-            texts[file] = open_document(path, data).text
-        except SourceError:
-            unread[file] = data.decode("utf-8", "replace")
-    return texts, unread
+        if file not in known:
+            try:
+                found[file] = FileBytes(path, files.read(path))
+            except SourceError:
+                found[file] = FileBytes(path, b"")
+    return found

@@ -183,14 +183,14 @@ USAGE = {
     ): "nowhere.toml: cannot be read: No such file or directory",
     ("--exclude", "!"): "'!' is not a gitignore-style pattern",
     ("nowhere.py",): "nowhere.py: No such file or directory",
-    ("book.ipynb",): "book.ipynb: notebooks are not supported yet",
+    ("book.ipynb",): "book.ipynb:1: not valid JSON",
 }
 
 
 @pytest.mark.parametrize("arguments, message", USAGE.items(), ids=map(" ".join, USAGE))
 def test_errors_are_one_line(arguments: tuple[str, ...], message: str) -> None:
     write(a=LOOP)
-    Path("book.ipynb").touch()
+    Path("book.ipynb").write_text("{loss.backward()")
     result = amp(*arguments)
     assert result.exit_code == ExitCode.ERROR
     assert result.stdout == ""
@@ -358,7 +358,8 @@ def test_standard_input_that_is_no_python_gives_no_output() -> None:
     result = amp("-", stdin=b"# core: invalid\n" + LOOP.encode())
     assert (result.stdout, result.exit_code) == ("", ExitCode.ERROR)
     assert result.stderr.startswith("error: <stdin>:3: not valid for Python 3.99\n")
-    notebook = amp("-", "--stdin-filename", "a.ipynb", stdin=b"{}")
+    broken = b"{loss.backward()"
+    notebook = amp("-", "--stdin-filename", "a.ipynb", stdin=broken)
     assert (notebook.stdout, notebook.exit_code) == ("", ExitCode.ERROR)
 
 

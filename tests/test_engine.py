@@ -10,6 +10,7 @@ import standin
 from amp_migrate import engine
 from amp_migrate.config import Settings
 from amp_migrate.engine import Report
+from amp_migrate.sources.document import SIZE_LIMIT
 
 LOOP = "for x in y:\n    loss.backward()\n"
 
@@ -67,7 +68,7 @@ TROUBLE = {
     "# core: invalid\n": "a.py:3: not valid for Python 3.99",
     "# core: snowman\n# coding: latin-1\n": "the rewrite needs '☃', which iso-8859-1 cannot encode",
     "# coding: klingon\n": "unknown encoding: klingon",
-    "#" * engine.SIZE_LIMIT + "\n": "too large: 4.0 MB, the limit is 4 MB",
+    "#" * SIZE_LIMIT + "\n": "too large: 4.0 MB, the limit is 4 MB",
 }
 
 
@@ -84,7 +85,7 @@ def test_trouble_with_one_file_stays_with_it(head: str, message: str) -> None:
 
 def test_what_cannot_be_read_and_holds_no_backward_is_no_error(project: Path) -> None:
     Path("a.py").write_bytes(b"\xff\xfe\0")
-    Path("large.py").write_text("#" * (engine.SIZE_LIMIT + 1))
+    Path("large.py").write_text("#" * (SIZE_LIMIT + 1))
     report = run()
     assert (report.results, report.errors, report.files) == ((), (), 2)
 

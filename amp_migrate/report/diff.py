@@ -34,7 +34,10 @@ def of_migrations(migrations: Iterable[Migration], cwd: str | None = None) -> by
     here = cwd or str(Path.cwd())
     return b"".join(
         unified_diff(
-            name_in_patch(one.document.path, here), one.document.data, one.output
+            name_in_patch(one.document.path, here),
+            one.document.data,
+            one.output,
+            one.document.heading,
         )
         for one in migrations
         if one.changed

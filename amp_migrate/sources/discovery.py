@@ -1,4 +1,4 @@
-"""Which files a run is about: the named ones, and the Python files below the named directories."""
+"""Which files a run is about: the named ones, and the programs below the named directories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from amp_migrate.results import SourceError
+from amp_migrate.sources.document import NOTEBOOK_SUFFIX, readable, unreadable
 from amp_migrate.sources.files import exists, reason
 from amp_migrate.sources.ignore import (
     Patterns,
@@ -47,6 +48,8 @@ class Found:
 
     files: tuple[str, ...]
     errors: tuple[SourceError, ...]
+    skipped: int = 0
+    """How many notebooks are there beside them, which cannot be read without nbformat."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,9 @@ class _Search:
     files: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Real path -> (path to show, whether it is a link)."""
     errors: list[SourceError] = field(default_factory=list)
+    notebooks: bool = True
+    """Whether they can be read; if not, those in directories are counted and left out."""
+    skipped: int = 0
 
     def add(self, path: str, *, link: bool) -> None:
         real = str(Path(path).resolve())
@@ -126,12 +132,16 @@ class _Search:
                     continue
                 if is_directory:
                     below.append((path, absolute, rules))
-                elif not self.include or self.include.covers(absolute):
+                elif self.include and not self.include.covers(absolute):
+                    continue
+                elif not self.notebooks and entry.name.endswith(NOTEBOOK_SUFFIX):
+                    self.skipped += 1
+                else:
                     self.add(path, link=entry.is_symlink())
             pending += reversed(below)
 
     def _is_candidate(self, entry: os.DirEntry[str]) -> bool:
-        if not entry.name.endswith(".py"):
+        if not entry.name.endswith((".py", NOTEBOOK_SUFFIX)):
             return False
         try:
             if not entry.is_file():
@@ -171,16 +181,26 @@ def discover(paths: Sequence[str], filters: Filters) -> Found:
         exclude=Patterns(filters.root, map(_without_dot, filters.exclude)),
         force_exclude=_force_exclude(filters),
         root=filters.root,
+        notebooks=readable(),
     )
     for path in paths:
         search.name(path)
-    return Found(tuple(path for path, _ in search.files.values()), tuple(search.errors))
+    files = tuple(path for path, _ in search.files.values())
+    return Found(files, tuple(search.errors), search.skipped)
+
+
+def every_file(root: str) -> list[str]:
+    """All programs of a project, whatever the user's patterns say, readable or not."""
+    nothing = Patterns(root, ())
+    search = _Search(nothing, nothing, nothing, root)
+    search.name(root)
+    return [path for path, _ in search.files.values()]
 
 
 def check_kind(path: str) -> None:
-    """Raise `SourceError` for a file that is named like something this program cannot read."""
-    if path.endswith(".ipynb"):
-        raise SourceError(path, "notebooks are not supported yet")
+    """Raise `SourceError` for a file that is named like something that cannot be read here."""
+    if path.endswith(NOTEBOOK_SUFFIX) and not readable():
+        raise unreadable(path)
 
 
 def is_force_excluded(path: str, filters: Filters) -> bool:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Protocol
 
-from amp_migrate.sources.text import Document
+from amp_migrate.results import SourceError
+from amp_migrate.sources.text import NEWLINE, Document
 
 NOTEBOOK_SUFFIX = ".ipynb"
+
+SIZE_LIMIT = 4 * 1024 * 1024
+"""Bytes. A source larger than this was written by a program."""
+
+NOTEBOOK_LIMIT = 64 * 1024 * 1024
+"""Bytes. A notebook also holds what it has printed and drawn."""
+
+INSTALL = 'pip install "amp-migrate[notebook]"'
+"""What makes notebooks readable."""
 
 
 class Source(Protocol):
@@ -27,6 +39,15 @@ class Source(Protocol):
     def encode(self, text: str) -> bytes:
         """The file with ``text``, an edited program, in the place of the program."""
 
+    def split(self, text: str) -> list[str]:
+        """The part of each cell in ``text``, this program or one edited from it."""
+
+    def join(self, parts: Sequence[str]) -> str:
+        """What `split` took apart."""
+
+    def said(self, line: int) -> str:
+        """A line of the program, counted from 1, as it stands in the file."""
+
     def place(self, line: int) -> tuple[int, int]:
         """(cell, line in it) of a line of the program; cell 0 where the file has no cells."""
 
@@ -39,9 +60,39 @@ def open_document(path: str, data: bytes) -> Source:
 
     Raises `SourceError`.
     """
-    if path.endswith(NOTEBOOK_SUFFIX):
-        # Imported here: most runs have no notebook.
-        from amp_migrate.sources.notebook import Notebook
+    if not path.endswith(NOTEBOOK_SUFFIX):
+        _limit(path, len(data), SIZE_LIMIT)
+        return Document.decode(path, data)
+    # Imported here: most runs have no notebook.
+    from amp_migrate.sources.notebook import Notebook
 
-        return Notebook.decode(path, data)
-    return Document.decode(path, data)
+    _limit(path, len(data), NOTEBOOK_LIMIT)
+    notebook = Notebook.decode(path, data)
+    _limit(path, len(notebook.text.encode("utf-8", "replace")), SIZE_LIMIT, " of code")
+    return notebook
+
+
+def readable() -> bool:
+    """Whether what it takes to read notebooks is installed."""
+    return find_spec("nbformat") is not None
+
+
+def unreadable(path: str) -> SourceError:
+    """The error to raise where it is not."""
+    return SourceError(path, f"notebooks need nbformat: {INSTALL}")
+
+
+def legible(path: str, data: bytes) -> str:
+    """What can be seen of a program at a glance, whether or not it can be read."""
+    if path.endswith(NOTEBOOK_SUFFIX):
+        from amp_migrate.sources.notebook import legible_code
+
+        return legible_code(data)
+    text = data.decode("utf-8-sig", "replace")
+    return NEWLINE.sub("\n", text) if "\r" in text else text
+
+
+def _limit(path: str, size: int, limit: int, of: str = "") -> None:
+    if size > limit:
+        found, most = f"{size / 1024**2:.1f} MB{of}", f"{limit // 1024**2} MB"
+        raise SourceError(path, f"too large: {found}, the limit is {most}")

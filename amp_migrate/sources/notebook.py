@@ -18,13 +18,14 @@ import json
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amp_migrate.facts.cells import RESERVED, cell_mark
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 from amp_migrate.sources import ipython, splice
+from amp_migrate.sources.document import unreadable
 from amp_migrate.sources.ipython import Kind, LostMarkError
 from amp_migrate.sources.lines import matching_blocks
 from amp_migrate.sources.text import NEWLINE, with_newlines
@@ -122,6 +123,19 @@ class Notebook:
         pieces = _MARK.split(text)[::2] if self.cells else []
         return [piece.removesuffix("\n") for piece in pieces]
 
+    def join(self, parts: Sequence[str]) -> str:
+        """What `split` took apart."""
+        pairs = zip(self.cells, parts, strict=True)
+        return _joined([replace(cell, text=part) for cell, part in pairs])
+
+    def said(self, line: int) -> str:
+        """A line of the program as its cell has it, magics and all."""
+        number, inside = self.place(line)
+        for cell in self.cells:
+            if cell.number == number:
+                return NEWLINE.sub("\n", cell.raw.value).split("\n")[inside - 1]
+        return ""
+
     def place(self, line: int) -> tuple[int, int]:
         """(cell, line in it) of a line of the program; a mark counts for the cell it introduces."""
         first = 1
@@ -151,6 +165,18 @@ class Notebook:
             if cell.raw.span[0] < max(stop, start + 1) and start < cell.raw.span[1]
         ]
         return f"cell {found[0]}" if len(found) == 1 else ""
+
+
+def legible_code(data: bytes) -> str:
+    """The code of a notebook at a glance: every code cell as it stands there."""
+    text = data.decode("utf-8-sig", "replace")
+    try:
+        cells = json.loads(text)["cells"]
+        code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+        return "\n".join("".join(source) for source in code)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        # Not what it should be; lines of code may still be among its strings.
+        return re.sub(r'\\n|"', "\n", text)
 
 
 def _check(path: str, raw: str) -> None:
@@ -187,8 +213,7 @@ def _with_nbformat(path: str, text: str) -> Any:
         import nbformat
         from nbformat import reader
     except ImportError:
-        message = 'notebooks need nbformat: pip install "amp-migrate[notebook]"'
-        raise SourceError(path, message) from None
+        raise unreadable(path) from None
     read: Any = reader.reads  # nbformat does not say what it takes
     try:
         with warnings.catch_warnings():

@@ -83,6 +83,18 @@ class Document:
                 f"the rewrite needs {culprit!r}, which {_plain(self.encoding)} cannot encode",
             ) from None
 
+    def split(self, text: str) -> list[str]:
+        """The parts of ``text`` that stand by themselves: there is one."""
+        return [text]
+
+    def join(self, parts: Sequence[str]) -> str:
+        """What `split` took apart."""
+        return "".join(parts)
+
+    def said(self, line: int) -> str:
+        """A line of the text, counted from 1."""
+        return self.text.split("\n")[line - 1]
+
     def place(self, line: int) -> tuple[int, int]:
         """(cell, line in it): there are no cells here, which is what 0 says."""
         return 0, line

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amp_migrate.sources import discovery
 from amp_migrate.sources.discovery import Filters, discover
 from amp_migrate.sources.ignore import PatternError
 
@@ -36,7 +37,8 @@ def found(*paths: str, **filters: tuple[str, ...]) -> list[str]:
 
 def test_a_directory_is_walked_in_a_fixed_order(tree: Tree) -> None:
     tree("b.py", "a.py", "c/z.py", "c/a/y.py", "d.txt", "e.pyi", "f.ipynb", "g")
-    assert found(".") == ["a.py", "b.py", "c/z.py", "c/a/y.py"]
+    assert found(".") == ["a.py", "b.py", "f.ipynb", "c/z.py", "c/a/y.py"]
+    assert found(".", include=("*.py",)) == ["a.py", "b.py", "c/z.py", "c/a/y.py"]
     assert found("c") == ["c/z.py", "c/a/y.py"]
 
 
@@ -180,16 +182,20 @@ def test_what_is_named_is_taken_whatever_it_is_called(tree: Tree) -> None:
     assert found("script", "stub.pyi") == ["script"]
 
 
-def test_what_cannot_be_looked_at_is_an_error_and_the_rest_goes_on(tree: Tree) -> None:
-    tree("a.py", "n.ipynb")
+def test_what_cannot_be_looked_at_is_an_error_and_the_rest_goes_on(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "readable", lambda: False)
+    tree("a.py", "n.ipynb", "sub/o.ipynb", "out/p.ipynb")
     Path("dangling.py").symlink_to("nowhere.py")
     os.mkfifo("pipe.py")
     names = ("missing.py", "n.ipynb", "dangling.py", "pipe.py", ".")
-    result = discover(names, Filters(str(Path.cwd())))
+    result = discover(names, Filters(str(Path.cwd()), exclude=("out",)))
     assert result.files == ("a.py",)
+    assert result.skipped == 2
     assert [str(error) for error in result.errors] == [
         "missing.py: No such file or directory",
-        "n.ipynb: notebooks are not supported yet",
+        'n.ipynb: notebooks need nbformat: pip install "amp-migrate[notebook]"',
         "dangling.py: No such file or directory",
         "pipe.py: is neither a file nor a directory",
     ]
