@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 
 _CREATORS = frozenset({"GradScaler"})
+_NO_CALL = ast.Call(ast.Name(""), [], [])
 
 
 def difference(before: str, after: str) -> str | None:
@@ -212,45 +213,72 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
-        if self._is_guard(node.test) and self._steps_by_switch(node.body):
+        if self._is_guarded_step(node):
             self.generic_visit(node)
             return list(node.body)
-        if self._is_load_guard(node.test) or self._is_missing_switch(node.test):
+        if self._is_guarded_load(node) or self._makes_missing_switch(node):
             return None
         self.generic_visit(node)
         return node
 
-    def _is_guard(self, test: ast.expr) -> bool:
-        return isinstance(test, ast.Call) and ast.unparse(test).startswith(
-            "any((p.grad is not None for group in "
-        )
+    # Of a statement that is new, only what this tool writes may stand inside: anything else would be
+    # lost, or would run under a condition that the input does not have.
 
-    def _steps_by_switch(self, body: Sequence[ast.stmt]) -> bool:
-        return any(
-            isinstance(inner, ast.Attribute)
-            and inner.attr == "step"
-            and self._is_switch(inner.value)
-            for stmt in body
-            for inner in ast.walk(stmt)
-        )
-
-    def _is_missing_switch(self, test: ast.expr) -> bool:
-        return (
-            isinstance(test, ast.Compare)
-            and self._is_switch(test.left)
-            and isinstance(test.ops[0], ast.Is)
-            and isinstance(test.comparators[0], ast.Constant)
-        )
-
-    def _is_load_guard(self, test: ast.expr) -> bool:
-        if not isinstance(test, ast.BoolOp) or not isinstance(test.values[0], ast.Call):
+    def _is_guarded_step(self, node: ast.If) -> bool:
+        """``if any(p.grad is not None for ...): scaler.step(optimizer)``, with what belongs to it."""
+        called = [self._called_on_switch(stmt) for stmt in node.body]
+        steps = [call for method, call in called if method == "step"]
+        if node.orelse or len(steps) != 1 or len(steps[0].args) != 1:
             return False
-        func = test.values[0].func
-        return (
-            isinstance(func, ast.Attribute)
-            and func.attr == "is_enabled"
-            and self._is_switch(func.value)
+        if any(method not in ("step", "update", "unscale_") for method, _ in called):
+            return False
+        optimizer = ast.unparse(steps[0].args[0])
+        return ast.unparse(node.test) == ast.unparse(
+            ast.parse(
+                f"any(p.grad is not None for group in {optimizer}.param_groups "
+                "for p in group['params'])"
+            )
         )
+
+    def _makes_missing_switch(self, node: ast.If) -> bool:
+        """``if scaler is None: scaler = torch.amp.GradScaler("cuda", enabled=False)``."""
+        if node.orelse or len(node.body) != 1:
+            return False
+        made, test = node.body[0], node.test
+        if not isinstance(made, ast.Assign) or len(made.targets) != 1:
+            return False
+        value = made.value
+        creates = isinstance(value, ast.Call) and _last(value.func) in _CREATORS
+        is_off = isinstance(value, ast.Constant) and value.value is False
+        return (
+            (creates or is_off)
+            and self._is_switch(made.targets[0])
+            and ast.unparse(test) == f"{ast.unparse(made.targets[0])} is None"
+        )
+
+    def _is_guarded_load(self, node: ast.If) -> bool:
+        """``if scaler.is_enabled() and saved.get("scaler"): scaler.load_state_dict(saved["scaler"])``."""
+        if node.orelse or len(node.body) != 1:
+            return False
+        method, call = self._called_on_switch(node.body[0])
+        given = call.args[0] if len(call.args) == 1 else None
+        if method != "load_state_dict" or not isinstance(given, ast.Subscript):
+            return False
+        assert isinstance(call.func, ast.Attribute)
+        switch, saved, key = map(
+            ast.unparse, (call.func.value, given.value, given.slice)
+        )
+        return ast.unparse(node.test) == f"{switch}.is_enabled() and {saved}.get({key})"
+
+    def _called_on_switch(self, stmt: ast.stmt) -> tuple[str, ast.Call]:
+        """The method, and its call, that a statement calls on a switch; an empty name where none is."""
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+            call = stmt.value
+            if isinstance(call.func, ast.Attribute) and self._is_switch(
+                call.func.value
+            ):
+                return call.func.attr, call
+        return "", _NO_CALL
 
     # -- expressions --------------------------------------------------------------------------
 

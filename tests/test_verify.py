@@ -26,6 +26,10 @@ def train(optimizer, epochs=2):
     torch.save({"optimizer": optimizer.state_dict()}, "c.pt")
 
 
+def load(saved, optimizer):
+    optimizer.load_state_dict(saved["optimizer"])
+
+
 train(optimizer)
 """
 AFTER = """\
@@ -55,6 +59,12 @@ def train(optimizer, epochs=2, scaler=None):
         scaler.step(optimizer)
         scaler.update()
     torch.save({"optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}, "c.pt")
+
+
+def load(saved, optimizer, scaler):
+    optimizer.load_state_dict(saved["optimizer"])
+    if scaler.is_enabled() and saved.get("scaler"):
+        scaler.load_state_dict(saved["scaler"])
 
 
 train(optimizer, scaler=scaler)
@@ -109,6 +119,60 @@ WRONG = {
         PROGRAM,
     ),
     "an if of one's own": ("    if any(p.grad is not None", "    if any(p.grad is None", PROGRAM),
+    "a statement is added under the guard": (
+        "        scaler.step(optimizer)\n        scaler.update()\n    torch",
+        "        optimizer.zero_grad()\n        scaler.step(optimizer)\n        scaler.update()\n    torch",
+        PROGRAM,
+    ),
+    "a statement of one's own moves under the guard": (
+        "        scaler.step(optimizer)\n        scaler.update()\n    torch.save(",
+        "        scaler.step(optimizer)\n        scaler.update()\n        torch.save(",
+        PROGRAM,
+    ),
+    "a step of one's own moves under the guard": (
+        "        scaler.update()\n    torch",
+        "        scaler.update()\n        scaler.step(model)\n    torch",
+        PROGRAM,
+    ),
+    "a guard for another optimizer": ("in optimizer.param_groups", "in other.param_groups", PROGRAM),
+    "a guard that looks at other parameters": ('group["params"])', 'group["params"] if y)', PROGRAM),
+    "a guard with an else": (
+        "        scaler.update()\n    torch",
+        "        scaler.update()\n    else:\n        print(x)\n    torch",
+        PROGRAM,
+    ),
+    "more where the switch is missing": (
+        'enabled=False)\n',
+        'enabled=False)\n        print(epochs)\n',
+        PROGRAM,
+    ),
+    "something else where the switch is missing": (
+        '        scaler = torch.amp.GradScaler("cuda", enabled=False)\n',
+        "        scaler = epochs.pop()\n",
+        PROGRAM,
+    ),
+    "a branch for the switch that is given": (
+        'enabled=False)\n',
+        'enabled=False)\n    else:\n        epochs = 1\n',
+        PROGRAM,
+    ),
+    "another test for a missing switch": ("if scaler is None", "if scaler == None", PROGRAM),
+    "more where the switch is loaded": (
+        'scaler.load_state_dict(saved["scaler"])\n',
+        'scaler.load_state_dict(saved["scaler"])\n        saved.clear()\n',
+        PROGRAM,
+    ),
+    "something else where the switch is loaded": (
+        'scaler.load_state_dict(saved["scaler"])\n',
+        "saved.clear()\n",
+        PROGRAM,
+    ),
+    "more is asked before the switch is loaded": ('saved.get("scaler")', 'saved.pop("scaler")', PROGRAM),
+    "a branch where nothing is loaded": (
+        'scaler.load_state_dict(saved["scaler"])\n',
+        'scaler.load_state_dict(saved["scaler"])\n    else:\n        saved.clear()\n',
+        PROGRAM,
+    ),
     "a comment is lost": ("  # plain", "", "comment"),
     "a comment is changed": ("# plain", "# Plain", "comment"),
     "a comment is added": ("scaler.unscale_(optimizer)", "scaler.unscale_(optimizer)  # first", "comment"),
