@@ -35,21 +35,31 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
 
 
 def of_aborts(program: Program, functions: Collection[str]) -> Refusal | None:
-    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that raises or exits."""
+    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that raises or exits; also ``norm < c``."""
     for qualname in functions:
         for stmt in ir.statements(program.functions[qualname].body):
-            if stmt.value is None:
+            aborting = _aborting(stmt)
+            if stmt.value is None or not aborting:
                 continue
-            aborts = stmt.kind == "assert" or (
-                stmt.kind == "if" and any(_aborts(block.body) for block in stmt.blocks)
-            )
-            if aborts and any(
-                _is_of_gradients(expr, program, at)
-                for expr, at in _judged(stmt.value, program, qualname, 0)
-            ):
+            judged = [
+                *_judged(stmt.value, program, qualname, 0),
+                *_compared(stmt.value, aborting, program, qualname, 0),
+            ]
+            if any(_is_of_gradients(expr, program, at) for expr, at in judged):
                 message = "stops at a gradient that is not finite, which a scaler expects to skip"
                 return Refusal("AMP025", message, stmt.line)
     return None
+
+
+def _aborting(stmt: ir.Stmt) -> frozenset[bool]:
+    """The outcomes of a statement's test at which the program stops."""
+    if stmt.kind == "assert":
+        return frozenset({False})
+    if stmt.kind != "if":
+        return frozenset()
+    return frozenset(
+        block.field == "body" for block in stmt.blocks if _aborts(block.body)
+    )
 
 
 def _aborts(block: tuple[ir.Stmt, ...]) -> bool:
@@ -84,6 +94,46 @@ def _judged(
                 yield from _judged(value, program, at, depth + 1)
 
 
+def _compared(
+    test: ir.Expr,
+    wanted: frozenset[bool],
+    program: Program,
+    function: str,
+    depth: int,
+) -> Iterator[tuple[ir.Expr, str]]:
+    """What a test compares in such a way that inf or nan can give it one of the ``wanted`` outcomes."""
+    if isinstance(test, ir.Name) and depth < 2:
+        for value, at in _values(test, program, function):
+            yield from _compared(value, wanted, program, at, depth + 1)
+        return
+    inner = wanted
+    if isinstance(test, ir.Operation):
+        if test.op in ("not", "~"):
+            inner = frozenset(not outcome for outcome in wanted)
+        elif test.op in _COMPARISONS:
+            inner = _BOTH
+            same = len(set(test.operands)) < len(test.operands)
+            for position, operand in enumerate(test.operands):
+                if wanted & (_BOTH if same else _outcomes(test.op, position)):
+                    yield operand, function
+    for child in ir.children(test):
+        yield from _compared(child, inner, program, function, depth)
+
+
+_BOTH = frozenset({True, False})
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=", "compare")
+
+
+def _outcomes(op: str, position: int) -> frozenset[bool]:
+    """What a comparison may give where one of its operands is inf or nan."""
+    if op == "==":
+        return frozenset({False})
+    if op == "!=":
+        return frozenset({True})
+    is_greater = op == "compare" or (op[0] == ">") == (position == 0)
+    return _BOTH if is_greater else frozenset({False})
+
+
 def _is_infinity(expr: ir.Expr) -> bool:
     if isinstance(expr, ir.Call) and expr.func == ir.Name("float"):
         return expr.args[:1] in (
@@ -102,6 +152,10 @@ def _values(
             value = d.value if d.value is not None else d.stmt.value
             if value is not None and d.stmt.kind not in ("functiondef", "classdef"):
                 yield value, d.function
+        if owner is not None and expr.id in {
+            param.name for param in program.functions[owner].params
+        }:
+            yield from ((value, at) for at, value in program.arguments(owner, expr.id))
 
 
 def _is_of_gradients(

@@ -165,6 +165,47 @@ ABORTS = {
         "    total = size_of(model)\n    if math.isinf(total):\n        raise ValueError(total)\n",
         "AMP025",
     ),
+    "a large norm, exit": (
+        CLIP + "    if norm > 1e9:\n        sys.exit(1)\n",
+        "AMP025",
+    ),
+    "a large norm, raise": (
+        CLIP + "    if 1e9 <= norm.item():\n        raise ValueError(norm)\n",
+        "AMP025",
+    ),
+    "a large norm, assert": (CLIP + "    assert norm < 1e9, norm\n", "AMP025"),
+    "a large norm, else": (
+        CLIP
+        + "    if norm < 1e9:\n        pass\n    else:\n        raise ValueError(norm)\n",
+        "AMP025",
+    ),
+    "a large norm, not small": (
+        CLIP + "    if x.isnan().any() or not norm < 1e9:\n        sys.exit(1)\n",
+        "AMP025",
+    ),
+    "a large norm, kept in a variable": (
+        CLIP + "    bad = norm > 1e9\n    if bad:\n        sys.exit(1)\n",
+        "AMP025",
+    ),
+    "a large norm, given to a function": (CLIP + "    stop_at(norm)\n", "AMP025"),
+    "between two bounds": (CLIP + "    assert 0 <= norm < 1e9\n", "AMP025"),
+    "unequal to itself": (
+        CLIP + "    if norm != norm:\n        sys.exit(1)\n",
+        "AMP025",
+    ),
+    "large gradients": (
+        "    for p in model.parameters():\n        assert p.grad.abs().max() < 1e9\n",
+        "AMP025",
+    ),
+    # Neither inf nor nan is small.
+    "a small norm": (
+        CLIP + "    if norm < 1e-12 or norm == 0:\n        raise ValueError(norm)\n",
+        "",
+    ),
+    "a norm that is not zero": (CLIP + "    assert norm != 0\n", ""),
+    "a large norm is told": (CLIP + "    if norm > 1e9:\n        print(norm)\n", ""),
+    "a large loss": ("    if loss.item() > 1e9:\n        sys.exit(1)\n", ""),
+    "a large number": ("    if len(data) > 1e9:\n        sys.exit(1)\n", ""),
     "only told": (CLIP + "    if not torch.isfinite(norm):\n        print(norm)\n", ""),
     "the loss": ("    if not math.isfinite(loss.item()):\n        sys.exit(1)\n", ""),
     "the loss, asserted": ("    assert torch.isfinite(loss)\n", ""),
@@ -174,9 +215,17 @@ ABORTS = {
 @pytest.mark.parametrize("name", ABORTS)
 def test_aborts(name: str) -> None:
     lines, expected = ABORTS[name]
-    helper = "def size_of(model):\n    return sum(p.grad.sum() for p in model.parameters())\n"
+    helper = """\
+    def size_of(model):
+        return sum(p.grad.sum() for p in model.parameters())
+    def stop_at(value):
+        if value > 1e9:
+            raise ValueError(value)
+    """
     before, after = LOOP.split("    optimizer.step()")
-    source = HEAD + helper + MODEL + before + lines + "    optimizer.step()" + after
+    source = (
+        HEAD + dedent(helper) + MODEL + before + lines + "    optimizer.step()" + after
+    )
     assert outcome(source)[0] == expected
 
 
