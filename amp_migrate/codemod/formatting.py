@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from black.const import DEFAULT_LINE_LENGTH
 from black.files import find_pyproject_toml, parse_pyproject_toml
 from black.mode import TargetVersion
 from black.parsing import ASTSafetyError, InvalidInput
+
+_MASK = re.compile(r"^([ \t]*)b?(\"+amp-migrate: magic )", re.MULTILINE)
 
 
 @lru_cache(maxsize=64)
@@ -70,8 +73,14 @@ def keep_cell_clean(before: str, after: str, mode: black.Mode) -> str:
     if before == after:
         return after
     end = ";" if before.endswith(";") and after.endswith(";") else ""
-    old, new = (f"{cell.removesuffix(end)}\n" for cell in (before, after))
+    old, new = (_for_black(cell.removesuffix(end)) for cell in (before, after))
     of_cell = replace(mode, is_ipynb=True)
     if not is_clean(old, of_cell):
         return after
-    return black.format_str(new, mode=of_cell).removesuffix("\n") + end
+    clean = black.format_str(new, mode=of_cell).removesuffix("\n")
+    return _MASK.sub(r"\1\2", clean) + end
+
+
+def _for_black(cell: str) -> str:
+    # To black, what stands for a magic at the head of a cell must be no docstring.
+    return _MASK.sub(r"\1b\2", cell) + "\n"
