@@ -297,6 +297,10 @@ class Coverage:
             )
             if not own:
                 held.join(self._of(iterable, function, stmt, depth + 1))
+        if not held.all and not held.groups:
+            # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
+            held = self._joined(expr.elements[-1:], function, stmt, depth)
+            return _as_parts(held)
         if all(_asks_requires_grad(test) for test in expr.conditions):
             return held
         return _as_parts(held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,7 +45,12 @@ class Program(Names):
         """``layout`` tells which of the files an import means; without it each stands alone."""
         super().__init__(modules, layout)
         self._families: dict[str, frozenset[str]] = {}
-        self._resolving: set[tuple[str, ir.Expr]] = set()
+        self._resolving: dict[tuple[str, ir.Expr], int] = {}
+        """Questions that are being answered, with how many are around each."""
+        self._cut = sys.maxsize
+        """The outermost of them that the present one has run into."""
+        self._provisional: dict[tuple[str, ir.Expr], tuple[frozenset[Ref], int]] = {}
+        """Answers that lack what the question at that depth will find."""
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
 
     def around(self, files: Iterable[str]) -> Program:
@@ -253,15 +259,32 @@ class Program(Names):
         if key in self._refs:
             return self._refs[key]
         if key in self._resolving:
+            self._cut = min(self._cut, self._resolving[key])
             return frozenset()
-        self._resolving.add(key)
+        if key in self._provisional:
+            found, cut = self._provisional[key]
+            self._cut = min(self._cut, cut)
+            return found
+        depth = self._resolving[key] = len(self._resolving)
+        outer, self._cut = self._cut, sys.maxsize
         try:
             found = frozenset(self._resolve(expr, function))
         finally:
-            self._resolving.discard(key)
-        if not self._resolving:
-            # Inside a cycle an answer is provisional and must not be kept.
-            self._refs[key] = found
+            del self._resolving[key]
+            cut, self._cut = self._cut, outer
+        if cut < depth:
+            # What is missing is what a question further out is about to find: that one's answer will
+            # be whole, this one is good for no longer than until then.
+            self._provisional[key] = found, cut
+            self._cut = min(outer, cut)
+            return found
+        self._refs[key] = found
+        if cut == depth:
+            self._provisional = {
+                asked: answer
+                for asked, answer in self._provisional.items()
+                if answer[1] < depth
+            }
         return found
 
     def _resolve(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
