@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-FACTS_VERSION = 2
+FACTS_VERSION = 3
 
 MODULE = "<module>"
 """The name of a file's top level, which is treated as a function without parameters."""
@@ -144,6 +144,8 @@ class Comprehension:
     targets: tuple[Expr, ...]
     iterables: tuple[Expr, ...]
     conditions: tuple[Expr, ...]
+    lazy: bool = False
+    """It is a generator: computed when something asks for its elements."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -546,4 +546,5 @@ class _Reader:
             targets=tuple(self._expr(generator.target) for generator in generators),
             iterables=tuple(self._expr(generator.iter) for generator in generators),
             conditions=tuple(self._expr(test) for g in generators for test in g.ifs),
+            lazy=isinstance(node, ast.GeneratorExp),
         )

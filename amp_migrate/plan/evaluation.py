@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.forward import Forward, names_no_grad
 from amp_migrate.plan.regions import Run
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
-
-_OFF = frozenset({"no_grad", "inference_mode"})
 
 
 def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[Run]:
@@ -20,22 +18,14 @@ def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[
             continue
         # A module's own forward is put under autocast by whoever calls it.
         if function.name != "forward" and any(
-            _names_no_grad(decorator) for decorator in function.decorators
+            names_no_grad(decorator) for decorator in function.decorators
         ):
             runs += _runs_in(qualname, function.body, forward)
             continue
         for stmt in ir.statements(function.body):
-            if stmt.kind == "with" and any(_names_no_grad(expr) for expr in stmt.exprs):
+            if stmt.kind == "with" and any(names_no_grad(expr) for expr in stmt.exprs):
                 runs += _runs_in(qualname, stmt.blocks[0].body, forward)
     return runs
-
-
-def _names_no_grad(expr: ir.Expr) -> bool:
-    return any(
-        (isinstance(inner, ir.Attr) and inner.attr in _OFF)
-        or (isinstance(inner, ir.Name) and inner.id in _OFF)
-        for inner in ir.walk(expr)
-    )
 
 
 def _runs_in(function: str, body: tuple[ir.Stmt, ...], forward: Forward) -> list[Run]:

@@ -30,6 +30,7 @@ _NO_MODULES = (
     "argparse.",
     "functools.",
 )
+_OFF = ("no_grad", "inference_mode")
 
 
 class Forward:
@@ -405,3 +406,12 @@ def _makes_module(origin: str) -> bool:
         return False
     last = origin.rsplit(".", 1)[-1]
     return bool(vocabulary.MODEL_LIKE.search(last)) or last == "from_pretrained"
+
+
+def names_no_grad(expr: ir.Expr) -> bool:
+    """Whether a decorator, or what a ``with`` enters, turns gradients off."""
+    return any(
+        (isinstance(inner, ir.Attr) and inner.attr in _OFF)
+        or (isinstance(inner, ir.Name) and inner.id in _OFF)
+        for inner in ir.walk(expr)
+    )

@@ -287,11 +287,21 @@ class Planner:
     def _place_regions(self, group: Group, runs: list[Run]) -> None:
         assert group.travel is not None
         for run in runs:
+            self._refuse_unborn(group, run)
             switch = group.travel.visible_in(run.function)
             enabled = (
                 switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
             )
             group.place(run.function, Autocast(run.path, run.last, enabled, run.hoists))
+
+    def _refuse_unborn(self, group: Group, run: Run) -> None:
+        """Raise `Blocked` where a region would stand before its switch is made."""
+        body = self.program.functions[run.function].body
+        line = next(s.line for s in ir.statements(body) if s.path == run.path)
+        born = [b.stmt.line for b in group.births if b.function == run.function]
+        if born and line < min(born):
+            message = "a forward computation stands before the optimizer is made"
+            raise Blocked(Refusal("AMP033", message, line))
 
     def _place_backwards(
         self, group: Group, backwards: list[Backward], hoisted: dict[Site, str]

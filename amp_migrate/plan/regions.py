@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import ANY, MODELS, MODULES, Forward
+from amp_migrate.plan.lazy import Lazy
 from amp_migrate.plan.loops import Backward, Refusal
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.bindings import calls_of, unpacked
 from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class _Slice:
     """Paths of whole statements in the slice, the forward ones included."""
     needed: set[str] = field(default_factory=set)
     """Variables that the slice reads and does not make."""
+    read: set[str] = field(default_factory=set)
+    """Variables that the slice reads."""
 
 
 class Regions:
@@ -46,12 +50,16 @@ class Regions:
         self.events = events
         self.forward = forward
         self._mutating: dict[str, bool] = {}
+        self._lazy = Lazy(program, forward)
+        self._slices: list[_Slice] = []
+        """What the plan that is being made has followed so far."""
 
     def plan(self, backward: Backward) -> tuple[list[Run], bool] | Refusal:
         """The runs that hold the forward of a ``backward()``, and whether its loss is hoisted."""
         function, stmt = backward.function, backward.stmt
         receiver = backward.receiver
         hoists = self._must_hoist(receiver, function)
+        self._slices = []
         needed = self.forward.reads_of(receiver, function)
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
@@ -59,6 +67,9 @@ class Regions:
         if isinstance(elsewhere, Refusal):
             return elsewhere
         runs += elsewhere
+        unfit = self._trains_inside(runs) or self._is_lazy(runs)
+        if unfit is not None:
+            return unfit
         if not any(self._computes(run) for run in runs):
             message = "the forward computation of this loss is not visible here"
             return Refusal("AMP033", message)
@@ -91,6 +102,80 @@ class Regions:
             if not plain:
                 return True
         return False
+
+    # -- what no region may hold, or would not reach ----------------------------------------------
+
+    def _trains_inside(self, runs: list[Run]) -> Refusal | None:
+        """A loss that a call makes which trains as well."""
+        for run in runs:
+            for stmt in self._statements_in(run):
+                for event in self.events.of(run.function, stmt):
+                    if any(
+                        {"backward", "step"} & self.events.kinds(callee)
+                        for callee in event.callees
+                    ):
+                        message = (
+                            "the forward computation stands in a call that trains, too"
+                        )
+                        return Refusal("AMP033", message, stmt.line)
+        return None
+
+    def _is_lazy(self, runs: list[Run]) -> Refusal | None:
+        """A forward that runs whenever a generator is advanced, not where the generator is made."""
+        for found in self._slices:
+            for variable in sorted(found.read):
+                for definition in self._definitions(variable, found.function):
+                    line = self._lazy.line_of(definition)
+                    if line and not self._ends_inside(definition, variable, runs):
+                        message = (
+                            "a generator computes the forward whenever it is advanced"
+                        )
+                        return Refusal("AMP033", message, line)
+        return None
+
+    def _definitions(self, variable: str, function: str) -> list[Definition]:
+        own = self.program.self_class(function)
+        if "." in variable:
+            attr = variable.split(".", 1)[1]
+            return (
+                [] if own is None else self.program.attribute_definitions(own[1], attr)
+            )
+        owner = self.program.owner(variable, function)
+        return [] if owner is None else self.program.definitions(owner, variable)
+
+    def _ends_inside(
+        self, definition: Definition, variable: str, runs: list[Run]
+    ) -> bool:
+        """Whether the run that makes a generator uses it up."""
+        function = definition.function
+        body = self.program.functions[function].body
+        if "." in variable:
+            return False
+        for run in runs:
+            inside = {stmt.path for stmt in self._statements_in(run)}
+            if run.function == function and definition.stmt.path in inside:
+                return all(
+                    stmt.path in inside
+                    for stmt in ir.statements(body)
+                    for expr in stmt.exprs
+                    if variable in self.forward.reads_of(expr, function)
+                )
+        return False
+
+    def _statements_in(self, run: Run) -> list[ir.Stmt]:
+        """The statements of a run, nested ones included, without a backward that is taken apart."""
+        scope = self.program.functions[run.function]
+        parent, (name, first) = run.path[:-1], run.path[-1]
+        depth = len(parent)
+        last = run.last - 1 if run.hoists else run.last
+        return [
+            stmt
+            for stmt in ir.statements(scope.body)
+            if stmt.path[:depth] == parent
+            and len(stmt.path) > depth
+            and stmt.path[depth][0] == name
+            and first <= stmt.path[depth][1] <= last
+        ]
 
     # -- slicing ------------------------------------------------------------------------------
 
@@ -126,22 +211,86 @@ class Regions:
         if hoists:
             found.forward.add(stmt.path)
             found.members.add(stmt.path)
+        self._slices.append(found)
         path = stmt.path
+        carried: set[str] = set()
         while True:
             siblings, index = self._siblings(scope, path)
             for earlier in reversed(siblings[:index]):
                 self._visit(earlier, needed, found)
             parent = path[:-1]
+            if carried and not carried & needed:
+                break
             if parent == scope.path:
+                outside = {v for v in needed if self._outlives(v, function)}
+                self._carry(scope.body, outside, found)
                 break
             outer = self._statement(scope, parent)
-            if outer.kind in ("for", "while") and found.forward:
-                # What stands before the loop is not computed anew for each step.
-                break
-            if outer.kind == "for" and outer.value is not None:
+            if outer.kind in ("for", "while"):
+                bound = {
+                    self.forward.variable(target, function)
+                    for target, _, _ in unpacked(outer)
+                }
+                over = self._carry(outer.blocks[0].body, needed - bound, found)
+                if over and over != carried:
+                    # For the first turn it is made before the loop.
+                    found.needed |= needed
+                    carried = needed = over
+                elif found.forward and not carried:
+                    # What stands before the loop is not computed anew for each step.
+                    break
+            if outer.kind == "for" and outer.value is not None and not carried:
                 needed |= self.forward.reads_of(outer.value, function)
             path = parent
+        found.needed |= needed
+        found.read |= found.needed
         return found
+
+    def _carry(
+        self, body: tuple[ir.Stmt, ...], needed: set[str], found: _Slice
+    ) -> set[str]:
+        """Add what a loop's body makes for its next turn; the variables that carry it over, if any."""
+        function = found.function
+        changed = {
+            variable
+            for stmt in ir.statements(body)
+            for variable in self._changed(stmt, function)
+        }
+        carried = {
+            variable
+            for variable in needed & changed
+            if variable.split(".", 1)[-1] not in self.forward.module_keys
+        }
+        trial = _Slice(function, set(found.forward), set(found.members))
+        wanted = set(carried)
+        for _ in range(_MOST_TURNS):
+            for stmt in reversed(body):
+                self._visit(stmt, wanted, trial)
+            wanted &= changed
+        if trial.forward == found.forward:
+            return set()
+        found.forward |= trial.forward
+        found.members |= trial.members
+        found.read |= trial.read
+        return carried
+
+    def _changed(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement assigns, or lists to which it adds something."""
+        changed: list[ir.Expr] = []
+        if stmt.kind in ("assign", "annassign", "augassign"):
+            changed += [target for target, _, _ in unpacked(stmt)]
+        call = stmt.value
+        if stmt.kind == "expr" and isinstance(call, ir.Call):
+            if isinstance(call.func, ir.Attr) and call.func.attr in _ADDS:
+                changed.append(call.func.value)
+        found = {self.forward.variable(target, function) for target in changed}
+        return {variable for variable in found if variable is not None}
+
+    def _outlives(self, variable: str, function: str) -> bool:
+        """Whether a variable keeps its value from one call of a function to the next."""
+        if ir.is_top(function):
+            return False
+        return "." in variable or self.program.owner(variable, function) != function
 
     def _visit(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
         function = found.function
@@ -161,8 +310,10 @@ class Regions:
         found.members.add(stmt.path)
         if self.forward.in_statement(stmt, function):
             found.forward.add(stmt.path)
+        reads = self.forward.reads(stmt, function)
         needed -= self.forward.kills(stmt, function)
-        needed |= self.forward.reads(stmt, function)
+        needed |= reads
+        found.read |= reads
 
     def _must_open(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a compound statement cannot be wrapped as one piece, or need not be."""
@@ -379,6 +530,8 @@ class Regions:
         if self.forward.in_statement(stmt, function):
             found.forward.add(stmt.path)
         needed = self.forward.reads(stmt, function)
+        found.read |= needed
+        self._slices.append(found)
         siblings, index = self._siblings(scope, stmt.path)
         for earlier in reversed(siblings[:index]):
             self._visit(earlier, needed, found)
@@ -400,6 +553,10 @@ class Regions:
 
     def _statement(self, scope: ir.Function, path: ir.Path) -> ir.Stmt:
         return next(stmt for stmt in ir.statements(scope.body) if stmt.path == path)
+
+
+_MOST_TURNS = 3
+_ADDS = ("append", "extend")
 
 
 def _is_inside(path: ir.Path, outer: ir.Path) -> bool:

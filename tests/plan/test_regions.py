@@ -222,6 +222,94 @@ PROGRAMS = {
          BACK
          loss = 0
 """,
+    "a loss made in the turn before": f"""\
+{BORN}-new = criterion(model(data[0][0]), data[0][1])
++AUTOCAST
++    new = criterion(model(data[0][0]), data[0][1])
+ for x, y in data:
+     opt.zero_grad()
+     loss = new
+     BACK
+-    new = criterion(model(x), y)
++    AUTOCAST
++        new = criterion(model(x), y)
+""",
+    "a loss made in the turn before, if there was one": f"""\
+{BORN} loss = None
+ for x, y in data:
+     if loss is not None:
+         opt.zero_grad()
+         BACK
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        loss = criterion(model(x), y)
+""",
+    "a part of the loss made in the turn before": f"""\
+{BORN}-out = model(data[0][0])
++AUTOCAST
++    out = model(data[0][0])
+ for epoch in range(2):
+     for x, y in data:
+         opt.zero_grad()
+-        loss = criterion(out, y) + criterion(model(x), y)
++        AUTOCAST
++            loss = criterion(out, y) + criterion(model(x), y)
+         BACK
+-        out = model(x)
++        AUTOCAST
++            out = model(x)
+         print(out.mean())
+""",
+    "a loss that an object keeps for its next call": """\
+ class Trainer:
+     def __init__(self):
+         self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
++        self.scaler = BORN
+         self.loss = None
+     def turn(self, x, y):
+         if self.loss is not None:
+             self.opt.zero_grad()
+-            self.loss.backward()
+-            self.opt.step()
+-        self.loss = criterion(model(x), y)
++            self.scaler.scale(self.loss).backward()
++            self.scaler.step(self.opt)
++            self.scaler.update()
++        with torch.autocast(
++            "cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()
++        ):
++            self.loss = criterion(model(x), y)
+ trainer = Trainer()
+ for x, y in data:
+     trainer.turn(x, y)
+""",
+    "a generator that is used up": f"""\
+ def losses(x, y):
+     for part, wanted in zip(x, y):
+         yield criterion(model(part), wanted)
+{BORN}{TURN}-    parts = losses(x, y)
+-    loss = sum(parts)
+-    for part in losses(x, y):
+-        loss = loss + part
++    AUTOCAST
++        parts = losses(x, y)
++        loss = sum(parts)
++        for part in losses(x, y):
++            loss = loss + part
+{BACK}""",
+    "a generator of batches": f"""\
+ teacher = make().to(device)
+ def batches():
+     for x, y in data:
+         with torch.no_grad():
+             wanted = teacher(x)
+         yield x, wanted
+{BORN} for x, y in batches():
+     opt.zero_grad()
+-    loss = F.mse_loss(model(x), y)
++    AUTOCAST
++        loss = F.mse_loss(model(x), y)
+{BACK}""",
     "a yield": f"""\
 {BORN} def losses():
      for x, y in data:
@@ -312,8 +400,10 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
-    source, expected = before_and_after(written_out(PROGRAMS[name]))
+    diff = written_out(PROGRAMS[name])
+    source, expected = before_and_after(diff)
     assert migrated(source) == expected
+    trains_as_before(diff)
 
 
 SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -344,15 +434,82 @@ def test_forward_out_of_sight(name: str) -> None:
     assert left_alone(source) == code
 
 
-def test_loss_of_the_turn_before() -> None:
+MADE_BEFORE = {
+    "by the same statements": (
+        "def losses():\n    for x, y in data:\n        yield criterion(model(x), y)\nstream = losses()\n",
+        "next(stream)",
+    ),
+    "in a method": (
+        "class Task:\n"
+        "    def losses(self):\n        for x, y in data:\n            yield criterion(model(x), y)\n"
+        "stream = Task().losses()\n",
+        "next(stream)",
+    ),
+    "by a function that returns one": (
+        "def losses():\n    for x, y in data:\n        yield criterion(model(x), y)\n"
+        "def start():\n    return losses()\nstream = enumerate(start())\n",
+        "next(stream)[1]",
+    ),
+    "in an expression": (
+        "stream = (criterion(model(x), y) for x, y in data)\n",
+        "next(stream)",
+    ),
+    "features for a head": (
+        "head = nn.Linear(3, 3).to(device)\n"
+        "def features():\n    for x, y in data:\n        yield model(x)\nstream = features()\n",
+        "criterion(head(next(stream)), y)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE_BEFORE)
+def test_a_generator_computes_when_it_is_advanced(name: str) -> None:
+    first, loss = MADE_BEFORE[name]
+    turn = TURN.replace("\n ", "\n")[1:]
+    source = (
+        f"{SGD}{first}{turn}    loss = {loss}\n    loss.backward()\n    opt.step()\n"
+    )
+    assert left_alone(source) == "AMP033"
+
+
+def test_a_loop_over_a_generator_that_computes() -> None:
     source = f"""\
-{SGD}loss = None
+{SGD}head = nn.Linear(3, 3).to(device)
+def features():
+    for x, y in data:
+        yield model(x), y
+for out, y in features():
+    opt.zero_grad()
+    loss = criterion(head(out), y)
+    loss.backward()
+    opt.step()
+"""
+    assert left_alone(source) == "AMP033"
+
+
+def test_a_forward_before_the_optimizer_is_made() -> None:
+    source = f"""\
+new = criterion(model(data[0][0]), data[0][1])
+{SGD}for x, y in data:
+    opt.zero_grad()
+    loss = new
+    loss.backward()
+    opt.step()
+    new = criterion(model(x), y)
+"""
+    assert left_alone(source) == "AMP033"
+
+
+def test_a_call_that_makes_the_next_loss_and_trains() -> None:
+    source = f"""\
+{SGD}def turn(loss, x, y):
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    return criterion(model(x), y)
+loss = criterion(model(data[0][0]), data[0][1])
 for x, y in data:
-    if loss is not None:
-        opt.zero_grad()
-        loss.backward()
-        opt.step()
-    loss = criterion(model(x), y)
+    loss = turn(loss, x, y)
 """
     assert left_alone(source) == "AMP033"
 
