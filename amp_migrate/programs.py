@@ -6,6 +6,7 @@ that turn out to be part of a program are then read as what they are.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -88,7 +89,13 @@ def programs_of(
         everything |= others
         scans = {file: scan_imports(text) for file, text in rough.items()}
         layout = _layout(filters.root, scans)
-        imports = {file: scan.targets for file, scan in scans.items()}
+        parts = (file.removesuffix(".py").split("/") for file in scans)
+        names = {"", *itertools.chain.from_iterable(parts)}
+        # Most imports are of other people's packages, and need not be looked for.
+        imports = {
+            file: [one for one in scan.targets if one.partition(".")[0] in names]
+            for file, scan in scans.items()
+        }
         groups = [
             group
             for group in components(layout, imports)
