@@ -73,8 +73,9 @@ def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
 def main() -> None:
     """Rewrite PyTorch fp32 training loops for automatic mixed precision, or say why not.
 
-    PATHS are files and directories; the current directory where there are none. A dash stands for
-    standard input.
+    PATHS are Python files, notebooks and directories; the current directory where there are none. A
+    dash stands for standard input. Only these files are changed; what else belongs to the same
+    program is read.
     """
 
 
@@ -83,7 +84,9 @@ def main() -> None:
 @click.option(
     "--diff", is_flag=True, help="Print a diff that git apply takes (the default)."
 )
-@click.option("--write", is_flag=True, help="Rewrite the files.")
+@click.option(
+    "--write", is_flag=True, help="Rewrite the files, those of one program together."
+)
 @click.option(
     "--check", is_flag=True, help="Write nothing; exit 1 if a file would change."
 )
@@ -108,7 +111,9 @@ def main() -> None:
     default=None,
     help="Put evaluation under no_grad under autocast too; off.",
 )
-@_patterns("include", "Of the files in directories, take only these.")
+@_patterns(
+    "include", "Of the files in directories, take only these: all *.py and *.ipynb."
+)
 @_patterns(
     "exclude",
     "Leave these out of directories, but take '!these/' whatever excludes them.",
