@@ -10,7 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.bindings import bindings, calls_of
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
@@ -55,6 +55,7 @@ class TrainingLoop:
             self.refusal = refusal
 
 
+_LOOPS = ("for", "while")
 _PROBLEM_CODES = {
     opt.CLOSURE: "AMP013",
     opt.WRAPPED: "AMP014",
@@ -89,6 +90,7 @@ class Finder:
                         (qualname, path), TrainingLoop(qualname, path)
                     )
                     loop.backwards.append(Backward(qualname, stmt, event))
+        in_classes = self._in_class_bodies()
         found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
         for loop in found:
             loop.off = self._is_off(loop)
@@ -99,7 +101,67 @@ class Finder:
             if loop.refusal is None:
                 self._associate(loop)
         self._refuse_shared_loops(found)
+        found += in_classes
+        return sorted(found, key=lambda loop: loop.backwards[0].event.line)
+
+    def _in_class_bodies(self) -> list[TrainingLoop]:
+        """Loops that run while a class is made: no switch can stand among a class's attributes."""
+        found: list[TrainingLoop] = []
+        for owner in self.program.classes.values():
+            loops: dict[ir.Path, TrainingLoop] = {}
+            inside = tuple(ir.statements(owner.body))
+            bound = {name for stmt in inside for name, _, _ in bindings(stmt)}
+            for stmt in inside:
+                for call in calls_of(stmt):
+                    if not isinstance(call.func, ir.Attr):
+                        continue
+                    if call.func.attr != "backward":
+                        continue
+                    around = [
+                        outer
+                        for outer in inside
+                        if outer.path == stmt.path[: len(outer.path)]
+                    ]
+                    loop_path = next(
+                        (o.path for o in reversed(around) if o.kind in _LOOPS),
+                        owner.path,
+                    )
+                    loop = loops.setdefault(
+                        loop_path, TrainingLoop(owner.parent, loop_path)
+                    )
+                    event = Event("backward", call.line, call.column, call)
+                    backward = Backward(owner.parent, stmt, event)
+                    loop.backwards.append(backward)
+                    marks = self.program.modules[ir.file_of(owner.parent)].off_lines
+                    lines = {owner.line, *(outer.line for outer in around)}
+                    loop.off = loop.off or self._is_off(loop) or bool(marks & lines)
+                    loop.refuse(
+                        self._judge(backward)
+                        or Refusal(
+                            "AMP016",
+                            "this loop stands in the body of a class",
+                            call.line,
+                        )
+                    )
+            for loop in loops.values():
+                loop.slots = self._slots_from_outside(inside, bound, loop.function)
+                found.append(loop)
         return found
+
+    def _slots_from_outside(
+        self, inside: tuple[ir.Stmt, ...], bound: set[str], function: str
+    ) -> frozenset[Slot]:
+        """The optimizers around a class on which its body steps."""
+        found = set()
+        for stmt in inside:
+            for call in calls_of(stmt):
+                if isinstance(call.func, ir.Attr) and call.func.attr == "step":
+                    root = (ir.dotted(call.func) or ("",))[0]
+                    slot = self.optimizers.slot(call.func.value, function)
+                    if slot is not None and root not in bound:
+                        if self.optimizers.trace(slot).births:
+                            found.add(slot)
+        return frozenset(found)
 
     def _is_off(self, loop: TrainingLoop) -> bool:
         facts = self.program.modules[ir.file_of(loop.function)]

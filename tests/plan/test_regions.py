@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import dedent, indent
+
 import pytest
-from programs import before_and_after, left_alone, migrated, trains_as_before
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
+
+from amp_migrate.api import migrate_source
 
 BORN = """\
  opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -539,3 +543,40 @@ def test_under_amp_already(name: str) -> None:
     source = before(f"{first}{SGD}for x, y in data:\n    STEPS\n")
     forward = "loss = criterion(model(x), y)"
     assert left_alone(source.replace(forward, UNDER_AMP[name])) == "AMP001"
+
+
+IN_CLASS = """\
+class Trained:
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+"""
+
+
+def test_a_loop_in_the_body_of_a_class() -> None:
+    assert left_alone(IN_CLASS) == "AMP016"
+    nested = "def run():\n" + indent(IN_CLASS, "    ") + "run()\n"
+    assert left_alone(nested) == "AMP016"
+
+
+def test_a_loop_in_the_body_of_a_class_shares_its_optimizer() -> None:
+    """Another loop with the same optimizer is not migrated by itself."""
+    lines = IN_CLASS.splitlines(keepends=True)
+    loop = dedent("".join(lines[2:]))
+    shared = SGD + lines[0] + "".join(lines[2:]) + loop
+    assert left_alone(shared) == "AMP016"
+    apart = SGD + IN_CLASS + loop
+    result = migrate_source(HEAD + apart, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP016"]
+    assert result.output.count("scaler.step(opt)") == 1
+    assert IN_CLASS in result.output
+
+
+def test_a_loop_in_the_body_of_a_class_that_is_marked() -> None:
+    marked = IN_CLASS.replace("data:", "data:  # amp: off")
+    result = migrate_source(HEAD + marked, path="train.py")
+    assert result.output == HEAD + marked
+    assert not result.diagnostics
