@@ -284,6 +284,8 @@ class ModuleFacts:
     strings: frozenset[str] = frozenset()
     """String constants that could be names: what reflection or a dict key may mean by them."""
     star_imports: tuple[str, ...] = ()
+    plain_imports: frozenset[str] = frozenset()
+    """What ``import a.b.c`` statements name, of which the variable is only ``a``."""
     off_lines: frozenset[int] = frozenset()
     """Lines whose statement is marked ``# amp: off``."""
     off: bool = False

@@ -60,6 +60,7 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
         identifiers=frozenset(reader.identifiers),
         strings=frozenset(reader.strings),
         star_imports=tuple(reader.star_imports),
+        plain_imports=frozenset(reader.plain_imports),
         off_lines=off_lines,
         off=off,
     )
@@ -103,6 +104,7 @@ class _Reader:
         self.identifiers: set[str] = set()
         self.strings: set[str] = set()
         self.star_imports: list[str] = []
+        self.plain_imports: set[str] = set()
         self.scope = _Scope(self.top, None)
         self._line_numbers: dict[int, ir.Line] = {}
 
@@ -308,6 +310,7 @@ class _Reader:
             self.star_imports.append(origin or "")
             return "*"
         if origin is None:
+            self.plain_imports.add(alias.name)
             local = alias.asname or alias.name.split(".")[0]
             target = alias.name if alias.asname else local
         else:

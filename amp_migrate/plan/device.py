@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -39,15 +39,22 @@ class Undecided:
 
 
 class Devices:
-    """The device decisions of one program."""
+    """The device decisions in some files of a program."""
 
-    def __init__(self, program: Program, torch_names: TorchNames) -> None:
+    def __init__(
+        self,
+        program: Program,
+        forward: Forward,
+        torch_names: TorchNames,
+        files: Collection[str],
+    ) -> None:
+        self.files = files
         self.program = program
         self.torch_names = torch_names
         self.torch = "torch"
         """What the file of the birth that is being decided calls torch."""
-        self.moves = Moves(program, Forward(program))
-        self.sight = Sight(program)
+        self.moves = Moves(program, forward, files)
+        self.sight = Sight(program, files)
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``."""
@@ -505,7 +512,9 @@ class Devices:
 
     def _is_store_true(self, attr: str) -> bool:
         """Whether the program's argparse makes ``args.attr`` a bool."""
-        for _, _, call in self.program.all_calls():
+        for function, _, call in self.program.all_calls():
+            if ir.file_of(function) not in self.files:
+                continue
             if isinstance(call.func, ir.Attr) and call.func.attr == "add_argument":
                 given = {
                     a.value.value for a in call.args if isinstance(a.value, ir.Const)

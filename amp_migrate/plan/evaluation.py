@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward, names_no_grad
@@ -10,10 +12,14 @@ from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
 
-def plan_evaluation(program: Program, events: Events, forward: Forward) -> list[Run]:
-    """The forward computations of functions and blocks that run without gradients."""
+def plan_evaluation(
+    program: Program, events: Events, forward: Forward, files: Collection[str]
+) -> list[Run]:
+    """The forward computations of functions and blocks of some files that run without gradients."""
     runs: list[Run] = []
     for qualname, function in program.functions.items():
+        if ir.file_of(qualname) not in files:
+            continue
         if {"backward", "step"} & events.kinds(qualname) and not ir.is_top(qualname):
             continue
         # A module's own forward is put under autocast by whoever calls it.

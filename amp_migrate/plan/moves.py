@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.facts import ir
@@ -44,14 +44,17 @@ class Move:
 
 
 class Moves:
-    """The moves of one program."""
+    """The moves in some files of a program."""
 
-    def __init__(self, program: Program, forward: Forward) -> None:
+    def __init__(
+        self, program: Program, forward: Forward, files: Collection[str]
+    ) -> None:
         self.program = program
         self.forward = forward
         self.all = [
             move
             for qualname, function in program.functions.items()
+            if ir.file_of(qualname) in files
             for found in self._in_block(qualname, function.body, (), False)
             for move in self._alternatives(found)
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from amp_migrate.facts import ir
 from amp_migrate.plan.aftermath import Aftermath
 from amp_migrate.plan.coverage import Coverage
@@ -26,7 +28,10 @@ class Placer:
         steps: frozenset[Site],
         births: frozenset[Site],
         coverage: Coverage,
+        files: Collection[str],
     ) -> None:
+        """``files``: where the ways to the optimizer's steps may begin."""
+        self.files = files
         self.program = program
         self.events = events
         self.slots = slots
@@ -98,7 +103,8 @@ class Placer:
         involved = [
             qualname
             for qualname in self.program.functions
-            if {"backward", "step"} & self.events.kinds(qualname)
+            if ir.file_of(qualname) in self.files
+            and {"backward", "step"} & self.events.kinds(qualname)
         ]
         return [
             qualname

@@ -52,7 +52,7 @@ class Planner:
         self.forward = Forward(program)
         self.regions = Regions(program, self.events, self.forward)
         self.torch_names = TorchNames(program)
-        self.devices = Devices(program, self.torch_names)
+        self._devices: dict[frozenset[str], Devices] = {}
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
 
@@ -132,6 +132,7 @@ class Planner:
             raise Blocked(hazard)
         self._refuse_handover(group)
         slots = frozenset(group.slots)
+        around = self.program.around(group.files)
         steps = self._steps(slots)
         backwards = [backward for loop in group.loops for backward in loop.backwards]
         runs, hoisted = self._plan_regions(backwards)
@@ -149,6 +150,7 @@ class Planner:
             step_sites,
             frozenset((birth.function, birth.path) for birth in group.births),
             Coverage(self.program, self.optimizers, slots, group.births),
+            around,
         )
         placement = placer.place()
         if isinstance(placement, Refusal):
@@ -157,7 +159,7 @@ class Planner:
         travel = Travel(
             self.program,
             self.optimizers,
-            self.devices,
+            self._devices_in(around),
             self.options,
             slots,
             frozenset(group.births),
@@ -181,7 +183,9 @@ class Planner:
                 self.program, self.optimizers, travel, slots
             )
         if self.options.evaluation:
-            for run in plan_evaluation(self.program, self.events, self.forward):
+            for run in plan_evaluation(
+                self.program, self.events, self.forward, group.files
+            ):
                 with travel.attempt():
                     self._place_regions(group, [run])
         group.edits = travel.edits + group.edits
@@ -190,6 +194,13 @@ class Planner:
             if torch.shadowed:
                 message = f"{torch.name} is bound to something else here"
                 raise Blocked(Refusal("AMP035", message, torch.shadowed))
+
+    def _devices_in(self, files: frozenset[str]) -> Devices:
+        if files not in self._devices:
+            self._devices[files] = Devices(
+                self.program, self.forward, self.torch_names, files
+            )
+        return self._devices[files]
 
     def _follow_onwards(self, group: Group) -> None:
         """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter)."""

@@ -45,15 +45,8 @@ def plan_program(
     """
     planned = Planned()
     edits: dict[str, dict[Edit, None]] = defaultdict(dict)
-    planners: dict[frozenset[str], Planner] = {}
-    whole = Planner(program, options, mentioned_elsewhere)
-    planners[frozenset(program.modules)] = whole
-    for cluster in _clusters(whole.groups()):
-        files = frozenset().union(*(group.files for group in cluster))
-        view = program.around(files)
-        planner = planners.setdefault(
-            frozenset(view.modules), Planner(view, options, mentioned_elsewhere)
-        )
+    planner = Planner(program, options, mentioned_elsewhere)
+    for cluster in _clusters(planner.groups()):
         for group in _plan_cluster(planner, cluster):
             if group.refusal is None and writable is not None:
                 group.refusal = _out_of_reach(group, writable, shown)
@@ -68,10 +61,10 @@ def plan_program(
                     )
             planned.loops += group.loops
             for file in {ir.file_of(loop.function) for loop in group.loops}:
-                lines = explain_group(group, planner.program, shown)
+                lines = explain_group(group, program, shown)
                 planned.explanation.setdefault(file, []).extend(lines)
     for file, found in edits.items():
-        torch = whole.torch_names.of_file(file)
+        torch = planner.torch_names.of_file(file)
         missing = torch.missing and any(_says(edit, torch.name) for edit in found)
         planned.file_plans[file] = FilePlan(
             tuple(found), torch.name, missing, options.dtype
@@ -107,22 +100,16 @@ def _clusters(groups: list[Group]) -> list[list[Group]]:
 
 def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
     """Plan groups that share functions: those that can be migrated, as one."""
-    ours = {(loop.function, loop.path) for group in cluster for loop in group.loops}
-    groups = [
-        group
-        for group in planner.groups()
-        if any((loop.function, loop.path) in ours for loop in group.loops)
-    ]
     # Each by itself first: one that must be left alone is no reason to leave the others.
-    for group in groups:
+    for group in cluster:
         planner.plan(group)
-    good = [group for group in groups if group.refusal is None]
+    good = [group for group in cluster if group.refusal is None]
     if len(good) < 2:
-        return groups
+        return cluster
     planner.forget(good)
     together = joined(*good)
     planner.plan(together)
-    return [together, *(group for group in groups if group.refusal is not None)]
+    return [together, *(group for group in cluster if group.refusal is not None)]
 
 
 def _out_of_reach(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
@@ -31,10 +31,11 @@ class Place:
 
 
 class Sight:
-    """Answers for one program."""
+    """Answers for some files of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, files: Collection[str]) -> None:
         self.program = program
+        self.files = files
 
     def see(
         self, expr: ir.Expr, at: str, line: int, place: Place, depth: int = 0
@@ -123,6 +124,7 @@ class Sight:
         return [
             Definition(qualname, stmt, stmt.value)
             for qualname, function in self.program.functions.items()
+            if ir.file_of(qualname) in self.files
             for stmt in ir.statements(function.body)
             if stmt.kind in ("assign", "annassign", "augassign")
             and expr in stmt.targets

@@ -53,15 +53,12 @@ class Program(Names):
         """Answers that lack what the question at that depth will find."""
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
 
-    def around(self, files: Iterable[str]) -> Program:
+    def around(self, files: Iterable[str]) -> frozenset[str]:
         """The files that can take part where one of these runs: what imports it, and all they import."""
-        users = set(files)
-        _close(users, self._imported_by)
-        _close(users, self._imports)
-        if len(users) == len(self.modules):
-            return self
-        kept = [facts for file, facts in self.modules.items() if file in users]
-        return Program(kept, self.layout)
+        found = set(files)
+        _close(found, self._imported_by)
+        _close(found, self._imports)
+        return frozenset(found)
 
     def importing(self, files: Iterable[str]) -> frozenset[str]:
         """Some files with all that they import, directly or through others."""
@@ -457,8 +454,15 @@ class Program(Names):
             return not any(ref.kind == "class" for ref in refs)
         return True
 
-    def all_calls(self) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+    def all_calls(self) -> tuple[tuple[str, ir.Stmt, ir.Call], ...]:
         """Every call of the program with the function and the statement it stands in."""
+        return self._all_calls
+
+    @cached_property
+    def _all_calls(self) -> tuple[tuple[str, ir.Stmt, ir.Call], ...]:
+        return tuple(self._find_calls())
+
+    def _find_calls(self) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
                 for call in calls_of(stmt):

@@ -162,7 +162,7 @@ class Names:
         }
         located = [
             None if self.layout is None else self.layout.locate(file, target)
-            for target in (*targets, *facts.star_imports)
+            for target in (*targets, *facts.star_imports, *facts.plain_imports)
         ]
         return frozenset(
             found.file

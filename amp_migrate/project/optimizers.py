@@ -242,17 +242,18 @@ class Optimizers:
         key = ir.key_of(expr)
         if key is None:
             return False
-        return key in self._zeroed or bool(
+        return (ir.file_of(function), key) in self._zeroed or bool(
             _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))
         )
 
     @cached_property
-    def _zeroed(self) -> frozenset[str]:
-        """Keys of objects with both a ``zero_grad()`` and a ``step()``."""
-        found: dict[str, set[str]] = {"zero_grad": set(), "step": set()}
-        for _, _, call in self.program.all_calls():
+    def _zeroed(self) -> frozenset[tuple[str, str]]:
+        """(file, key) of objects with both a ``zero_grad()`` and a ``step()``."""
+        found: dict[str, set[tuple[str, str]]] = {"zero_grad": set(), "step": set()}
+        for function, _, call in self.program.all_calls():
             if isinstance(call.func, ir.Attr) and call.func.attr in found:
-                found[call.func.attr].add(ir.key_of(call.func.value) or "?")
+                key = ir.key_of(call.func.value) or "?"
+                found[call.func.attr].add((ir.file_of(function), key))
         return frozenset(found["zero_grad"] & found["step"])
 
     # -- following ----------------------------------------------------------------------------
