@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amp_migrate.codemod.lists import insert_entry
+from amp_migrate.codemod.lists import (
+    insert_entry,
+    separator_without_comment,
+    without_comment,
+)
 from amp_migrate.plan.edits import AddArgument, AddEntry
 
 
@@ -82,8 +86,15 @@ class EntryAdder(_HeaderTransformer):
                 comma=cst.MaybeSentinel.DEFAULT,
             )
             opening = updated_node.lbrace.whitespace_after
-            elements = insert_entry(updated_node.elements, index, new, opening)  # type: ignore[type-var]
-            return updated_node.with_changes(elements=elements)
+            brace = updated_node.rbrace
+            closing = brace.whitespace_before
+            elements = insert_entry(  # type: ignore[type-var]
+                updated_node.elements, index, new, opening, closing
+            )
+            if index == len(updated_node.elements) - 1:
+                closing = without_comment(closing)
+                brace = brace.with_changes(whitespace_before=closing)
+            return updated_node.with_changes(elements=elements, rbrace=brace)
         return updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
@@ -134,21 +145,26 @@ def with_parameter(
             and any(param.default is not None for param in params.params)
         )
     )
-    if keyword_only and params.kwonly_params:
-        entries = insert_entry(
-            params.kwonly_params, len(params.kwonly_params) - 1, new, opening
-        )
-        return statement.with_changes(params=params.with_changes(kwonly_params=entries))
+    rest = [p for p in (params.star_arg,) if isinstance(p, cst.Param)]
+    count = len(params.params) + (not keyword_only)
+    after = len(params.params) - 1
     if keyword_only:
-        star = params.star_arg
-        if not isinstance(star, (cst.Param, cst.ParamStar)):
-            star = cst.ParamStar()
-        return statement.with_changes(
-            params=params.with_changes(star_arg=star, kwonly_params=[new])
-        )
-    positional = params.params
-    entries = insert_entry(positional, len(positional) - 1, new, opening)
-    return statement.with_changes(params=params.with_changes(params=entries))
+        after += len(rest) + len(params.kwonly_params)
+    entries = [*params.params, *rest, *params.kwonly_params]
+    if params.star_kwarg is not None:
+        entries.append(params.star_kwarg)
+    entries = insert_entry(entries, after, new, opening)
+    changed: dict[str, object] = {"params": entries[:count]}
+    if rest:
+        changed["star_arg"] = entries[count]
+    elif keyword_only and not params.kwonly_params:
+        comma = entries[after].comma
+        assert isinstance(comma, cst.Comma)
+        changed["star_arg"] = cst.ParamStar(separator_without_comment(comma))
+    if params.star_kwarg is not None:
+        changed["star_kwarg"] = entries.pop()
+    changed["kwonly_params"] = entries[count + len(rest) :]
+    return statement.with_changes(params=params.with_changes(**changed))
 
 
 def _compact(node: cst.BaseExpression) -> str:

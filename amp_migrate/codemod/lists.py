@@ -15,11 +15,13 @@ def insert_entry(
     after: int,
     new: Entry,
     opening: cst.BaseParenthesizableWhitespace,
+    closing: cst.BaseParenthesizableWhitespace | None = None,
 ) -> list[Entry]:
     """``entries`` with ``new`` behind index ``after`` (-1: first).
 
     ``opening`` is the whitespace behind the opening bracket, the pattern for a new line where no
-    separator shows it.
+    separator shows it. ``closing`` is that before the closing bracket where the bracket keeps it: a
+    comment in it is copied to its entry, and the caller takes it away with `without_comment`.
     """
     found = list(entries)
     if after < 0:
@@ -29,13 +31,30 @@ def insert_entry(
     comma = sibling.comma
     if after < len(found) - 1:
         assert isinstance(comma, cst.Comma)
-        new = new.with_changes(comma=_without_comment(comma))
+        # Comments on lines of their own stay with the entry below them.
+        separator = _with_comment_of(
+            separator_without_comment(comma), comma.whitespace_after, opening
+        )
+        found[after] = sibling.with_changes(comma=separator)
+        space = without_comment(comma.whitespace_after)
+        new = new.with_changes(comma=comma.with_changes(whitespace_after=space))
     else:
         has_comma = isinstance(comma, cst.Comma)
         separator = _separator(found, after, opening, has_comma)
+        behind: list[cst.BaseParenthesizableWhitespace | None] = [closing]
         if isinstance(comma, cst.Comma):
-            separator = _with_comment_of(separator, comma)
-            new = new.with_changes(comma=_without_comment(comma))
+            behind.append(comma.whitespace_after)
+            space = without_comment(comma.whitespace_after)
+            new = new.with_changes(comma=comma.with_changes(whitespace_after=space))
+        for kept in ("whitespace_after_param", "whitespace_after_arg"):
+            # Where there is no last comma, this is what stands before the bracket.
+            own = getattr(sibling, kept, None)
+            if own is not None:
+                behind.append(own)
+                new = new.with_changes(**{kept: without_comment(own)})
+                sibling = sibling.with_changes(**{kept: cst.SimpleWhitespace("")})
+        for one in behind:
+            separator = _with_comment_of(separator, one, opening)
         found[after] = sibling.with_changes(comma=separator)
     found.insert(after + 1, new)
     return found
@@ -50,13 +69,28 @@ def _separator(
     if last > 0:
         comma = entries[last - 1].comma
         if isinstance(comma, cst.Comma):
-            return _without_comment(comma)
+            return separator_without_comment(comma)
     if has_comma and isinstance(opening, cst.ParenthesizedWhitespace):
-        return _without_comment(cst.Comma(whitespace_after=opening))
+        return separator_without_comment(cst.Comma(whitespace_after=opening))
     return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
-def _without_comment(comma: cst.Comma) -> cst.Comma:
+def without_comment(
+    space: cst.BaseParenthesizableWhitespace,
+) -> cst.BaseParenthesizableWhitespace:
+    """Whitespace without the comment on its first line; comments on lines of their own stay."""
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return space
+    if space.first_line.comment is None:
+        return space
+    first = space.first_line.with_changes(
+        comment=None, whitespace=cst.SimpleWhitespace("")
+    )
+    return space.with_changes(first_line=first)
+
+
+def separator_without_comment(comma: cst.Comma) -> cst.Comma:
+    """A comma, and the new line behind it if there is one, as the pattern for another."""
     space = comma.whitespace_after
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return comma
@@ -68,15 +102,21 @@ def _without_comment(comma: cst.Comma) -> cst.Comma:
     )
 
 
-def _with_comment_of(separator: cst.Comma, original: cst.Comma) -> cst.Comma:
-    """The separator, with the comments that stood behind the comma it replaces."""
-    space, old = separator.whitespace_after, original.whitespace_after
-    if not isinstance(old, cst.ParenthesizedWhitespace):
-        return separator
+def _with_comment_of(
+    separator: cst.Comma,
+    space: cst.BaseParenthesizableWhitespace | None,
+    opening: cst.BaseParenthesizableWhitespace,
+) -> cst.Comma:
+    """The separator, with the comment that stands on the first line of some whitespace."""
     if not isinstance(space, cst.ParenthesizedWhitespace):
-        return separator if old.first_line.comment is None else original
+        return separator
+    if space.first_line.comment is None:
+        return separator
+    pattern = separator.whitespace_after
+    if not isinstance(pattern, cst.ParenthesizedWhitespace):
+        pattern = opening if isinstance(opening, cst.ParenthesizedWhitespace) else space
     return separator.with_changes(
-        whitespace_after=space.with_changes(
-            first_line=old.first_line, empty_lines=old.empty_lines
+        whitespace_after=pattern.with_changes(
+            first_line=space.first_line, empty_lines=()
         )
     )

@@ -112,3 +112,180 @@ def test_a_global_that_would_make_a_line_too_long_has_a_line_of_its_own() -> Non
     declared = f"global {'long' * 17}, opt"
     output = migrated(setting_up(declared) + LOOP)
     assert f"    {declared}  # ours\n    global scaler\n    opt = " in output
+
+
+SIGNATURES = {
+    "one a line": """\
+ def run(
+     opt,  # whose step
+-    times,  # how often
++    times,  # how often
++    scaler,
+ ):
+""",
+    "no last comma": """\
+ def run(
+     opt,
+-    times
++    times,
++    scaler
+ ):
+""",
+    "no last comma, a comment": """\
+ def run(
+     opt,
+-    times  # how often
++    times,  # how often
++    scaler
+     # that is all
+ ):
+""",
+    "a default": """\
+ def run(
+     opt,
+     times=1,  # how often
++    *,
++    scaler,
+ ):
+""",
+    "a default, no last comma": """\
+ def run(
+     opt,
+-    times=1
++    times=1,
++    *,
++    scaler
+ ):
+""",
+    "a default, all in one line": """\
+ def run(
+-    opt, times=1
++    opt, times=1, *, scaler
+ ):
+""",
+    "below the bracket": """\
+ def run(opt,
+-        times=1):
++        times=1,
++        *,
++        scaler):
+""",
+    "keyword arguments behind": """\
+ def run(
+     opt,
+     times=1,
++    *,
++    scaler,
+     **more  # and more
+ ):
+""",
+    "any arguments": """\
+ def run(
+     opt,
+-    *times  # how often
++    *times,  # how often
++    scaler
+ ):
+""",
+    "keywords only": """\
+ def run(
+     opt,
+     *,
+     times=1,  # how often
++    scaler,
+     # that is all
+ ):
+""",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_parameter_joins_a_signature_of_several_lines(name: str) -> None:
+    before, after = before_and_after(SIGNATURES[name])
+    made = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    loop = "".join(f"    {line}\n" for line in LOOP.splitlines())
+    output = migrated(f"{made}{before}{loop}run(opt)\n")
+    assert output.partition("def ")[2].partition("    for x")[0] == after[4:]
+    assert output.endswith("\nrun(opt, scaler=scaler)\n")
+
+
+CALLS = {
+    "no last comma": """\
+ run(
+-    opt  # whose step
++    opt,  # whose step
++    scaler=scaler
+ )
+""",
+    "a comment": """\
+ run(
+     opt,  # whose step
++    scaler=scaler,
+ )
+""",
+    "below the bracket": """\
+ run(opt,
+-    2  # how often
++    2,  # how often
++    scaler=scaler
+     )
+""",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_argument_joins_a_call_of_several_lines(name: str) -> None:
+    before, after = before_and_after(CALLS[name])
+    made = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    loop = "".join(f"    {line}\n" for line in LOOP.splitlines())
+    output = migrated(f"{made}def run(opt, times=1):\n{loop}{before}")
+    assert output.endswith(f"\n{after}")
+
+
+STATES = {
+    "the last entry": """\
+ state = {
+     "epoch": 1,  # the last one
+     "opt": opt.state_dict(),  # its state
++    "scaler": scaler.state_dict(),
+ }
+""",
+    "the last entry without a comma": """\
+ state = {
+     "epoch": 1,
+-    "opt": opt.state_dict()  # its state
++    "opt": opt.state_dict(),  # its state
++    "scaler": scaler.state_dict()
+     # that is all
+ }
+""",
+    "the only entry": """\
+-state = {"opt": opt.state_dict()  # its state
++state = {"opt": opt.state_dict(),  # its state
++         "scaler": scaler.state_dict()
+          }
+""",
+    "an entry in between": """\
+ state = {
+     "opt": opt.state_dict(),  # its state
++    "scaler": scaler.state_dict(),
+     # counted from 1
+     "epoch": 1,  # the last one
+ }
+""",
+    "arguments of dict": """\
+ state = dict(
+     epoch=1,
+-    opt=opt.state_dict()  # its state
++    opt=opt.state_dict(),  # its state
++    scaler=scaler.state_dict()
+ )
+""",
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_comment_stays_with_its_entry(name: str) -> None:
+    before, after = before_and_after(STATES[name])
+    made = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    assert migrated(f"{made}{LOOP}{before}").endswith(f"\n{after}")
