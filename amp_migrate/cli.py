@@ -16,7 +16,7 @@ from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.results import Outcome, Place, SourceError
 from amp_migrate.sources import journal
-from amp_migrate.sources.document import INSTALL
+from amp_migrate.sources.extra import INSTALL
 from amp_migrate.sources.ignore import PatternError
 
 STDIN = "-"

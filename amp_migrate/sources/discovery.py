@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from amp_migrate.results import SourceError
-from amp_migrate.sources.document import NOTEBOOK_SUFFIX, readable, unreadable
+from amp_migrate.sources.document import NOTEBOOK_SUFFIX
+from amp_migrate.sources.extra import readable, unreadable
 from amp_migrate.sources.files import exists, reason
 from amp_migrate.sources.ignore import (
     Patterns,

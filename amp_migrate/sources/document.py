@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Protocol
 
 from amp_migrate.results import SourceError
@@ -16,9 +15,6 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 NOTEBOOK_LIMIT = 64 * 1024 * 1024
 """Bytes. A notebook also holds what it has printed and drawn."""
-
-INSTALL = 'pip install "amp-migrate[notebook]"'
-"""What makes notebooks readable."""
 
 
 class Source(Protocol):
@@ -70,16 +66,6 @@ def open_document(path: str, data: bytes) -> Source:
     notebook = Notebook.decode(path, data)
     _limit(path, len(notebook.text.encode("utf-8", "replace")), SIZE_LIMIT, " of code")
     return notebook
-
-
-def readable() -> bool:
-    """Whether what it takes to read notebooks is installed."""
-    return find_spec("nbformat") is not None
-
-
-def unreadable(path: str) -> SourceError:
-    """The error to raise where it is not."""
-    return SourceError(path, f"notebooks need nbformat: {INSTALL}")
 
 
 def legible(path: str, data: bytes) -> str:

@@ -25,7 +25,7 @@ from amp_migrate.facts.cells import RESERVED, cell_mark
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 from amp_migrate.sources import ipython, splice
-from amp_migrate.sources.document import unreadable
+from amp_migrate.sources.extra import unreadable
 from amp_migrate.sources.ipython import Kind, LostMarkError
 from amp_migrate.sources.lines import matching_blocks
 from amp_migrate.sources.text import NEWLINE, with_newlines
