@@ -39,10 +39,17 @@ class ProgramSources:
     documents: Mapping[str, Source] = field(default_factory=dict)
     """Where the texts come from; nothing for a text that was not read from a file."""
 
-    def mentions(self, name: str) -> str | None:
-        """A file that could not be read as a program, and speaks of ``name``."""
+    def mentions(self, name: str, file: str) -> str | None:
+        """A file that could not be read as a program, and speaks of a function of another file."""
         word = re.compile(rf"\b{re.escape(name)}\b")
-        return next((f for f, text in self.unread.items() if word.search(text)), None)
+        path = Path(file)
+        module = path.parent.name if path.stem == "__init__" else path.stem
+        for unread, text in self.unread.items():
+            targets = scan_imports(text).targets
+            if any(module in target.split(".") for target in targets):
+                if word.search(text):
+                    return unread
+        return None
 
 
 @dataclass(frozen=True, slots=True)

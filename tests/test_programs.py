@@ -86,9 +86,9 @@ def test_what_cannot_be_read_can_still_be_seen(whole: bool) -> None:
     (program,) = found("train.py").found
     assert [Path(file).name for file in program.texts] == ["train.py"]
     assert sorted(Path(file).name for file in program.unread) == ["a.ipynb", "latin.py"]
-    assert Path(program.mentions("fit") or "").name == "a.ipynb"
-    assert Path(program.mentions("other") or "").name == "latin.py"
-    assert program.mentions("fi") is None
+    assert Path(program.mentions("fit", "train.py") or "").name == "a.ipynb"
+    assert Path(program.mentions("other", "train.py") or "").name == "latin.py"
+    assert program.mentions("fi", "train.py") is None
 
 
 def test_what_is_named_and_cannot_be_read_is_an_error_where_it_trains() -> None:

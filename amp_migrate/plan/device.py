@@ -82,6 +82,14 @@ class Devices:
         found = self._by_device(losses, place) if plain else None
         if found is None and plain:
             found = self._by_guards(plain, place)
+        if found is None:
+            # The model is moved out of sight; what it is fed here has to be where it is.
+            fed = [
+                m
+                for m in self.moves.reaching
+                if m.kind == "data" and m.function == place.function
+            ]
+            found = self._by_device(fed, place)
         return found
 
     def _same(self, move: Move) -> list[Move]:

@@ -41,9 +41,10 @@ class Planner:
         self,
         program: Program,
         options: Options,
-        mentioned_elsewhere: Callable[[str], str | None],
+        mentioned_elsewhere: Callable[[str, str], str | None],
     ) -> None:
-        """``mentioned_elsewhere``: which file that could not be read, if any, speaks of a function."""
+        """``mentioned_elsewhere``: which file that could not be read, if any, speaks of a file's
+        function of that name."""
         self.program = program
         self.options = options
         self.mentioned_elsewhere = mentioned_elsewhere
@@ -173,6 +174,7 @@ class Planner:
             },
             self.mentioned_elsewhere,
         )
+        runs = self._born(group, runs)
         group.travel, group.placement, group.runs = travel, placement, runs
         travel.give_birth()
         self._place_regions(group, runs)
@@ -297,22 +299,32 @@ class Planner:
 
     def _place_regions(self, group: Group, runs: list[Run]) -> None:
         assert group.travel is not None
-        for run in runs:
-            self._refuse_unborn(group, run)
+        for run in self._born(group, runs):
             switch = group.travel.visible_in(run.function)
             enabled = (
                 switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
             )
             group.place(run.function, Autocast(run.path, run.last, enabled, run.hoists))
 
-    def _refuse_unborn(self, group: Group, run: Run) -> None:
-        """Raise `Blocked` where a region would stand before its switch is made."""
-        body = self.program.functions[run.function].body
-        line = next(s.line for s in ir.statements(body) if s.path == run.path)
-        born = [b.stmt.line for b in group.births if b.function == run.function]
-        if born and line < min(born):
+    def _born(self, group: Group, runs: list[Run]) -> list[Run]:
+        """The runs that their switch is made before; raises `Blocked` where that is none of them.
+
+        What is computed earlier, while a script is still setting up, stays as it is.
+        """
+        kept = []
+        line = 0
+        for run in runs:
+            body = self.program.functions[run.function].body
+            start = next(s.line for s in ir.statements(body) if s.path == run.path)
+            births = [b.stmt.line for b in group.births if b.function == run.function]
+            if births and start < min(births):
+                line = line or start
+            else:
+                kept.append(run)
+        if line and not kept:
             message = "a forward computation stands before the optimizer is made"
             raise Blocked(Refusal("AMP033", message, line))
+        return kept
 
     def _place_backwards(
         self, group: Group, backwards: list[Backward], hoisted: dict[Site, str]

@@ -15,7 +15,7 @@ from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.plan.planner import Planner
 from amp_migrate.project.link import Program
 
-_Mentions = Callable[[str], str | None]
+_Mentions = Callable[[str, str], str | None]
 
 
 @dataclass(slots=True)
@@ -34,14 +34,14 @@ def plan_program(
     options: Options,
     *,
     writable: Collection[str] | None = None,
-    mentioned_elsewhere: _Mentions = lambda name: None,
+    mentioned_elsewhere: _Mentions = lambda name, file: None,
     shown: Callable[[str], str] = str,
 ) -> Planned:
     """Plan all loops of some linked files.
 
     ``writable``: the files that may be changed (None: all). A group of loops that needs an edit in
     another one is left alone as a whole. ``mentioned_elsewhere`` tells which file that could not be
-    read, if any, speaks of a function; ``shown`` what messages call a file.
+    read, if any, speaks of a file's function of that name; ``shown`` what messages call a file.
     """
     planned = Planned()
     edits: dict[str, dict[Edit, None]] = defaultdict(dict)

@@ -67,7 +67,7 @@ class Travel:
         base: str,
         taken: set[str],
         steps: Mapping[str, ir.Expr],
-        mentioned_elsewhere: Callable[[str], str | None],
+        mentioned_elsewhere: Callable[[str, str], str | None],
     ) -> None:
         """``steps``: for each function that steps, the optimizer as it names it there."""
         self.steps = steps
@@ -373,7 +373,7 @@ class Travel:
         if by_name:
             reason = f"{facts.name}() is looked up by its name here"
             raise Blocked(Refusal("AMP015", reason, by_name))
-        elsewhere = self.mentioned_elsewhere(public)
+        elsewhere = self.mentioned_elsewhere(public, ir.file_of(function))
         if elsewhere is not None:
             reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
             raise Blocked(Refusal("AMP015", reason, facts.line))

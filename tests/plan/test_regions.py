@@ -491,15 +491,28 @@ for out, y in features():
     assert left_alone(source) == "AMP033"
 
 
-def test_a_forward_before_the_optimizer_is_made() -> None:
+def test_a_forward_before_the_optimizer_is_made_stays_as_it_is() -> None:
+    first = "new = criterion(model(data[0][0]), data[0][1])\n"
     source = f"""\
-new = criterion(model(data[0][0]), data[0][1])
-{SGD}for x, y in data:
+{first}{SGD}for x, y in data:
     opt.zero_grad()
     loss = new
     loss.backward()
     opt.step()
     new = criterion(model(x), y)
+"""
+    output = migrated(source)
+    assert output.startswith(first)
+    assert output.count("torch.autocast(") == 1
+
+
+def test_no_forward_after_the_optimizer_is_made() -> None:
+    source = f"""\
+losses = [criterion(model(x), y) for x, y in data]
+{SGD}for loss in losses:
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
 """
     assert left_alone(source) == "AMP033"
 
