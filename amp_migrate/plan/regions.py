@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
+from amp_migrate.facts.cells import cell_number
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import ANY, MODELS, MODULES, Forward
 from amp_migrate.plan.lazy import Lazy
@@ -325,6 +326,9 @@ class Regions:
 
     def _is_barrier(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether one statement's own line must stay outside every region."""
+        if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
+            # No region can begin in one cell of a notebook and end in another.
+            return True
         for event in self.events.of(function, stmt):
             if event.kind in ("backward", "step"):
                 return True

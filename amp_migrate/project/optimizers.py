@@ -329,6 +329,8 @@ class Optimizers:
         sites = program.call_sites.get(slot.owner, [])
         if not sites:
             reason = f"{slot.name} is a parameter of {function.name}(), which nothing calls here"
+            if slot.owner in program.escaping:
+                reason = f"{slot.name} is a parameter of {function.name}(), which is used as a value"
             trace.problems.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
         for site in sites:
             value = program.argument_at(site, slot.name)
@@ -408,7 +410,8 @@ class Optimizers:
             case ir.Name() | ir.Attr() if index is None:
                 source = self.slot(value, function)
                 if source is not None:
-                    trace.aliases.setdefault(slot, source)
+                    if source != slot:
+                        trace.aliases.setdefault(slot, source)
                     self._follow(source, trace)
                     return
         reason = "the optimizer comes from an expression that is not followed"
@@ -452,10 +455,35 @@ class Optimizers:
             )
             for callee in callees
         ]
+        handed = [self._handed_back(site, index) for site in sites]
+        if handed and all(handed):
+            for site, values in zip(sites, handed, strict=True):
+                for value in values:
+                    self._follow_value(slot, value, function, site.stmt, None, trace)
+            return
         if sites and all(self._makes(site, index) for site in sites):
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return
         trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
+
+    def _handed_back(self, site: CallSite, index: int | None) -> list[ir.Expr]:
+        """The arguments that a call returns (at ``index``), if it returns nothing else there."""
+        found: list[ir.Expr] = []
+        names = {param.name for param in self.program.functions[site.callee].params}
+        for _, returned in self.program.returns(site.call, site.caller):
+            value: ir.Expr | None = returned
+            if index is not None:
+                items = returned.items if isinstance(returned, ir.Display) else ()
+                value = items[index] if index < len(items) else None
+            if not isinstance(value, ir.Name) or value.id not in names:
+                return []
+            if self.program.definitions(site.callee, value.id):
+                return []
+            given = self.program.argument_at(site, value.id)
+            if not isinstance(given, (ir.Name, ir.Attr)):
+                return []
+            found.append(given)
+        return found
 
     def _makes(self, site: CallSite, index: int | None) -> bool:
         """`_makes_one`, where a function that is being asked already gives no answer."""

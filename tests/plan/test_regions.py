@@ -9,6 +9,7 @@ from programs import HEAD, before_and_after, left_alone, migrated, trains_as_bef
 from shorthand import before, written_out
 
 from amp_migrate.api import migrate_source
+from amp_migrate.facts.cells import cell_mark
 
 BORN = """\
  opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -504,6 +505,23 @@ def test_a_forward_before_the_optimizer_is_made_stays_as_it_is() -> None:
     output = migrated(source)
     assert output.startswith(first)
     assert output.count("torch.autocast(") == 1
+
+
+def test_a_region_ends_with_its_cell() -> None:
+    source = f"""\
+{SGD}{cell_mark(2)}
+x, y = data[0]
+outputs = model(x)
+{cell_mark(3)}
+loss = criterion(outputs, y)
+{cell_mark(4)}
+loss.backward()
+opt.step()
+"""
+    region = 'with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):'
+    output = migrated(source)
+    assert f"{region}\n    outputs = model(x)\n{cell_mark(3)}\n" in output
+    assert f"{region}\n    loss = criterion(outputs, y)\n{cell_mark(4)}\n" in output
 
 
 def test_no_forward_after_the_optimizer_is_made() -> None:

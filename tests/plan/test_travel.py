@@ -372,6 +372,27 @@ def test_no_way_for_the_scaler(name: str) -> None:
     assert left_alone(before(text)) == code
 
 
+def test_an_optimizer_that_a_call_hands_back() -> None:
+    source = """\
+def resume(path, model, opt):
+    saved = torch.load(path)
+    opt.load_state_dict(saved["opt"])
+    return saved["epoch"], opt
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+first = 0
+if False:
+    first, opt = resume("last.pt", model, opt)
+for x, y in data:
+    opt.zero_grad()
+    criterion(model(x), y).backward()
+    opt.step()
+"""
+    output = migrated(source)
+    assert "def resume(path, model, opt, scaler):\n" in output
+    assert '    first, opt = resume("last.pt", model, opt, scaler=scaler)\n' in output
+    assert output.count("GradScaler(") == 1
+
+
 def test_a_function_that_another_file_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
