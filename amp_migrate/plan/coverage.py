@@ -290,6 +290,10 @@ class Coverage:
             for inner in ir.walk(target)
             if isinstance(inner, ir.Name)
         }
+        element = expr.elements[-1]
+        if isinstance(element, ir.Item) and not _names_in(element.value) & targets:
+            # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
+            return _as_parts(self._of(element.value, function, stmt, depth + 1))
         for iterable in expr.iterables:
             own = any(
                 isinstance(inner, ir.Name) and inner.id in targets
@@ -297,10 +301,6 @@ class Coverage:
             )
             if not own:
                 held.join(self._of(iterable, function, stmt, depth + 1))
-        if not held.all and not held.groups:
-            # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
-            held = self._joined(expr.elements[-1:], function, stmt, depth)
-            return _as_parts(held)
         if all(_asks_requires_grad(test) for test in expr.conditions):
             return held
         return _as_parts(held)
@@ -488,6 +488,10 @@ def _as_seen_outside(
 
 def _within(inner: Identity, outer: Identity) -> bool:
     return inner[: len(outer)] == outer
+
+
+def _names_in(expr: ir.Expr) -> set[str]:
+    return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}
 
 
 def _as_parts(held: Held) -> Held:

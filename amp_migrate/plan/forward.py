@@ -295,6 +295,15 @@ class Forward:
             for variable in self.reads_of(expr, function)
         }
 
+    def uses(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement mentions, but for those that it only gives a value."""
+        kills = self.kills(stmt, function)
+        if not kills or stmt.value is None:
+            return self.reads(stmt, function)
+        return (self.reads(stmt, function) - kills) | self.reads_of(
+            stmt.value, function
+        )
+
     def kills(self, stmt: ir.Stmt, function: str) -> set[str]:
         """Variables that a statement gives a wholly new value."""
         if stmt.kind not in ("assign", "annassign"):

@@ -19,6 +19,8 @@ _SCHEDULER = re.compile(
 _LOOKS_ONLY = frozenset(
     "print len type isinstance id str repr hasattr vars bool".split()
 )
+_LOOKING_METHODS = frozenset("format debug info warning error critical log".split())
+"""Of a string or a logger: what they are given is written out."""
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
 
 
@@ -146,6 +148,8 @@ class Handover:
         if origin in ("torch.save", "pickle.dump"):
             message = "the optimizer itself is saved, without the scaler"
             return Refusal("AMP040", message, call.line)
+        if isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS:
+            return None
         if _SCHEDULER.search(last):
             return None
         if last in ("step", "unscale_", "minimize"):

@@ -340,7 +340,11 @@ class Hazards:
             if isinstance(target.value, ir.Name):
                 owner = program.owner(target.value.id, function)
                 made = program.definitions(owner, target.value.id) if owner else []
-                is_buffer = any(_is_fresh_tensor(d.value) for d in made)
+                is_buffer = any(
+                    _is_fresh_tensor(d.value)
+                    and not self._is_numpy(d.value, d.function)
+                    for d in made
+                )
             elif isinstance(target.value, ir.Attr):
                 is_buffer = self._may_be_buffer(target.value, program, function)
             else:
@@ -349,6 +353,12 @@ class Hazards:
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
+        """Whether an array is made with NumPy: no tensor is stored into one under autocast."""
+        return isinstance(value, ir.Call) and (
+            self.program.origin(value.func, function) or ""
+        ).startswith("numpy.")
 
     def _may_be_buffer(self, expr: ir.Attr, program: Program, function: str) -> bool:
         """Whether an attribute of one's own is not known to be a dict or a list."""

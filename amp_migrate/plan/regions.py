@@ -41,6 +41,8 @@ class _Slice:
     """Variables that the slice reads and does not make."""
     read: set[str] = field(default_factory=set)
     """Variables that the slice reads."""
+    earlier: bool = False
+    """It is what an earlier turn leaves for this one: without gradients, that is no part of a loss."""
 
 
 class Regions:
@@ -262,7 +264,7 @@ class Regions:
             for variable in needed & changed
             if variable.split(".", 1)[-1] not in self.forward.module_keys
         }
-        trial = _Slice(function, set(found.forward), set(found.members))
+        trial = _Slice(function, set(found.forward), set(found.members), earlier=True)
         wanted = set(carried)
         for _ in range(_MOST_TURNS):
             for stmt in reversed(body):
@@ -300,6 +302,8 @@ class Regions:
         writes = self.forward.writes(stmt, function)
         if not writes & needed:
             return
+        if found.earlier and stmt.kind == "with" and self._turns_gradients_off(stmt):
+            return
         if stmt.blocks and self._must_open(stmt, function):
             wanted = set(needed)
             for block in reversed(stmt.blocks):
@@ -311,7 +315,7 @@ class Regions:
         found.members.add(stmt.path)
         if self.forward.in_statement(stmt, function):
             found.forward.add(stmt.path)
-        reads = self.forward.reads(stmt, function)
+        reads = self.forward.uses(stmt, function)
         needed -= self.forward.kills(stmt, function)
         needed |= reads
         found.read |= reads

@@ -499,6 +499,9 @@ class Optimizers:
     def _makes_one(self, site: CallSite, index: int | None) -> bool:
         """Whether a call returns (at ``index``) an optimizer that is born inside it."""
         callee = site.callee
+        if self._is_wrapped(callee):
+            # A cache, say, would hand out one optimizer again and again.
+            return False
         returned = [
             stmt.value
             for stmt in ir.statements(self.program.functions[callee].body)
@@ -525,6 +528,13 @@ class Optimizers:
             if trace.problems or trace.parameters or not trace.births:
                 return False
         return True
+
+    def _is_wrapped(self, function: str) -> bool:
+        plain = {f"builtins.{n}" for n in ("staticmethod", "classmethod", "property")}
+        return any(
+            self.program.origin(d, function) not in plain
+            for d in self.program.functions[function].decorators
+        )
 
     def _unknown_maker(
         self, call: ir.Call, function: str, stmt: ir.Stmt, own: bool

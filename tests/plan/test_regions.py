@@ -507,6 +507,25 @@ def test_a_forward_before_the_optimizer_is_made_stays_as_it_is() -> None:
     assert output.count("torch.autocast(") == 1
 
 
+def test_an_evaluation_in_the_training_loop_stays() -> None:
+    source = f"""\
+{SGD}for x, y in data:
+    opt.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    opt.step()
+    with torch.no_grad():
+        for x, y in data:
+            out = model(x)
+            loss = criterion(out, y)
+            print(loss.item())
+"""
+    output = migrated(source)
+    assert output.count("torch.autocast(") == 1
+    assert output.endswith(source[source.index("    with torch.no_grad():") :])
+
+
 def test_a_region_ends_with_its_cell() -> None:
     source = f"""\
 {SGD}{cell_mark(2)}
