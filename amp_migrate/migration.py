@@ -96,6 +96,7 @@ class _Migration:
             writable=frozenset(self.given),
             mentioned_elsewhere=known.mentions,
             shown=self._shown,
+            spot=self._spot,
         )
 
     def _rewrite(self, planned: Planned) -> dict[str, str]:
@@ -151,6 +152,12 @@ class _Migration:
         return output
 
     # -- what is told ---------------------------------------------------------------------------
+
+    def _spot(self, line: int, file: str) -> str:
+        """What the words about a plan call a line."""
+        document = self.sources.documents.get(file)
+        cell, inside = (0, line) if document is None else document.place(line)
+        return f"cell {cell}, line {inside}" if cell else f"line {line}"
 
     def _shown(self, file: str) -> str:
         """What messages call a file."""

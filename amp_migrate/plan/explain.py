@@ -8,9 +8,12 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.groups import Group
 from amp_migrate.project.link import Program
 
+Spot = Callable[[int, str], str]
+"""What a line of a file is called: ``line 12``."""
+
 
 def explain_group(
-    group: Group, program: Program, shown: Callable[[str], str]
+    group: Group, program: Program, shown: Callable[[str], str], spot: Spot
 ) -> list[str]:
     """Where a group's optimizer is born, how it travels, and what becomes of each site."""
     own = ir.file_of(group.loops[0].function)
@@ -19,37 +22,38 @@ def explain_group(
         name, file = ir.local_name(key), ir.file_of(key)
         return name if file == own else f"{name} of {shown(file)}"
 
+    def at(line: int, key: str) -> str:
+        return spot(line, ir.file_of(key))
+
     names = sorted({slot.name for slot in group.slots}) or ["no optimizer found"]
-    lines = [f"{shown(own)}:{group.first_line}: optimizer {', '.join(names)}"]
+    first = spot(group.first_line, own).removeprefix("line ")
+    lines = [f"{shown(own)}:{first}: optimizer {', '.join(names)}"]
     for birth in sorted(group.births, key=lambda b: (b.function, b.stmt.line)):
-        lines.append(f"  born at line {birth.stmt.line} in {inside(birth.function)}")
+        where = at(birth.stmt.line, birth.function)
+        lines.append(f"  born at {where} in {inside(birth.function)}")
     for slot in sorted(group.slots, key=lambda s: (s.kind, s.owner, s.name)):
         kind = "attribute of class" if slot.kind == "attribute" else "variable of"
         lines.append(f"  travels as {slot.name}, {kind} {inside(slot.owner)}")
     for loop in group.loops:
         for backward in loop.backwards:
-            line, where = backward.event.line, inside(backward.function)
-            lines.append(f"  backward at line {line} in {where}")
+            where = at(backward.event.line, backward.function)
+            lines.append(f"  backward at {where} in {inside(backward.function)}")
     if group.refusal is not None:
         lines.append(f"  stopped: {group.refusal.code} {group.refusal.message}")
-        if isinstance(group.refusal.line, ir.Line):
-            line = group.refusal.line
+        line = group.refusal.line
+        if isinstance(line, ir.Line):
             of = "" if line.file == own else f" of {shown(line.file)}"
-            lines.append(f"  by line {line}{of}")
+            lines.append(f"  by {spot(line, line.file)}{of}")
         return lines
     assert group.travel is not None and group.placement is not None
     for born in group.travel.born:
-        where = inside(born.function)
-        lines.append(f"  switch after line {born.line} in {where}: {born.code}")
+        where = f"{at(born.line, born.function)} in {inside(born.function)}"
+        lines.append(f"  switch after {where}: {born.code}")
     for run in group.runs:
-        start = _line(program, run.function, run.path)
-        end = _line(
-            program,
-            run.function,
-            (*run.path[:-1], (run.path[-1][0], run.last)),
-            end=True,
-        )
-        extent = f"line {start}" if start == end else f"lines {start} to {end}"
+        last = (*run.path[:-1], (run.path[-1][0], run.last))
+        start = at(_line(program, run.function, run.path), run.function)
+        end = at(_line(program, run.function, last, end=True), run.function)
+        extent = start if start == end else f"{start} to {end}"
         lines.append(f"  autocast region over {extent} in {inside(run.function)}")
     for word, sites in (
         ("unscale_ before", group.placement.unscale_before),
@@ -58,8 +62,8 @@ def explain_group(
         ("guarded step at", group.placement.guarded),
     ):
         for function, site in sorted(sites):
-            line = _line(program, function, site)
-            lines.append(f"  {word} line {line} in {inside(function)}")
+            where = at(_line(program, function, site), function)
+            lines.append(f"  {word} {where} in {inside(function)}")
     return lines
 
 

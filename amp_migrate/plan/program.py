@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.edits import AddParameter, Autocast, Edit, FilePlan, Insert
-from amp_migrate.plan.explain import explain_group
+from amp_migrate.plan.explain import Spot, explain_group
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.plan.planner import Planner
@@ -36,12 +36,14 @@ def plan_program(
     writable: Collection[str] | None = None,
     mentioned_elsewhere: _Mentions = lambda name, file: None,
     shown: Callable[[str], str] = str,
+    spot: Spot = lambda line, file: f"line {line}",
 ) -> Planned:
     """Plan all loops of some linked files.
 
     ``writable``: the files that may be changed (None: all). A group of loops that needs an edit in
     another one is left alone as a whole. ``mentioned_elsewhere`` tells which file that could not be
-    read, if any, speaks of a file's function of that name; ``shown`` what messages call a file.
+    read, if any, speaks of a file's function of that name; ``shown`` what messages call a file,
+    ``spot`` what they call a line of it.
     """
     planned = Planned()
     edits: dict[str, dict[Edit, None]] = defaultdict(dict)
@@ -61,7 +63,7 @@ def plan_program(
                     )
             planned.loops += group.loops
             for file in {ir.file_of(loop.function) for loop in group.loops}:
-                lines = explain_group(group, program, shown)
+                lines = explain_group(group, program, shown, spot)
                 planned.explanation.setdefault(file, []).extend(lines)
     for file, found in edits.items():
         torch = planner.torch_names.of_file(file)
