@@ -167,7 +167,7 @@ class Coverage:
     # -- births -------------------------------------------------------------------------------
 
     def _of_birth(self, birth: Birth) -> Held:
-        if self.optimizers.construction(birth.call, birth.function) == "plain":
+        if self.optimizers.makers.construction(birth.call, birth.function) == "plain":
             return self._of_construction(birth.call, birth.function, birth.stmt)
         held = Held()
         found = False
@@ -175,7 +175,7 @@ class Coverage:
             for stmt in ir.statements(self.program.functions[callee].body):
                 for expr in stmt.exprs:
                     for call in ir.calls_in(expr):
-                        if self.optimizers.construction(call, callee) == "plain":
+                        if self.optimizers.makers.construction(call, callee) == "plain":
                             found = True
                             held.join(self._of_construction(call, callee, stmt))
         held.complete &= found

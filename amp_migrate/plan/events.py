@@ -140,7 +140,7 @@ class Events:
         if _inside_zeroing(self.program.functions[function], stmt):
             return
         if isinstance(stmt.value, ir.Call) and stmt.targets:
-            if self.optimizers.construction(stmt.value, function) is not None:
+            if self.optimizers.makers.construction(stmt.value, function) is not None:
                 yield Event("birth", stmt.line, stmt.column)
         holders = self._gradient_holders(stmt, function)
         if holders:
@@ -180,7 +180,9 @@ class Events:
             slot = self.optimizers.slot(receiver, function)
             if slot is not None and self._is_optimizer(slot, receiver, function):
                 yield Event("step", *where, slot=slot)
-            elif slot is None and self.optimizers.looks_like_one(receiver, function):
+            elif slot is None and self.optimizers.makers.looks_like_one(
+                receiver, function
+            ):
                 name = ir.key_of(receiver) or "?"
                 yield Event("step", *where, slot=Slot("unknown", function, name))
         elif method == "zero_grad":
@@ -196,7 +198,7 @@ class Events:
         if trace.births:
             return True
         named = any(p.kind in ("closure", "wrapped", "apex") for p in trace.problems)
-        return named or self.optimizers.looks_like_one(receiver, function)
+        return named or self.optimizers.makers.looks_like_one(receiver, function)
 
     def _gradient_holders(self, stmt: ir.Stmt, function: str) -> tuple[ir.Expr, ...]:
         """The expressions whose ``.grad`` a statement's own line mentions."""

@@ -12,6 +12,7 @@ from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
 from amp_migrate.project.bindings import bindings, calls_of
 from amp_migrate.project.link import Program
+from amp_migrate.project.makers import CLOSURE, WRAPPED
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 
@@ -57,8 +58,8 @@ class TrainingLoop:
 
 _LOOPS = ("for", "while")
 _PROBLEM_CODES = {
-    opt.CLOSURE: "AMP013",
-    opt.WRAPPED: "AMP014",
+    CLOSURE: "AMP013",
+    WRAPPED: "AMP014",
     opt.NOT_FOUND: "AMP010",
     opt.SEVERAL: "AMP012",
     opt.APEX: "AMP002",
@@ -335,7 +336,7 @@ class Finder:
             return
         loop.slots = frozenset(slots)
         for slot in slots:
-            if slot.kind == "attribute" and self.optimizers.wraps(slot.owner):
+            if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
                 line = self.program.classes[slot.owner].line
                 message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
                 loop.refuse(Refusal("AMP014", message, line))
@@ -394,7 +395,7 @@ class Finder:
         for _, call in _calls_in(self.program.functions[function]):
             if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
                 receiver = call.func.value
-                if self.optimizers.looks_like_one(receiver, function):
+                if self.optimizers.makers.looks_like_one(receiver, function):
                     name = ir.render(call.func) or "the optimizer"
                     message = (
                         f"{name}() steps in its own way, which a scaler would not see"

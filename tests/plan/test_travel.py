@@ -372,6 +372,51 @@ def test_no_way_for_the_scaler(name: str) -> None:
     assert left_alone(before(text)) == code
 
 
+TABLES = {
+    "of the module": "TABLE = {'sgd': torch.optim.SGD, 'adam': torch.optim.Adam}\n"
+    "opt = TABLE['sgd'](model.parameters(), lr=0.1)\n",
+    "of an instance": "class Config:\n"
+    "    def __init__(self):\n"
+    "        self.table = {'sgd': torch.optim.SGD, 'adam': torch.optim.Adam}\n"
+    "    def make(self, name):\n"
+    "        return self.table[name](model.parameters(), lr=0.1)\n"
+    "opt = Config().make('sgd')\n",
+    "by its name": "kind = getattr(torch.optim, 'SGD')\n"
+    "opt = kind(model.parameters(), lr=0.1)\n",
+    "by its name, of what is passed": "def pick(module, name, *args, **kwargs):\n"
+    "    return getattr(module, name)(*args, **kwargs)\n"
+    "opt = pick(torch.optim, 'SGD', model.parameters(), lr=0.1)\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_class_out_of_a_table(name: str) -> None:
+    loop = "for x, y in data:\n    opt.zero_grad()\n    criterion(model(x), y).backward()\n    opt.step()\n"
+    assert "scaler.step(opt)" in migrated(TABLES[name] + loop)
+
+
+def test_a_table_that_holds_something_else() -> None:
+    table = "TABLE = {'sgd': torch.optim.SGD, 'other': make}\n"
+    loop = "for x, y in data:\n    opt.zero_grad()\n    criterion(model(x), y).backward()\n    opt.step()\n"
+    text = f"{table}opt = TABLE['sgd'](model.parameters(), lr=0.1)\n{loop}"
+    assert left_alone(text) == "AMP010"
+
+
+def test_a_factory_with_a_cache() -> None:
+    text = """\
+from functools import lru_cache
+@lru_cache
+def make_opt():
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt = make_opt()
+    opt.zero_grad()
+    criterion(model(x), y).backward()
+    opt.step()
+"""
+    assert left_alone(text) == "AMP010"
+
+
 def test_an_optimizer_that_a_call_hands_back() -> None:
     source = """\
 def resume(path, model, opt):
