@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,50 +52,6 @@ class Program(Names):
         self._provisional: dict[tuple[str, ir.Expr], tuple[frozenset[Ref], int]] = {}
         """Answers that lack what the question at that depth will find."""
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
-
-    def around(self, files: Iterable[str]) -> frozenset[str]:
-        """The files that can take part where one of these runs: what imports it, and all they import."""
-        found = set(files)
-        _close(found, self._imported_by)
-        _close(found, self._imports)
-        return frozenset(found)
-
-    def importing(self, files: Iterable[str]) -> frozenset[str]:
-        """Some files with all that they import, directly or through others."""
-        found = set(files)
-        _close(found, self._imports)
-        return frozenset(found)
-
-    def is_public(self, function: str) -> bool:
-        """Whether callers outside of the project are to be expected."""
-        if self.layout is None or not self.layout.is_library(ir.file_of(function)):
-            return False
-        names = ir.local_name(function).removesuffix(".__init__").split(".")
-        return not any(name.startswith("_") for name in names)
-
-    @cached_property
-    def strings(self) -> frozenset[str]:
-        """String constants of all files that could be names."""
-        return frozenset().union(*(facts.strings for facts in self.modules.values()))
-
-    @cached_property
-    def identifiers(self) -> frozenset[str]:
-        """Every name that one of the files mentions."""
-        return frozenset().union(
-            *(facts.identifiers for facts in self.modules.values())
-        )
-
-    @cached_property
-    def _imports(self) -> dict[str, frozenset[str]]:
-        return {file: self.imports(file) for file in self.modules}
-
-    @cached_property
-    def _imported_by(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = defaultdict(set)
-        for file, others in self._imports.items():
-            for other in others:
-                found[other].add(file)
-        return found
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -585,16 +541,6 @@ def _only_used_as_base(expr: ir.Expr) -> bool:
         and inner.func.id in ("super", "isinstance", "issubclass")
         for inner in ir.walk(expr)
     )
-
-
-def _close(files: set[str], steps: Mapping[str, Collection[str]]) -> None:
-    """Add all that can be reached from some files."""
-    pending = list(files)
-    while pending:
-        for other in steps.get(pending.pop(), ()):
-            if other not in files:
-                files.add(other)
-                pending.append(other)
 
 
 def _is_abstract(function: ir.Function) -> bool:
