@@ -10,6 +10,7 @@ _STATEMENT = re.compile(
     r"|import[ \t]+(?P<modules>(?:\\\n|[^\n])*))",
     re.MULTILINE,
 )
+_BY_NAME = re.compile(r"\b(?:import_module|__import__)\(\s*[\"']([\w.]+)[\"']")
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[\w.]+")
 
@@ -24,6 +25,11 @@ class ImportScan:
     """Whether the text speaks of ``sys.path``."""
     is_script: bool
     """Whether it speaks of ``__main__``: it can be started by itself."""
+
+
+def imports_by_name(text: str) -> frozenset[str]:
+    """The modules that ``importlib.import_module("a.b")`` is given as constants."""
+    return frozenset(_BY_NAME.findall(text))
 
 
 def scan_imports(text: str) -> ImportScan:
@@ -42,5 +48,6 @@ def scan_imports(text: str) -> ImportScan:
                 targets.add(f"{origin}{dot}{found[0]}")
             else:
                 targets.add(origin)
+    targets |= imports_by_name(text)
     edits_path = "sys.path" in text or "addsitedir" in text
     return ImportScan(frozenset(targets), edits_path, "__main__" in text)

@@ -286,6 +286,8 @@ class ModuleFacts:
     star_imports: tuple[str, ...] = ()
     plain_imports: frozenset[str] = frozenset()
     """What ``import a.b.c`` statements name, of which the variable is only ``a``."""
+    named_imports: frozenset[str] = frozenset()
+    """Modules that `importlib.import_module` is given by name."""
     off_lines: frozenset[int] = frozenset()
     """Lines whose statement is marked ``# amp: off``."""
     off: bool = False
@@ -394,6 +396,10 @@ def render(expr: Expr) -> str | None:
         case Item(value=value, key=key):
             base, index = render(value), render(key)
             return None if base is None or index is None else f"{base}[{index}]"
+        case Call(func=Name(id="super"), args=args) if args:
+            given = [render(arg.value) for arg in args]
+            plain = all(isinstance(arg.value, Name) and not arg.name for arg in args)
+            return f"super({','.join(filter(None, given))})" if plain else None
         case Call(func=func, args=()):
             base = render(func)
             return None if base is None else f"{base}()"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from amp_migrate.facts import ir
+from amp_migrate.facts.imports import imports_by_name
 from amp_migrate.facts.marks import off_marks
 from amp_migrate.facts.syntax import parse
 
@@ -61,6 +62,7 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
         strings=frozenset(reader.strings),
         star_imports=tuple(reader.star_imports),
         plain_imports=frozenset(reader.plain_imports),
+        named_imports=imports_by_name(text),
         off_lines=off_lines,
         off=off,
     )

@@ -24,7 +24,7 @@ _RAISES = re.compile(
     r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
     r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_|spmm|smm|sspaddmm|hspmm)"
     r"|torch\.sparse\.(mm|addmm|sampled_addmm|spsolve)"
-    r"|torch\.fft\.\w+"
+    r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 _BCE = frozenset(("BCELoss", "binary_cross_entropy"))
@@ -42,6 +42,7 @@ _MIXING_METHODS = frozenset(
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook""".split())
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
+_INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.grad|torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
 )
@@ -343,6 +344,7 @@ class Hazards:
                 is_buffer = any(
                     _is_fresh_tensor(d.value)
                     and not self._is_numpy(d.value, d.function)
+                    and not self._holds_integers(d.value, d.function)
                     for d in made
                 )
             elif isinstance(target.value, ir.Attr):
@@ -359,6 +361,15 @@ class Hazards:
         return isinstance(value, ir.Call) and (
             self.program.origin(value.func, function) or ""
         ).startswith("numpy.")
+
+    def _holds_integers(self, value: ir.Expr | None, function: str) -> bool:
+        """``torch.full(..., dtype=torch.int64)``: nothing that autocast touches is stored there."""
+        return value is not None and any(
+            _INTEGERS.fullmatch(self.program.origin(arg.value, function) or "")
+            for call in ir.calls_in(value)
+            for arg in call.args
+            if arg.name == "dtype"
+        )
 
     def _may_be_buffer(self, expr: ir.Attr, program: Program, function: str) -> bool:
         """Whether an attribute of one's own is not known to be a dict or a list."""

@@ -158,12 +158,14 @@ class Travel:
         aliases = self._aliased()
         if slot in aliases:
             source = aliases[slot]
-            definition = next(
-                d
-                for d in self.program.definitions(slot.owner, slot.name)
-                if isinstance(d.value, (ir.Name, ir.Attr))
-            )
-            assert definition.value is not None
+            definitions = self.program.definitions(slot.owner, slot.name)
+            definition = definitions[0] if len(definitions) == 1 else None
+            if definition is None or not isinstance(
+                definition.value, (ir.Name, ir.Attr)
+            ):
+                reason = f"{slot.name} may be one of several optimizers"
+                line = definitions[0].stmt.line if definitions else 0
+                raise Blocked(Refusal("AMP012", reason, line))
             return self._of_slot(source, definition.value, definition.function)
         if slot.kind == "attribute":
             self._carry_attribute(slot)
@@ -379,7 +381,9 @@ class Travel:
             raise Blocked(Refusal("AMP015", reason, facts.line))
         self._parameters[function] = name
         optional = optimizer is not None and any(
-            self._gives_none(program.argument_at(site, optimizer)) for site in sites
+            self._gives_none(given) or self._is_foreign(given, site.caller)
+            for site in sites
+            for given in (program.argument_at(site, optimizer),)
         )
         optional = optional or program.is_public(function)
         off = self._constructor("False", function) if optional else None
@@ -391,10 +395,18 @@ class Travel:
                     self._need_none_default(function, optimizer, site.call.line)
                     # A call that leaves the optimizer out has no switch to pass either.
                     continue
+                if self._is_foreign(given, site.caller):
+                    # Another program's, which stays as it is.
+                    continue
                 value = self.of_receiver(given, site.caller)
             else:
                 value = self.visible_in(site.caller)
             self._add_argument(site.caller, site.stmt, site.call, name, value)
+
+    def _is_foreign(self, given: ir.Expr | None, function: str) -> bool:
+        """Whether an argument is an optimizer that this switch does not belong to."""
+        slot = None if given is None else self.optimizers.slot(given, function)
+        return slot is not None and slot not in self.slots
 
     def _need_none_default(self, function: str, optimizer: str, line: int) -> None:
         """A call without an optimizer is plain only where that means None."""
@@ -495,14 +507,15 @@ class Travel:
             line = 0 if decision.cpu_only else decision.line or stmt.line
             raise Blocked(Refusal(code, decision.reason, line))
         name = self._names[slot]
-        if slot.kind == "attribute":
+        if slot.kind == "attribute" or receiver is not None:
             holder = ir.render(receiver) if receiver is not None else None
             if holder is None:
                 raise Blocked(
                     Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
                 )
-            self._attributes.add(slot)
-            self._refuse_slots(slot)
+            if slot.kind == "attribute":
+                self._attributes.add(slot)
+                self._refuse_slots(slot)
             name = f"{holder}.{name}"
         code = f"{name} = {self._constructor(decision.enabled, function)}"
         anchor = decision.after if decision.after is not None else stmt

@@ -506,6 +506,8 @@ class Program(Names):
                 for d in function.decorators
             ):
                 found.add(qualname)
+            if ir.file_of(qualname) in self.imported_by_name:
+                found.add(qualname)
         return frozenset(found)
 
     def _escapes(self, expr: ir.Expr, function: str) -> set[str]:

@@ -16,6 +16,8 @@ from amp_migrate.project.layout import Ambiguous, Layout, Located
 _BUILTINS = frozenset(dir(builtins))
 _LOCAL = "."
 """What the dotted origin of a value from this project begins with, where it is not followed."""
+_UNCLEAR = f"{_LOCAL}?."
+"""The same, where several imports may be meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,12 @@ class Names:
         }
         located = [
             None if self.layout is None else self.layout.locate(file, target)
-            for target in (*targets, *facts.star_imports, *facts.plain_imports)
+            for target in (
+                *targets,
+                *facts.star_imports,
+                *facts.plain_imports,
+                *facts.named_imports,
+            )
         ]
         return frozenset(
             found.file
@@ -194,6 +201,17 @@ class Names:
     def strings(self) -> frozenset[str]:
         """String constants of all files that could be names."""
         return frozenset().union(*(facts.strings for facts in self.modules.values()))
+
+    @cached_property
+    def imported_by_name(self) -> frozenset[str]:
+        """The files that `importlib.import_module` is asked for: who calls what in them is not seen."""
+        found = set()
+        for file, facts in self.modules.items():
+            for dotted in facts.named_imports:
+                located = self.layout and self.layout.locate(file, dotted)
+                if isinstance(located, Located):
+                    found.add(located.file)
+        return frozenset(found)
 
     @cached_property
     def _imports(self) -> dict[str, frozenset[str]]:
@@ -250,6 +268,8 @@ class Names:
             if dotted is None:
                 return None if current == here else current
             if self.layout is None:
+                return dotted
+            if dotted.startswith(_UNCLEAR):
                 return dotted
             located = self._locate(ir.file_of(current[1]), dotted)
             if located is None:
@@ -311,9 +331,18 @@ class Names:
                     if located.file in seen or located.rest:
                         continue
                     seen.add(located.file)
-                    if name in self.modules[located.file].top.bound:
+                    if self._exports(self.modules[located.file], name):
                         yield located.file
                     pending.append(located.file)
+
+    def _exports(self, facts: ir.ModuleFacts, name: str) -> bool:
+        """Whether ``import *`` from a file brings one of the file's own names."""
+        if name not in facts.top.bound:
+            return False
+        listed = self._definitions.get((facts.top.qualname, "__all__"))
+        return listed is None or any(
+            ir.Const(name) in ir.walk(d.value) for d in listed if d.value is not None
+        )
 
     def _dotted(self, expr: ir.Expr, function: str) -> str | None:
         """The dotted name of what an import, or a builtin, stands for, as the file writes it."""
@@ -334,9 +363,17 @@ class Names:
         others = self._definitions.get((owner, parts[0]), ())
         if any(d.stmt.kind not in IMPORTS for d in others):
             return None
+        if len(targets) > 1 and any(self._is_ours(t, function) for t in targets):
+            return _UNCLEAR + ".".join(parts)
         # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
         target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
         return ".".join((target, *parts[1:]))
+
+    def _is_ours(self, dotted: str, function: str) -> bool:
+        """Whether an import leads to a file of the project, read or not."""
+        return self.layout is not None and (
+            self.layout.locate(ir.file_of(function), dotted) is not None
+        )
 
     def _foreign_stars(self, function: str) -> Iterator[str]:
         file = ir.file_of(function)
