@@ -90,12 +90,14 @@ def programs_of(
     everything = dict(given)
     groups: Iterable[Collection[str]] = [{file} for file in training]
     scans: dict[str, ImportScan] = {}
+    edits_path = False
     if filters is not None:
         others = _project_files(filters, given.keys())
         rough |= {file: _rough(one) for file, one in others.items()}
         everything |= others
         scans = {file: scan_imports(text) for file, text in rough.items()}
-        layout = _layout(filters.root, scans)
+        edits_path = any(scan.edits_path for scan in scans.values())
+        layout = _layout(filters.root, scans, edits_path)
         parts = (file.removesuffix(".py").split("/") for file in scans)
         names = {"", *itertools.chain.from_iterable(parts)}
         # Most imports are of other people's packages, and need not be looked for.
@@ -129,7 +131,7 @@ def programs_of(
                     errors[file] = error
         if any(TRAINS in texts[file] for file in training & texts.keys()):
             own = {file: scans[file] for file in members if file in scans}
-            narrow = None if filters is None else _layout(filters.root, own)
+            narrow = None if filters is None else _layout(filters.root, own, edits_path)
             found.append(ProgramSources(texts, narrow, unread, documents))
     found.sort(key=lambda program: next(iter(program.texts)))
     return Programs(tuple(found), errors)
@@ -139,7 +141,7 @@ def _rough(one: str | FileBytes) -> str:
     return one if isinstance(one, str) else legible(one.path, one.data)
 
 
-def _layout(root: str, scans: Mapping[str, ImportScan]) -> Layout:
+def _layout(root: str, scans: Mapping[str, ImportScan], edits_path: bool) -> Layout:
     return Layout(
         [file for file in scans if file.endswith(".py")],
         Path(root).as_posix(),
@@ -148,7 +150,7 @@ def _layout(root: str, scans: Mapping[str, ImportScan]) -> Layout:
             for file, scan in scans.items()
             if scan.is_script or file.endswith(NOTEBOOK_SUFFIX)
         ],
-        edits_path=[file for file, scan in scans.items() if scan.edits_path],
+        edits_path=edits_path,
         installable=_is_installable(Path(root)),
     )
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import posixpath
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 _INIT = "__init__.py"
+_INSTALLED = frozenset(sys.stdlib_module_names) | frozenset(
+    """PIL absl accelerate apex attr bs4 click cv2 datasets dateutil deepspeed einops fire gym
+    gymnasium h5py hydra imageio jax joblib keras librosa lightning matplotlib mmcv mxnet nltk numba
+    numpy omegaconf onnx pandas psutil pycocotools pytest pytorch_lightning regex requests rich
+    scipy seaborn setuptools six skimage sklearn soundfile spacy sympy tensorboard tensorboardX
+    tensorflow termcolor timm tokenizers torch torchaudio torchtext torchvision tqdm transformers
+    visdom wandb yacs yaml""".split()
+)
+"""What nobody means a file of a project by, unless it lies where Python would look first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,7 @@ class Layout:
     importer's own folder, from a folder above it inside the project, or with a ``src`` folder of
     one of those on its path. A file that can be started by itself means what is nearest; any other
     is ambiguous where several files answer. What none of these folders has is looked for by its
-    path's end where the importer edits ``sys.path``.
+    path's end in a project that edits ``sys.path``, be it in another file than the importer.
     """
 
     def __init__(
@@ -41,19 +51,19 @@ class Layout:
         root: str,
         *,
         scripts: Collection[str] = (),
-        edits_path: Collection[str] = (),
+        edits_path: bool = False,
         installable: bool = False,
     ) -> None:
         """``files`` and ``root`` are absolute, with forward slashes.
 
-        ``scripts``: the files that can be started; ``edits_path``: those that edit ``sys.path``;
+        ``scripts``: the files that can be started; ``edits_path``: some file edits ``sys.path``;
         ``installable``: other projects may import the packages of this one.
         """
         self._installable = installable
         self.files = frozenset(files)
         self.root = root
         self._scripts = frozenset(scripts)
-        self._edits_path = frozenset(edits_path)
+        self._edits_path = edits_path
         self._known: dict[tuple[str, str], Located | Ambiguous | None] = {}
         self._by_name: dict[str, list[str]] = defaultdict(list)
         for file in sorted(self.files):
@@ -99,7 +109,7 @@ class Layout:
                 found.setdefault(located.file, located)
                 if importer in self._scripts:
                     break
-        if not found and importer in self._edits_path:
+        if not found and self._edits_path and parts[0] not in _INSTALLED:
             found = {located.file: located for located in self._anywhere(parts)}
         if len(found) > 1:
             return Ambiguous(tuple(sorted(found)))
