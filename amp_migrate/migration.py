@@ -120,8 +120,9 @@ class _Migration:
 
     def _rewrite_file(self, file: str, text: str, plan: FilePlan) -> str:
         # Imported only where something is written: most files of a run are only read.
-        from amp_migrate.codemod.apply import MismatchError, apply_plan
+        from amp_migrate.codemod.apply import apply_plan
         from amp_migrate.codemod.formatting import keep_clean, mode_of_file
+        from amp_migrate.codemod.mismatch import MismatchError
 
         mode = mode_of_file(file)
         try:

@@ -7,14 +7,23 @@ out of both; what remains must be the same program. Every comment must be there,
 from __future__ import annotations
 
 import ast
+import copy
 import io
+import re
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 
 _CREATORS = frozenset({"GradScaler"})
+_IMPORTED = frozenset({"torch", "os"})
+"""What is imported where it is missing."""
+
+_OPTIMIZER_WORD = re.compile(
+    r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
+)
+_STATE_WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _NO_CALL = ast.Call(ast.Name(""), [], [])
 
 
@@ -40,6 +49,7 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
     for file, (before, after) in pairs.items():
         # Nothing that had its name before is a switch.
         new = frozenset(switches - _names(befores[file]))
+        _without_imports(afters[file], _IMPORTED - _imports(befores[file]))
         left = ast.dump(_erase(befores[file], frozenset()))
         right = ast.dump(_erase(afters[file], new))
         if left != right:
@@ -48,6 +58,25 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         if _comments(before) != _comments(after):
             return file, "a comment is lost or has moved"
     return None
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    """The modules of which the top level says ``import module``, and no more on that line."""
+    return {_sole_import(stmt) for stmt in tree.body}
+
+
+def _without_imports(tree: ast.Module, modules: Iterable[str]) -> None:
+    """Take the first ``import module`` of each out."""
+    for module in modules:
+        found = next((s for s in tree.body if _sole_import(s) == module), None)
+        if found is not None:
+            tree.body.remove(found)
+
+
+def _sole_import(stmt: ast.stmt) -> str:
+    if isinstance(stmt, ast.Import) and len(stmt.names) == 1:
+        return "" if stmt.names[0].asname else stmt.names[0].name
+    return ""
 
 
 def _names(tree: ast.Module) -> set[str]:
@@ -126,16 +155,28 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
 
 
 def _erase(tree: ast.Module, switches: frozenset[str]) -> ast.Module:
-    erased = _Eraser(switches).visit(tree)
+    imported = [
+        alias
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    os_names = {alias.asname or "os" for alias in imported if alias.name == "os"}
+    erased = _Eraser(switches, frozenset({"os", *os_names})).visit(tree)
     assert isinstance(erased, ast.Module)
     return erased
 
 
 class _Eraser(ast.NodeTransformer):
-    def __init__(self, switches: frozenset[str]) -> None:
+    def __init__(self, switches: frozenset[str], os_names: frozenset[str]) -> None:
         self.switches = switches
+        self.os_names = os_names
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+                setattr(node, field, self._without_state_files(body))
         super().generic_visit(node)
         for field in ("body", "orelse", "finalbody"):
             body = getattr(node, field, None)
@@ -188,15 +229,6 @@ class _Eraser(ast.NodeTransformer):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         node.names = [alias for alias in node.names if alias.name not in self.switches]
         return node
-
-    def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        # Both sides lose it: only where it was missing is one added.
-        plain = (
-            len(node.names) == 1
-            and node.names[0].name == "torch"
-            and not node.names[0].asname
-        )
-        return None if plain else node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         call = node.value
@@ -270,6 +302,45 @@ class _Eraser(ast.NodeTransformer):
         )
         return ast.unparse(node.test) == f"{switch}.is_enabled() and {saved}.get({key})"
 
+    def _without_state_files(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """A block without the statements that save or load the switch's state in a file of its own,
+        each right behind the one for the optimizer's, and otherwise the same."""
+        return [
+            stmt
+            for before, stmt in zip([None, *body], body, strict=False)
+            if not (
+                isinstance(before, ast.Expr)
+                and isinstance(before.value, ast.Call)
+                and isinstance(stmt, ast.If)
+                and ast.unparse(stmt) in self._state_files(before.value, stmt.test)
+            )
+        ]
+
+    def _state_files(self, call: ast.Call, test: ast.expr) -> Iterator[str]:
+        """What may stand behind a call that saves or loads the optimizer's state, under a test of
+        a switch."""
+        tests = test.values if isinstance(test, ast.BoolOp) else [test]
+        asked = tests[0].func if isinstance(tests[0], ast.Call) else None
+        if not isinstance(asked, ast.Attribute) or not self._is_switch(asked.value):
+            return
+        switch = ast.unparse(asked.value)
+        state = ast.Call(ast.Attribute(asked.value, "state_dict"), [], [])
+        given = call.args[0] if call.args else None
+        if not isinstance(given, ast.Call) or not isinstance(call.func, ast.expr):
+            return
+        if _last(call.func) == "save" and _last(given.func) == "state_dict":
+            twin = ast.Call(call.func, [state, *call.args[1:]], call.keywords)
+            for saved, _ in _renamed(twin, 1):
+                yield _plainly(f"if {switch}.is_enabled():\n {ast.unparse(saved)}")
+        if _last(call.func) == "load_state_dict" and _last(given.func) == "load":
+            for loaded, path in _renamed(given, 0):
+                for name in self.os_names:
+                    exists = f"{name}.path.exists({ast.unparse(path)})"
+                    yield _plainly(
+                        f"if {switch}.is_enabled() and {exists}:\n"
+                        f" {switch}.load_state_dict({ast.unparse(loaded)})"
+                    )
+
     def _called_on_switch(self, stmt: ast.stmt) -> tuple[str, ast.Call]:
         """The method, and its call, that a statement calls on a switch; an empty name where none is."""
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
@@ -338,6 +409,27 @@ class _Eraser(ast.NodeTransformer):
         node.kw_defaults = [default for _, default in pairs]
         self.generic_visit(node)
         return node
+
+
+def _renamed(call: ast.Call, position: int) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """A call, and its path, with the word for an optimizer in the path replaced."""
+    for word in _STATE_WORDS:
+        twin = copy.deepcopy(call)
+        paths = [keyword.value for keyword in twin.keywords if keyword.arg == "f"]
+        paths += twin.args[position : position + 1]
+        texts = [
+            (node, *_OPTIMIZER_WORD.subn(word, node.value))
+            for node in ast.walk(paths[0] if paths else twin)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        if paths and sum(count for _, _, count in texts) == 1:
+            for node, text, _ in texts:
+                node.value = text
+            yield twin, paths[0]
+
+
+def _plainly(code: str) -> str:
+    return ast.unparse(ast.parse(code))
 
 
 def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 
 from amp_migrate.codemod.expressions import ArgumentAdder, EntryAdder, with_parameter
+from amp_migrate.codemod.imports import with_import
 from amp_migrate.codemod.lists import insert_entry
+from amp_migrate.codemod.mismatch import MismatchError
 from amp_migrate.codemod.snippets import Snippets
+from amp_migrate.codemod.state_files import twin
 from amp_migrate.facts.ir import Path
 from amp_migrate.plan.edits import (
     AddArgument,
@@ -22,13 +25,10 @@ from amp_migrate.plan.edits import (
     Insert,
     ScaleBackward,
     ScalerStep,
+    StateFile,
 )
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
-
-
-class MismatchError(Exception):
-    """An edit does not find what its plan saw: a defect of this tool, never of the user's code."""
 
 
 def apply_plan(text: str, plan: FilePlan, line_length: int = 88) -> str:
@@ -49,8 +49,8 @@ def apply_to_module(
     body = editor.block(module.body, (), "body", "")
     if editor.pending:
         raise MismatchError(f"no statement for {sorted(map(str, editor.pending))[0]}")
-    if plan.imports_torch:
-        body = _with_torch_import(body)
+    for name in plan.imports:
+        body = with_import(body, name)
     return module.with_changes(body=body)
 
 
@@ -198,6 +198,10 @@ class _Editor:
         for edit in self._take(path, ScalerStep):
             assert isinstance(edit, ScalerStep)
             edited = self._step(edited[0], edit, indent)
+        for edit in self._take(path, StateFile):
+            assert isinstance(edit, StateFile)
+            code = twin(_lone_expression(statement), edit)
+            after += self.snippets.statements(code, indent, quoted=True)
         for edit in self._take(path, Insert):
             assert isinstance(edit, Insert)
             made = self.snippets.statements(edit.code, indent)
@@ -475,6 +479,14 @@ def _lone_call(
     raise MismatchError(f"no lone call of .{method}() where the plan saw one")
 
 
+def _lone_expression(statement: Statement) -> cst.BaseExpression:
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        small = statement.body[0]
+        if isinstance(small, cst.Expr):
+            return small.value
+    raise MismatchError("no lone expression where the plan saw one")
+
+
 def _with_call(
     line: cst.SimpleStatementLine, call: cst.Call
 ) -> cst.SimpleStatementLine:
@@ -491,43 +503,3 @@ def _needs_its_parentheses(node: cst.BaseExpression) -> bool:
         or "\r" in code
         or isinstance(node, (cst.Yield, cst.Tuple, cst.NamedExpr))
     )
-
-
-def _with_torch_import(body: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-    """``import torch`` before the first import from torch, else before the first statement."""
-    statements = list(body)
-    position = 0
-    for index, statement in enumerate(statements):
-        if not isinstance(statement, cst.SimpleStatementLine):
-            continue
-        small = statement.body[0]
-        if isinstance(small, cst.ImportFrom) and small.module is not None:
-            module = cst.Module([]).code_for_node(small.module)
-            if module == "__future__":
-                position = index + 1
-            elif module.split(".")[0] == "torch":
-                position = index
-                break
-        elif isinstance(small, cst.Import) and any(
-            alias.evaluated_name.split(".")[0] == "torch" for alias in small.names
-        ):
-            position = index
-            break
-        elif (
-            isinstance(small, cst.Expr)
-            and index == 0
-            and isinstance(small.value, cst.SimpleString)
-        ):
-            position = 1
-    made = cst.parse_statement("import torch")
-    assert isinstance(made, cst.SimpleStatementLine)
-    if position < len(statements):
-        following = statements[position]
-        assert isinstance(
-            following, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
-        )
-        made = made.with_changes(leading_lines=_leading(following))
-        apart = isinstance(following, (cst.FunctionDef, cst.ClassDef))
-        lines = [cst.EmptyLine(indent=False)] * 2 if apart else ()
-        statements[position] = _with_leading(following, lines)
-    return [*statements[:position], made, *statements[position:]]

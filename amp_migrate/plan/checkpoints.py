@@ -8,6 +8,7 @@ from itertools import count
 from amp_migrate.facts import ir
 from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.travel import Blocked, Travel
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -17,7 +18,11 @@ _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
 def plan_checkpoints(
-    program: Program, optimizers: Optimizers, travel: Travel, slots: frozenset[Slot]
+    program: Program,
+    optimizers: Optimizers,
+    travel: Travel,
+    slots: frozenset[Slot],
+    files: StateFiles,
 ) -> list[Placed]:
     """The edits that save and load the scaler's state beside the optimizer's.
 
@@ -34,10 +39,13 @@ def plan_checkpoints(
         if slot not in slots:
             continue
         switch = travel.of_receiver(receiver, function)
+        edit: Edit | None
         if method == "state_dict":
-            edit = _save(program, function, stmt, call, switch)
+            edit = files.saved(function, stmt, call, switch)
+            edit = edit or _save(program, function, stmt, call, switch)
         else:
-            edit = _load(program, stmt, call, switch)
+            edit = files.loaded(function, stmt, call, switch)
+            edit = edit or _load(program, stmt, call, switch)
         edits.append((ir.file_of(function), edit))
     return edits
 
@@ -103,6 +111,11 @@ def _load(program: Program, stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
             )
             return Insert(stmt.path, code)
     message = "the optimizer's state is loaded in a form that the scaler's cannot join"
+    if isinstance(given, ir.Name):
+        message = (
+            f"the optimizer's state is loaded from {given.id}, which need not hold the scaler's; "
+            "write optimizer.load_state_dict(torch.load(path)), or take it from a dictionary"
+        )
     raise Blocked(Refusal("AMP040", message, call.line))
 
 

@@ -88,6 +88,20 @@ class AddEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class StateFile:
+    """A twin of ``torch.save(optimizer.state_dict(), path)``, or of a load, for the scaler's state.
+
+    ``word`` takes the optimizer's place in the path. ``exists`` is the function that tells whether
+    there is such a file, of a load; a save has none.
+    """
+
+    path: Path
+    switch: str
+    word: str
+    exists: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class AddImport:
     """A new last name of a ``from ... import``."""
 
@@ -103,6 +117,7 @@ Edit = (
     | AddParameter
     | AddArgument
     | AddEntry
+    | StateFile
     | AddImport
 )
 
@@ -113,10 +128,10 @@ Placed = tuple[str, Edit]
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """All edits of one file. ``torch_name`` is what the file calls torch, ``imports_torch`` whether
-    ``import torch`` must be added for that."""
+    """All edits of one file. ``torch_name`` is what the file calls torch, ``imports`` the modules
+    that must be imported for the edits."""
 
     edits: tuple[Edit, ...]
     torch_name: str
-    imports_torch: bool
+    imports: tuple[str, ...]
     dtype: str

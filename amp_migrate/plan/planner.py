@@ -26,7 +26,8 @@ from amp_migrate.plan.loops import Backward, Finder, Refusal
 from amp_migrate.plan.placement import Placer
 from amp_migrate.plan.protocol import Placement, Site
 from amp_migrate.plan.regions import Regions, Run
-from amp_migrate.plan.torch_names import TorchNames
+from amp_migrate.plan.state_files import StateFiles
+from amp_migrate.plan.torch_names import ModuleNames, TorchNames
 from amp_migrate.plan.travel import Blocked, Travel, free_name
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -53,6 +54,8 @@ class Planner:
         self.forward = Forward(program)
         self.regions = Regions(program, self.events, self.forward)
         self.torch_names = TorchNames(program)
+        self.os_names = ModuleNames(program, "os")
+        self.state_files = StateFiles(program, self.os_names)
         self._devices: dict[frozenset[str], Devices] = {}
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
@@ -182,7 +185,7 @@ class Planner:
         if self.options.dtype == "float16":
             self._place_steps(group, steps, placement)
             group.edits += plan_checkpoints(
-                self.program, self.optimizers, travel, slots
+                self.program, self.optimizers, travel, slots, self.state_files
             )
         if self.options.evaluation:
             for run in plan_evaluation(

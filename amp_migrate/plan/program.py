@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-from amp_migrate.plan.edits import AddParameter, Autocast, Edit, FilePlan, Insert
+from amp_migrate.plan.edits import (
+    AddParameter,
+    Autocast,
+    Edit,
+    FilePlan,
+    Insert,
+    StateFile,
+)
 from amp_migrate.plan.explain import Spot, explain_group
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.loops import Refusal, TrainingLoop
@@ -67,9 +74,13 @@ def plan_program(
                 planned.explanation.setdefault(file, []).extend(lines)
     for file, found in edits.items():
         torch = planner.torch_names.of_file(file)
-        missing = torch.missing and any(_says(edit, torch.name) for edit in found)
+        imports = []
+        if planner.os_names.of_file(file).missing and any(map(_asks_os, found)):
+            imports.append("os")
+        if torch.missing and any(_says(edit, torch.name) for edit in found):
+            imports.append("torch")
         planned.file_plans[file] = FilePlan(
-            tuple(found), torch.name, missing, options.dtype
+            tuple(found), torch.name, tuple(imports), options.dtype
         )
     return planned
 
@@ -83,6 +94,10 @@ def _says(edit: Edit, torch: str) -> bool:
             return f"{torch}." in code
         case _:
             return False
+
+
+def _asks_os(edit: Edit) -> bool:
+    return isinstance(edit, StateFile) and edit.exists is not None
 
 
 def _clusters(groups: list[Group]) -> list[list[Group]]:

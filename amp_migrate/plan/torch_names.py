@@ -1,4 +1,4 @@
-"""What each file calls torch, in code that is inserted there."""
+"""What each file calls torch, and other modules, in code that is inserted there."""
 
 from __future__ import annotations
 
@@ -10,40 +10,76 @@ from amp_migrate.project.link import Program
 
 
 @dataclass(frozen=True, slots=True)
-class TorchName:
+class ModuleName:
     """``missing``: an import must be added; ``shadowed``: a line that gives the name another meaning."""
 
     name: str
     missing: bool
     shadowed: int
+    line: int
+    """Where it is imported, or 0."""
 
 
-class TorchNames:
-    """The names of one program's files."""
+class ModuleNames:
+    """The names of a module in one program's files."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, module: str) -> None:
         self._program = program
+        self._module = module
         self.of_file = cache(self._of_file)
 
     def of(self, function: str) -> str:
-        """What the file of a function calls torch."""
+        """What the file of a function calls the module."""
         return self.of_file(ir.file_of(function)).name
 
-    def _of_file(self, file: str) -> TorchName:
+    def _of_file(self, file: str) -> ModuleName:
         facts = self._program.modules[file]
+        typing_only = _typing_only(facts.top)
         for local, target in facts.top.imports:
-            if target == "torch":
+            if target == self._module and local not in typing_only:
                 name, missing = local, False
                 break
         else:
-            name, missing = "torch", True
+            name, missing = self._module, True
         for function in facts.functions.values():
             if name in function.bound and not (function is facts.top and not missing):
                 imported = {
-                    local for local, target in function.imports if target == "torch"
+                    local
+                    for local, target in function.imports
+                    if target == self._module
                 }
                 if name not in imported:
-                    return TorchName(name, missing, function.line)
+                    return ModuleName(name, missing, function.line, 0)
         defined = self._program.definitions(facts.top.qualname, name)
         others = [d for d in defined if d.stmt.kind not in ("import", "importfrom")]
-        return TorchName(name, missing, others[0].stmt.line if others else 0)
+        imports = [d.stmt.line for d in defined if d not in others]
+        return ModuleName(
+            name,
+            missing,
+            others[0].stmt.line if others else 0,
+            0 if missing or not imports else min(imports),
+        )
+
+
+class TorchNames(ModuleNames):
+    """The names of torch."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program, "torch")
+
+
+def _typing_only(top: ir.Function) -> set[str]:
+    """Names that are imported under ``if TYPE_CHECKING:`` and nowhere else: not there at run time."""
+    under: set[str] = set()
+    others: set[str] = set()
+    for stmt in top.body:
+        checks = stmt.kind == "if" and (
+            ir.key_of(stmt.value) if stmt.value else ""
+        ) in (
+            "TYPE_CHECKING",
+            "typing.TYPE_CHECKING",
+        )
+        for inner in ir.statements((stmt,)):
+            if inner.kind in ("import", "importfrom"):
+                (under if checks and inner is not stmt else others).update(inner.names)
+    return under - others

@@ -171,10 +171,13 @@ FORMS = {
 +    )
 """,
         """\
- torch.save(obj=opt.state_dict(), f="opt.pt", _use_new_zipfile_serialization=False)
+ torch.save(opt.state_dict(), f="opt.pt", _use_new_zipfile_serialization=True, pickle_protocol=2)
 +if scaler.is_enabled():
 +    torch.save(
-+        obj=scaler.state_dict(), f="scaler.pt", _use_new_zipfile_serialization=False
++        scaler.state_dict(),
++        f="scaler.pt",
++        _use_new_zipfile_serialization=True,
++        pickle_protocol=2,
 +    )
 """,
     ),

@@ -1,0 +1,100 @@
+"""New imports of modules, where a reader would look for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import libcst as cst
+
+
+def with_import(
+    body: Sequence[cst.BaseStatement], name: str
+) -> list[cst.BaseStatement]:
+    """A module's statements with ``import name``.
+
+    One of the standard library joins the others of it; torch goes before the first import from it.
+    Where there are none, it goes before the first import, or the first statement.
+    """
+    statements = list(body)
+    made = cst.parse_statement(f"import {name}")
+    assert isinstance(made, cst.SimpleStatementLine)
+    blank = 0
+    if name in sys.stdlib_module_names:
+        position = _among_standard(statements, name)
+        if position and name > _standard(statements[position - 1]) > "":
+            # The last of them: what follows stays as far away as it was.
+            return [*statements[:position], made, *statements[position:]]
+        blank = int(position < len(statements) and not _standard(statements[position]))
+    else:
+        position = _before_own(statements, name)
+    if position < len(statements):
+        following = statements[position]
+        assert isinstance(
+            following, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        )
+        made = made.with_changes(leading_lines=following.leading_lines)
+        if isinstance(following, (cst.FunctionDef, cst.ClassDef)):
+            blank = 2
+        lines = [cst.EmptyLine(indent=False)] * blank
+        statements[position] = following.with_changes(leading_lines=lines)
+    return [*statements[:position], made, *statements[position:]]
+
+
+def _among_standard(statements: Sequence[cst.BaseStatement], name: str) -> int:
+    """The place of an import of the standard library."""
+    start = end = _start(statements)
+    while end < len(statements) and _imported(statements[end]):
+        end += 1
+    known = [i for i in range(start, end) if _standard(statements[i])]
+    for index in known:
+        if _standard(statements[index]) > name:
+            return index
+    return known[-1] + 1 if known else start
+
+
+def _before_own(statements: Sequence[cst.BaseStatement], name: str) -> int:
+    """The place before the first import from a module."""
+    for index, statement in enumerate(statements):
+        if _imported(statement).strip("~").split(".")[0] == name:
+            return index
+    return _start(statements)
+
+
+def _start(statements: Sequence[cst.BaseStatement]) -> int:
+    """Behind the docstring and what is imported from ``__future__``."""
+    position = 0
+    for index, statement in enumerate(statements):
+        if _imported(statement) == "~__future__":
+            position = index + 1
+        elif index == 0 and isinstance(statement, cst.SimpleStatementLine):
+            small = statement.body[0]
+            if isinstance(small, cst.Expr) and isinstance(
+                small.value, cst.SimpleString
+            ):
+                position = 1
+    return position
+
+
+def _imported(statement: cst.BaseStatement) -> str:
+    """The module that a statement imports, an empty text where it imports none.
+
+    ``~module`` for ``from module import ...``: in that order they stand.
+    """
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return ""
+    small = statement.body[0]
+    if isinstance(small, cst.Import):
+        return small.names[0].evaluated_name
+    if isinstance(small, cst.ImportFrom):
+        if small.module is None or small.relative:
+            return "~."
+        return "~" + cst.Module([]).code_for_node(small.module)
+    return ""
+
+
+def _standard(statement: cst.BaseStatement) -> str:
+    """The same where that is a module of the standard library."""
+    name = _imported(statement)
+    root = name.strip("~").split(".")[0]
+    return name if root in sys.stdlib_module_names else ""
