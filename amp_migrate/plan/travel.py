@@ -112,6 +112,10 @@ class Travel:
     def _name_slots(self) -> None:
         """One name for all, except for optimizers that live side by side in one scope."""
         lines = {birth.slot: birth.stmt.line for birth in self.births}
+        for slot, line in lines.items():
+            if self.optimizers.trace(slot).slots & lines.keys() - {slot}:
+                reason = f"{slot.name} may be one of several optimizers"
+                raise Blocked(Refusal("AMP012", reason, line))
         order = sorted(
             self.slots - self._aliased().keys(),
             key=lambda s: (lines.get(s, sys.maxsize), s.kind, s.owner, s.name),
@@ -342,6 +346,12 @@ class Travel:
                     name = ir.local_name(class_name)
                     reason = f"{name} has __slots__, which a new attribute would have to join"
                     raise Blocked(Refusal("AMP035", reason, stmt.line))
+            for method, _ in self.program.classes[class_name].methods:
+                if method == "__setattr__":
+                    name = ir.local_name(class_name)
+                    reason = f"{name} has a __setattr__ of its own"
+                    line = self.program.classes[class_name].line
+                    raise Blocked(Refusal("AMP035", reason, line))
 
     def _pass_parameter(self, function: str, name: str, optimizer: str | None) -> None:
         """Give a function the switch as its last parameter, and every call of it the argument."""
@@ -424,6 +434,11 @@ class Travel:
             if key in ("getattr", "operator.methodcaller", "methodcaller"):
                 if ir.Const(name) in (arg.value for arg in call.args):
                     return stmt.line
+            if key in ("exec", "eval") and any(
+                isinstance(arg.value, ir.Const) and name in str(arg.value.value)
+                for arg in call.args
+            ):
+                return stmt.line
         for function in self.program.functions.values():
             for stmt in ir.statements(function.body):
                 for expr in stmt.exprs:

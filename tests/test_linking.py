@@ -1,0 +1,204 @@
+# ruff: noqa: E501
+"""Programs of several small files: which file an import means, and what changes together."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from amp_migrate.api import migrate_paths
+
+NET = """\
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def make_net():
+    return nn.Linear(4, 2).to(device)
+batches = [(torch.randn(3, 4, device=device), torch.tensor([0, 1, 0], device=device))]
+"""
+ENGINE = """\
+from torch import nn
+def train(model, loader, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+MAIN = """\
+import torch
+from net import make_net, batches, device
+from engine import train
+model = make_net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(model, batches, optimizer)
+"""
+
+
+def run(
+    folder: Path, files: dict[str, str], *given: str
+) -> tuple[list[str], dict[str, str]]:
+    """(codes of what is left alone, the files after a run that writes)"""
+    for name, text in {
+        "net.py": NET,
+        "engine.py": ENGINE,
+        "main.py": MAIN,
+        **files,
+    }.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    (folder / "pyproject.toml").touch()
+    report = migrate_paths([folder / name for name in given or (".",)], write=True)
+    assert report.errors == ()
+    codes = [found.code for result in report.results for found in result.diagnostics]
+    after = {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*.py")
+    }
+    for name, text in after.items():
+        compile(text, name, "exec")
+    return codes, after
+
+
+MIGRATED = {
+    "by its name": ({}, {"engine.py": "def train(model, loader, optimizer, scaler):"}),
+    "under another name": (
+        {"main.py": MAIN.replace("import train", "import train as fit").replace("\ntrain(", "\nfit(")},
+        {"main.py": "fit(model, batches, optimizer, scaler=scaler)"},
+    ),
+    "by its module": (
+        {"main.py": MAIN.replace("from engine import train", "import engine").replace("\ntrain(", "\nengine.train(")},
+        {"main.py": "engine.train(model, batches, optimizer, scaler=scaler)"},
+    ),
+    "by the package that hands it on": (
+        {
+            "lib/__init__.py": "from .loop import train as fit\n",
+            "lib/loop.py": ENGINE,
+            "engine.py": "",
+            "main.py": MAIN.replace("from engine import train", "from lib import fit").replace("\ntrain(", "\nfit("),
+        },
+        {"lib/loop.py": "optimizer, scaler):", "main.py": "fit(model, batches, optimizer, scaler=scaler)"},
+    ),
+    "by a package's variable before its module of that name": (
+        {
+            "lib/__init__.py": "from .train import train\n",
+            "lib/train.py": ENGINE,
+            "engine.py": "",
+            "main.py": MAIN.replace("from engine", "from lib"),
+        },
+        {"lib/train.py": "optimizer, scaler):"},
+    ),
+    "by a path that another file makes": (
+        {
+            "paths.py": "import sys\nsys.path.insert(0, 'deep/lib')\n",
+            "deep/lib/core/loop.py": ENGINE,
+            "engine.py": "",
+            "main.py": "import paths\n" + MAIN.replace("from engine", "from core.loop"),
+        },
+        {"deep/lib/core/loop.py": "optimizer, scaler):"},
+    ),
+    "as another module's attribute": (
+        {
+            "state.py": "optimizer = None\n",
+            "engine.py": ENGINE.replace("from torch import nn", "from torch import nn\nimport state")
+            .replace("loader, optimizer", "loader")
+            .replace("optimizer.", "state.optimizer."),
+            "main.py": MAIN.replace("\noptimizer =", "\nimport state\nstate.optimizer =").replace(
+                "batches, optimizer", "batches"
+            ),
+        },
+        {"main.py": "state.scaler = torch.amp", "engine.py": "state.scaler.step(state.optimizer)"},
+    ),
+    "where torch is imported for types only": (
+        {
+            "engine.py": "from typing import TYPE_CHECKING\n"
+            "if TYPE_CHECKING:\n    import torch\n" + ENGINE
+        },
+        {"engine.py": "\nimport torch\nfrom torch import nn\n"},
+    ),
+    "beside a program that is left alone, through a helper of both": (
+        {
+            "keep.py": "import torch\n"
+            "def load(path, optimizer):\n"
+            "    saved = torch.load(path)\n"
+            '    optimizer.load_state_dict(saved["optimizer"])\n',
+            "main.py": MAIN.replace("\ntrain(", '\nfrom keep import load\nload("a.pt", optimizer)\ntrain('),
+            "other.py": MAIN.replace("from engine import train", "from keep import load").replace(
+                "torch.optim.SGD", "torch.optim.LBFGS"
+            ).replace("\ntrain(model, batches, optimizer)", '\nload("b.pt", optimizer)\n'
+            "def closure():\n    optimizer.zero_grad()\n    loss = model(batches[0][0]).sum()\n"
+            "    loss.backward()\n    return loss\noptimizer.step(closure)"),
+        },
+        {"keep.py": "optimizer, scaler=None):", "other.py": 'load("b.pt", optimizer)\n'},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+def test_a_function_is_reached(name: str, tmp_path: Path) -> None:
+    files, expected = MIGRATED[name]
+    codes, after = run(tmp_path, files)
+    assert set(codes) <= {"AMP013"}
+    for file, text in expected.items():
+        assert text in after[file]
+
+
+def importing(statements: str) -> dict[str, str]:
+    main = MAIN.replace("from engine import train\n", textwrap.dedent(statements))
+    return {"main.py": main, "other.py": ENGINE}
+
+
+LEFT = {
+    "one of two by try": (
+        importing("try:\n    from engine import train\nexcept ImportError:\n    from other import train\n"),
+        {"AMP010"},
+    ),
+    "one of two by if": (
+        importing("if 1:\n    from engine import train\nelse:\n    from other import train\n"),
+        {"AMP010"},
+    ),
+    "past a star import that does not bring the device": (
+        {
+            "net.py": '__all__ = ["make_net", "batches"]\n' + NET,
+            "main.py": MAIN.replace("from net import make_net, batches, device", "from net import *\nimport net"),
+        },
+        {"AMP041"},
+    ),
+    "asked for by its module's name": (
+        {"more.py": 'import importlib\nimportlib.import_module("engine").train(1, 2, 3)\n'},
+        {"AMP015"},
+    ),
+    "called in a string": (
+        {"main.py": MAIN + 'exec("train(model, batches, optimizer)")\n'},
+        {"AMP015"},
+    ),
+    "given one optimizer or another": (
+        {"main.py": MAIN.replace("\ntrain(", "\nwarm = torch.optim.Adam(model.parameters())\n"
+         "optimizer = warm if device else optimizer\ntrain(")},
+        {"AMP012"},
+    ),
+    "a custom Function in a file of the project": (
+        {"net.py": NET.replace("def make", "class F(torch.autograd.Function):\n    pass\ndef make")},
+        {"AMP022"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_program_is_left_alone(name: str, tmp_path: Path) -> None:
+    files, expected = LEFT[name]
+    codes, after = run(tmp_path, files)
+    assert set(codes) == expected
+    assert "scaler" not in "".join(after.values())
+
+
+def test_given_paths_may_be_written_and_the_others_are_read(tmp_path: Path) -> None:
+    codes, after = run(tmp_path, {}, "engine.py")
+    assert codes == ["AMP017"]
+    assert after["engine.py"] == ENGINE and after["main.py"] == MAIN
+    codes, both = run(tmp_path, {}, "engine.py", "main.py")
+    assert codes == []
+    codes, whole = run(tmp_path, {})
+    assert both == whole != after
