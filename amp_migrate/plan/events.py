@@ -154,7 +154,7 @@ class Events:
     def _of_call(self, call: ir.Call, stmt: ir.Stmt, function: str) -> Iterator[Event]:
         program = self.program
         callees = program.callees(call, function)
-        if callees:
+        if callees and not self._is_own_step(call, function):
             yield Event("call", call.line, call.column, call, callees=callees)
             return
         where = (call.line, call.column, call)
@@ -192,6 +192,16 @@ class Events:
             yield Event("zero", *where, slot=slot if known else None, targets=targets)
         elif self._may_touch_gradients(call, function, origin):
             yield Event("access", *where)
+
+    def _is_own_step(self, call: ir.Call, function: str) -> bool:
+        """A step of an optimizer whose class is in sight: what it does is its own business."""
+        if not isinstance(call.func, ir.Attr) or call.func.attr != "step":
+            return False
+        slot = self.optimizers.slot(call.func.value, function)
+        if slot is None:
+            return False
+        trace = self.optimizers.trace(slot)
+        return bool(trace.births) and not trace.problems
 
     def _is_optimizer(self, slot: Slot, receiver: ir.Expr, function: str) -> bool:
         trace = self.optimizers.trace(slot)

@@ -537,7 +537,9 @@ loss = criterion(outputs, y)
 loss.backward()
 opt.step()
 """
-    region = 'with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):'
+    region = (
+        'with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):'
+    )
     output = migrated(source)
     assert f"{region}\n    outputs = model(x)\n{cell_mark(3)}\n" in output
     assert f"{region}\n    loss = criterion(outputs, y)\n{cell_mark(4)}\n" in output

@@ -402,6 +402,32 @@ def test_a_table_that_holds_something_else() -> None:
     assert left_alone(text) == "AMP010"
 
 
+def test_an_optimizer_class_of_ones_own() -> None:
+    text = """\
+class Plain(torch.optim.Optimizer):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, dict(lr=lr))
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.data.add_(p.grad, alpha=-group["lr"])
+opt = Plain(model.parameters())
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+"""
+    after = migrated(text)
+    assert "    scaler.step(opt)\n    scaler.update()\n" in after
+    pytest.importorskip("torch")
+    from exactness import check_injected, check_off, check_scaled
+
+    for check in (check_off, check_scaled, check_injected):
+        assert check(HEAD + text, HEAD + after) == []
+
+
 def test_a_factory_with_a_cache() -> None:
     text = """\
 from functools import lru_cache

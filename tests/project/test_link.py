@@ -163,13 +163,6 @@ UNKNOWN = {
         "opt = torch.optim.LBFGS(model.parameters()) if data else torch.optim.Adam(model.parameters())\n",
         "AMP013",
     ),
-    "a step of one's own": (
-        "class Mine(torch.optim.SGD):\n"
-        "    def step(self, closure=None):\n"
-        "        super().step()\n"
-        "opt = Mine(model.parameters(), lr=0.1)\n",
-        "AMP014",
-    ),
     "setattr": (
         "class T:\n    pass\n"
         "t = T()\n"
