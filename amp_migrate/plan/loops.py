@@ -317,7 +317,7 @@ class Finder:
         canonical = {self._canonical(slot) for slot in slots}
         unknown = [slot for slot in canonical if slot.kind == "unknown"]
         if len(canonical) > 1:
-            names = ", ".join(sorted(slot.name for slot in canonical))
+            names = ", ".join(sorted({slot.name for slot in canonical}))
             loop.refuse(Refusal("AMP012", f"several optimizers step here: {names}"))
             return
         if unknown:
