@@ -394,7 +394,7 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
-        if node.args and node.args[-1].arg in self.switches:
+        while node.args and node.args[-1].arg in self.switches:
             # It was added last, and so is its default.
             if node.defaults and isinstance(node.defaults[-1], ast.Constant):
                 if node.defaults[-1].value in (None, False):

@@ -119,6 +119,36 @@ class Coverage:
                 return False
         return True
 
+    def of_target(
+        self, target: ir.Expr, function: str, stmt: ir.Stmt, site: CallSite | None
+    ) -> Held:
+        """What one target stands for; ``site``: the only call of the function that counts."""
+        try:
+            self._site = site
+            return self._of(target, function, stmt, 0)
+        finally:
+            self._site = None
+
+    def covers(self, one: Identity) -> bool:
+        """Whether all parameters of a module are held, whichever birth has taken place."""
+        return bool(self._held) and all(
+            self._covers(held, one) for held in self._held.values()
+        )
+
+    def may_hold(self, one: Identity) -> bool:
+        """Whether some parameters of a module may be held."""
+        return not self.held.complete or self.holds_some(one)
+
+    def holds_some(self, one: Identity) -> bool:
+        """Whether a module is one that is held, has one inside, or is inside of one."""
+        return any(
+            _within(one, other) or _within(other, one) for other in self.held.all
+        )
+
+    def holds_whole(self, one: Identity) -> bool:
+        """Whether a module is one that is held as a whole, or part of one."""
+        return any(_within(one, other) for other in self.held.whole)
+
     def _born_at(self, site: CallSite) -> set[Birth]:
         """The births of the optimizers that a call hands over."""
         born: set[Birth] = set()

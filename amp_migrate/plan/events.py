@@ -89,6 +89,10 @@ class Events:
         """The kinds of event that a call of the function may bring about."""
         return self._kinds[function]
 
+    def steps(self, function: str) -> frozenset[Slot]:
+        """Slots whose optimizers step when a function is called."""
+        return frozenset(self._steps[function])
+
     def steps_within(
         self, function: str, block: Iterator[ir.Stmt] | tuple[ir.Stmt, ...]
     ) -> set[Slot]:

@@ -55,15 +55,20 @@ def explain_group(
         end = at(_line(program, run.function, last, end=True), run.function)
         extent = start if start == end else f"{start} to {end}"
         lines.append(f"  autocast region over {extent} in {inside(run.function)}")
-    for word, sites in (
-        ("unscale_ before", group.placement.unscale_before),
-        ("update after", group.placement.update_after),
-        ("update before", group.placement.update_before),
-        ("guarded step at", group.placement.guarded),
-    ):
-        for function, site in sorted(sites):
-            where = at(_line(program, function, site), function)
-            lines.append(f"  {word} {where} in {inside(function)}")
+    placement = group.placement
+    placed: list[tuple[str, str, ir.Path]] = [
+        (word, function, path)
+        for word, calls in (
+            ("unscale_ before", placement.unscale_before),
+            ("update after", placement.update_after),
+            ("update before", placement.update_before),
+        )
+        for function, path in sorted({(f, p) for f, p, _ in calls})
+    ]
+    placed += [("guarded step at", f, p) for f, p in sorted(placement.guarded)]
+    for word, function, path in placed:
+        where = at(_line(program, function, path), function)
+        lines.append(f"  {word} {where} in {inside(function)}")
     return lines
 
 

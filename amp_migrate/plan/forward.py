@@ -253,10 +253,25 @@ class Forward:
         if refs:
             return any(self._ref_is_forward(ref) for ref in refs)
         key = ir.key_of(expr)
-        if key is None:
+        if key is None or self._is_computed(expr, function):
             return False
         last = re.sub(r"(\[[^\]]*\])+$", "", key).rsplit(".", 1)[-1]
         return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
+
+    def _is_computed(self, expr: ir.Expr, function: str) -> bool:
+        """Whether a variable is a loss that is computed here, whatever its name says besides."""
+        if not isinstance(expr, ir.Name) or not _names_loss(expr.id):
+            return False
+        owner = self.program.owner(expr.id, function)
+        found = [] if owner is None else self.program.definitions(owner, expr.id)
+        return bool(found) and all(
+            isinstance(d.value, ir.Operation)
+            or (
+                (isinstance(d.value, ir.Call) and isinstance(d.value.func, ir.Attr))
+                and d.value.func.attr in ("mean", "sum")
+            )
+            for d in found
+        )
 
     # -- reads and writes ---------------------------------------------------------------------
 

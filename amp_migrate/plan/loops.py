@@ -101,7 +101,6 @@ class Finder:
                     loop.refuse(refusal)
             if loop.refusal is None:
                 self._associate(loop)
-        self._refuse_shared_loops(found)
         found += in_classes
         return sorted(found, key=lambda loop: loop.backwards[0].event.line)
 
@@ -316,10 +315,6 @@ class Finder:
             slots |= reached
         canonical = {self._canonical(slot) for slot in slots}
         unknown = [slot for slot in canonical if slot.kind == "unknown"]
-        if len(canonical) > 1:
-            names = ", ".join(sorted({slot.name for slot in canonical}))
-            loop.refuse(Refusal("AMP012", f"several optimizers step here: {names}"))
-            return
         if unknown:
             several = "[" in unknown[0].name
             code = "AMP012" if several else "AMP010"
@@ -414,14 +409,13 @@ class Finder:
                     return event.line
         return 0
 
-    def _refuse_shared_loops(self, found: list[TrainingLoop]) -> None:
-        """Refuse programs whose optimizers take turns in one loop or one object."""
-        together: dict[Slot, set[Slot]] = defaultdict(set)
-        groups: list[set[Slot]] = []
+    def together(self) -> list[set[Slot]]:
+        """The optimizers that take turns in one loop or one object."""
+        found: list[set[Slot]] = []
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
-                if stmt.kind in ("for", "while"):
-                    groups.append(self.events.steps_within(qualname, (stmt,)))
+                if stmt.kind in _LOOPS:
+                    found.append(self.events.steps_within(qualname, (stmt,)))
         by_class: dict[str, set[Slot]] = defaultdict(set)
         for qualname in self.program.functions:
             for _, event in self.events.direct(qualname):
@@ -432,26 +426,8 @@ class Finder:
                     and slot.kind == "attribute"
                 ):
                     by_class[slot.owner].add(slot)
-        groups += by_class.values()
-        for group in groups:
-            canonical = {self._canonical(slot) for slot in group}
-            if len(canonical) > 1 and not self._born_apart(canonical):
-                for slot in group:
-                    together[slot] |= canonical
-        for loop in found:
-            others = {other for slot in loop.slots for other in together.get(slot, ())}
-            if others:
-                names = ", ".join(sorted({slot.name for slot in others}))
-                loop.refuse(
-                    Refusal(
-                        "AMP012", f"several optimizers take turns in one loop: {names}"
-                    )
-                )
-
-    def _born_apart(self, slots: set[Slot]) -> bool:
-        """Whether two slots are one optimizer seen through a parameter."""
-        births = [self.optimizers.trace(s).births for s in slots if s.kind != "unknown"]
-        return len(births) == len(slots) and all(b == births[0] for b in births[1:])
+        found += by_class.values()
+        return [slots for slots in found if len(slots) > 1]
 
 
 def _calls_in(function: ir.Function) -> Iterator[tuple[ir.Stmt, ir.Call]]:

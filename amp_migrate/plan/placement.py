@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.aftermath import Aftermath
-from amp_migrate.plan.coverage import Coverage
-from amp_migrate.plan.events import Events
+from amp_migrate.plan.association import Scalers
+from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.protocol import READY, Access, Fault, Placement, Protocol, Site
+from amp_migrate.plan.ownership import Ownership
+from amp_migrate.plan.protocol import (
+    READY,
+    Access,
+    Fault,
+    Placed,
+    Placement,
+    Protocol,
+)
+from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
 _ROUNDS = 6
 
+Steps = list[tuple[str, ir.Stmt, Slot]]
+"""(function, statement, optimizer as it is named there) of every step."""
+
 
 class Placer:
-    """Places the scaler's calls for one optimizer."""
+    """Places the scalers' calls for the optimizers of one group."""
 
     def __init__(
         self,
@@ -25,12 +38,16 @@ class Placer:
         events: Events,
         slots: frozenset[Slot],
         backwards: frozenset[Site],
-        steps: frozenset[Site],
-        births: frozenset[Site],
-        coverage: Coverage,
+        steps: Steps,
+        births: dict[Site, frozenset[Slot]],
+        ownership: Ownership,
+        scalers: Scalers,
+        guarded: frozenset[Site],
         files: Collection[str],
     ) -> None:
-        """``files``: where the ways to the optimizer's steps may begin."""
+        """``guarded``: steps that may find no gradients. ``files``: where the ways to the optimizers'
+        steps may begin."""
+        self.guarded = guarded
         self.files = files
         self.program = program
         self.events = events
@@ -38,25 +55,55 @@ class Placer:
         self.backwards = backwards
         self.steps = steps
         self.births = births
-        self.coverage = coverage
+        self.ownership = ownership
+        self.scalers = scalers
+        self.identities = scalers.identities
 
     def place(self) -> Placement | Refusal:
-        """A placement that no path faults, or the reason why there is none."""
-        placement = Placement(update_after=set(self.steps))
+        """A placement that no way faults, or the reason why there is none."""
+        placed = [self._place(updates) for updates in self._updates()]
+        return next((p for p in placed if isinstance(p, Placement)), placed[0])
+
+    def _updates(self) -> Iterator[set[Placed]]:
+        """Where the updates may go, best first: behind the last step of a scaler in its block, or in
+        the block that holds all its steps."""
+        turns: dict[tuple[object, ...], list[list[Placed]]] = {}
+        outer: dict[tuple[object, ...], list[Placed]] = {}
+        for function, stmt, slot in sorted(
+            self.steps, key=lambda step: (step[0], step[1].line)
+        ):
+            scaler = self.scalers.of_slot(slot)
+            block = (function, stmt.path[:-1], stmt.path[-1][0])
+            placed = (function, stmt.path, slot)
+            outer.setdefault((scaler, function), []).append(placed)
+            in_block = turns.setdefault((scaler, block), [])
+            if not in_block or slot in {other for _, _, other in in_block[-1]}:
+                # An optimizer that steps again has begun another turn.
+                in_block.append([])
+            in_block[-1].append(placed)
+        yield {turn[-1] for in_block in turns.values() for turn in in_block}
+        if any(len(steps) > 1 for steps in outer.values()):
+            yield {_behind_all(steps) for steps in outer.values()}
+
+    def _place(self, updates: set[Placed]) -> Placement | Refusal:
+        placement = Placement(update_after=updates, guarded=set(self.guarded))
         for _ in range(_ROUNDS):
             protocol = self._run(placement)
             if not protocol.accesses:
                 break
             for access in protocol.accesses:
                 self._answer(access, placement)
-        pending = {
-            site
-            for site, states in protocol.exits.items()
-            if states
-            and READY not in states
-            and site not in placement.update_before
-            and self._leaves_step(site, placement)
-        }
+        pending: set[Placed] = set()
+        for (frames, one), states in protocol.exits.items():
+            function, path = frames[-1]
+            if READY in states or not self._leaves_step((function, path), placement):
+                continue
+            slot = self._named_in(function, one, frames)
+            if (
+                slot is not None
+                and (function, path, slot) not in placement.update_before
+            ):
+                pending.add((function, path, slot))
         if pending:
             placement.update_before |= pending
             protocol = self._run(placement)
@@ -80,7 +127,7 @@ class Placer:
                 loop = max(loop, stmt.path, key=len)
         return any(
             other == function and (is_return or unscaled[: len(loop)] == loop)
-            for other, unscaled in placement.unscale_before
+            for other, unscaled, _ in placement.unscale_before
         )
 
     def _run(self, placement: Placement, handlers: bool = True) -> Protocol:
@@ -90,28 +137,14 @@ class Placer:
             self.slots,
             self.backwards,
             self.births,
-            self.coverage,
+            self.ownership,
+            self.scalers,
             placement,
             handlers,
         )
-        for root in self._roots():
+        for root in roots(self.program, self.events, self.files):
             protocol.run(root)
         return protocol
-
-    def _roots(self) -> list[str]:
-        """Functions that somebody unseen may call first: those that nothing here calls."""
-        involved = [
-            qualname
-            for qualname in self.program.functions
-            if ir.file_of(qualname) in self.files
-            and {"backward", "step"} & self.events.kinds(qualname)
-        ]
-        return [
-            qualname
-            for qualname in involved
-            if not self.program.call_sites.get(qualname)
-            or qualname in self.program.escaping
-        ]
 
     def _judge(self, protocol: Protocol, placement: Placement) -> Placement | Refusal:
         faults = sorted(protocol.faults, key=_by_weight)
@@ -128,7 +161,8 @@ class Placer:
         if line:
             reason = "gradients still count after their step, which a scaler may skip"
             return Refusal("AMP030", reason, line)
-        missed = (self.backwards | self.steps) - protocol.visited
+        steps = {(function, stmt.path) for function, stmt, _ in self.steps}
+        missed = (self.backwards | steps) - protocol.visited
         if missed:
             line = min(self._line_of(site) for site in missed)
             return Refusal("AMP031", "no way that leads here is visible", line)
@@ -142,7 +176,7 @@ class Placer:
         """Whether some root that leads to a step also goes backward."""
         return any(
             {"backward", "step"} <= self.events.kinds(root)
-            for root in self._roots()
+            for root in roots(self.program, self.events, self.files)
             if root == site[0] or self._reaches(root, site[0], set())
         )
 
@@ -166,49 +200,82 @@ class Placer:
 
     def _answer(self, access: Access, placement: Placement) -> None:
         """Place an ``unscale_`` before an access, in the block where its step is."""
-        function, path = self._anchor(access)
-        step = self._nearest_step(function, path)
+        frames = self._anchor(access)
+        function, path = frames[-1]
+        slot = self._named_in(function, access.optimizer, frames)
+        if slot is None:
+            return
+        step = self._nearest_step(function, path, access.optimizer)
         if step is None:
-            placement.unscale_before.add((function, path))
+            placement.unscale_before.add((function, path, slot))
             return
         common = 0
         while common < min(len(path), len(step)) - 1 and path[common] == step[common]:
             common += 1
         if path[common][0] != step[common][0]:
             # Different branches of one statement: each for itself.
-            placement.unscale_before.add((function, path))
+            placement.unscale_before.add((function, path, slot))
             return
         block = path[:common]
         child = (*block, path[common])
-        for other, existing in list(placement.unscale_before):
-            same = other == function and existing[:-1] == child[:-1]
+        for other, existing, same_slot in list(placement.unscale_before):
+            same = (
+                other == function and same_slot == slot and existing[:-1] == child[:-1]
+            )
             if same and existing[-1][0] == child[-1][0]:
                 if existing[-1][1] <= child[-1][1]:
                     return
-                placement.unscale_before.discard((other, existing))
-        placement.unscale_before.add((function, child))
+                placement.unscale_before.discard((other, existing, same_slot))
+        placement.unscale_before.add((function, child, slot))
         holder = (*block, step[common])
-        if (function, step) in placement.update_after and holder != step:
-            # The step stands under a condition of its own: every way on meets one update behind it.
-            placement.update_after.discard((function, step))
-            placement.update_after.add((function, holder))
+        for placed in list(placement.update_after):
+            if placed[:2] == (function, step) and holder != step:
+                # The step stands under a condition of its own: every way on meets one update behind it.
+                placement.update_after.discard(placed)
+                placement.update_after.add((function, holder, placed[2]))
 
-    def _anchor(self, access: Access) -> Site:
-        """The statement, in the function where the step is, that leads to an access."""
+    def _named_in(self, function: str, one: Slot, frames: Frames) -> Slot | None:
+        """A slot by which a function can name an optimizer on a way to it: its step's, or one in sight."""
+        steps = [slot for at, _, slot in self.steps if at == function]
+        own = self.program.self_class(function)
+        in_sight = [
+            slot
+            for slot in sorted(self.slots, key=order)
+            if (slot.kind == "variable" and self.program.encloses(slot.owner, function))
+            or (
+                slot.kind == "attribute"
+                and own is not None
+                and own[1] in self.program.family(slot.owner)
+            )
+        ]
+        return next(
+            (
+                slot
+                for slot in (*steps, *in_sight)
+                if self.identities.on_way(slot, frames) == {one}
+            ),
+            None,
+        )
+
+    def _steps_one(self, event: Event, one: Slot) -> bool:
+        """Whether an event may be a step of an optimizer, or a call that leads to one."""
+        slots = set() if event.slot is None else {event.slot}
+        if event.kind == "call":
+            slots = {s for callee in event.callees for s in self.events.steps(callee)}
+        elif event.kind != "step":
+            return False
+        return any(s in self.slots and one in self._may_be(s) for s in slots)
+
+    def _may_be(self, slot: Slot) -> frozenset[Slot]:
+        return self.identities.of_slot(slot) | {slot}
+
+    def _anchor(self, access: Access) -> Frames:
+        """The way to the statement, in the function where the step is, that leads to an access."""
         for index in range(len(access.frames) - 1, -1, -1):
             function, path = access.frames[index]
-            outer = [
-                frame for frame in access.frames[: index + 1] if frame[0] == function
-            ]
-            path = outer[-1][1]
             steps_elsewhere = any(
                 stmt.path[: len(path)] != path
-                and (
-                    (event.kind == "step" and event.slot in self.slots)
-                    or any(
-                        "step" in self.events.kinds(callee) for callee in event.callees
-                    )
-                )
+                and self._steps_one(event, access.optimizer)
                 for stmt, event in self.events.direct(function)
             )
             inside = any(
@@ -219,20 +286,17 @@ class Placer:
             )
             if inside:
                 # The backward happens in the callee: only there can anything come between.
-                return access.frames[min(index + 1, len(access.frames) - 1)]
+                return access.frames[: min(index + 2, len(access.frames))]
             if steps_elsewhere:
-                return function, path
-        return access.frames[-1]
+                return access.frames[: index + 1]
+        return access.frames
 
-    def _nearest_step(self, function: str, path: ir.Path) -> ir.Path | None:
+    def _nearest_step(self, function: str, path: ir.Path, one: Slot) -> ir.Path | None:
         """The step (or the call that steps) with the deepest block in common, at or after a path."""
         best: ir.Path | None = None
         depth = -1
         for stmt, event in self.events.direct(function):
-            steps = (event.kind == "step" and event.slot in self.slots) or any(
-                "step" in self.events.kinds(callee) for callee in event.callees
-            )
-            if not steps:
+            if not self._steps_one(event, one):
                 continue
             common = 0
             while (
@@ -243,6 +307,32 @@ class Placer:
             if common > depth:
                 best, depth = stmt.path, common
         return best
+
+
+def roots(program: Program, events: Events, files: Collection[str]) -> list[str]:
+    """Functions that somebody unseen may call first: those that nothing here calls."""
+    involved = [
+        qualname
+        for qualname in program.functions
+        if ir.file_of(qualname) in files
+        and {"backward", "step"} & events.kinds(qualname)
+    ]
+    return [
+        qualname
+        for qualname in involved
+        if not program.call_sites.get(qualname) or qualname in program.escaping
+    ]
+
+
+def _behind_all(steps: list[Placed]) -> Placed:
+    """Behind the last of some steps of one function, in the block that holds all of them."""
+    function, path, slot = steps[-1]
+    common = min(len(path) for _, path, _ in steps) - 1
+    while any(other[:common] != path[:common] for _, other, _ in steps):
+        common -= 1
+    if any(other[common][0] != path[common][0] for _, other, _ in steps):
+        common -= 1
+    return function, path[: common + 1], slot
 
 
 def _by_weight(fault: Fault) -> tuple[int, int]:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan.association import Association, Scalers
 from amp_migrate.plan.checkpoints import plan_checkpoints
-from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     Autocast,
@@ -22,13 +22,17 @@ from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.loops import Backward, Finder, Refusal
-from amp_migrate.plan.placement import Placer
-from amp_migrate.plan.protocol import Placement, Site
+from amp_migrate.plan.identity import Identities, order
+from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.plan.ownership import Ownership
+from amp_migrate.plan.placement import Placer, Steps, roots
+from amp_migrate.plan.protocol import Placed, Placement
+from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
-from amp_migrate.plan.travel import Blocked, Travel, free_name
+from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways, free_name
+from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
@@ -62,24 +66,64 @@ class Planner:
 
     def groups(self) -> list[Group]:
         """The program's loops, those with a common optimizer together."""
+        finder = Finder(self.program, self.optimizers, self.events)
         groups: list[Group] = []
-        for loop in Finder(self.program, self.optimizers, self.events).find():
+        loops = finder.find()
+        for loop in loops:
+            self._leave_unused_out(loop, loops)
             traces = [
                 self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
             ]
             slots = {slot for trace in traces for slot in trace.slots} | set(loop.slots)
             births = {birth for trace in traces for birth in trace.births}
             group = Group([loop], slots, births)
-            apart = []
-            for other in groups:
-                if other.births & births or other.slots & slots:
-                    group = joined(other, group)
-                else:
-                    apart.append(other)
-            groups = [*apart, group]
+            groups = _with(groups, group)
+        for slots in finder.together():
+            touching = [group for group in groups if group.slots & slots]
+            if len(touching) > 1:
+                apart = [group for group in groups if group not in touching]
+                groups = [*apart, joined(*touching)]
         for group in groups:
             self._follow_onwards(group)
         return groups
+
+    def _leave_unused_out(self, loop: TrainingLoop, loops: list[TrainingLoop]) -> None:
+        """Drop from a loop's optimizers those that only stand near, and step on other gradients."""
+        if loop.refusal is not None or len(loop.slots) < 2:
+            return
+        traces = [self.optimizers.trace(slot) for slot in loop.slots]
+        slots = frozenset(loop.slots).union(*(trace.slots for trace in traces))
+        births = {birth for trace in traces for birth in trace.births}
+        identities = Identities(self.program, self.optimizers, slots)
+        if len(identities.all) < 2:
+            return
+        ownership = Ownership(
+            self.program, self.optimizers, self.events, identities, slots, births
+        )
+        sites = frozenset((b.function, b.stmt.path) for o in loops for b in o.backwards)
+        own = {(b.function, b.stmt.path) for b in loop.backwards}
+        scopes = {slot.owner for slot in slots} | {site[0] for site in own}
+        around = self.program.around(frozenset(map(ir.file_of, scopes)))
+        walk = self._walk(identities, ownership, sites, around)
+        used = {o for o, ways in walk.uses.items() if any(w[-1] in own for w in ways)}
+        loop.slots = frozenset(
+            slot for slot in loop.slots if (identities.of_slot(slot) | {slot}) & used
+        )
+        if not loop.slots:
+            message = "no optimizer steps on this backward()"
+            loop.refuse(Refusal("AMP011", message))
+
+    def _walk(
+        self,
+        identities: Identities,
+        ownership: Ownership,
+        backwards: frozenset[Site],
+        files: frozenset[str],
+    ) -> Association:
+        walk = Association(self.program, self.events, identities, ownership, backwards)
+        for root in roots(self.program, self.events, files):
+            walk.run(root)
+        return walk
 
     def plan(self, group: Group) -> None:
         """Fill a group with its edits, or with the reason why there are none."""
@@ -139,21 +183,39 @@ class Planner:
         around = self.program.around(group.files)
         steps = self._steps(slots)
         backwards = [backward for loop in group.loops for backward in loop.backwards]
-        runs, hoisted = self._plan_regions(backwards)
-        functions = frozenset({b.function for b in backwards} | {f for f, _ in steps})
+        sites = frozenset((b.function, b.stmt.path) for b in backwards)
+        identities = Identities(self.program, self.optimizers, slots)
+        ownership = Ownership(
+            self.program, self.optimizers, self.events, identities, slots, group.births
+        )
+        scalers = self._scalers(identities, ownership, sites, around)
+        if any(ownership.common(scaler) for scaler in scalers.all):
+            line = min(b.event.line for b in backwards)
+            message = "two optimizers step on the same parameters"
+            raise Blocked(Refusal("AMP012", message, line))
+        forwards, runs, hoisted, sources = self._plan_regions(backwards)
+        guarded = self._unsure_steps(steps, backwards, forwards, scalers, ownership)
+        functions = frozenset(
+            {b.function for b in backwards} | {f for f, _, _ in steps}
+        )
         hazard = hazards.find(functions, runs)
         if hazard is not None:
             raise Blocked(hazard)
-        sites = frozenset((b.function, b.stmt.path) for b in backwards)
-        step_sites = frozenset((function, stmt.path) for function, stmt in steps)
+        births: dict[Site, frozenset[Slot]] = {}
+        for birth in group.births:
+            site = (birth.function, birth.path)
+            born = identities.of_slot(birth.slot)
+            births[site] = births.get(site, frozenset()) | born
         placer = Placer(
             self.program,
             self.events,
             slots,
             sites,
-            step_sites,
-            frozenset((birth.function, birth.path) for birth in group.births),
-            Coverage(self.program, self.optimizers, slots, group.births),
+            steps,
+            births,
+            ownership,
+            scalers,
+            guarded,
             around,
         )
         placement = placer.place()
@@ -167,20 +229,16 @@ class Planner:
             self.options,
             slots,
             frozenset(group.births),
+            scalers,
             base,
             taken,
-            {
-                function: stmt.value.func.value
-                for function, stmt in reversed(steps)
-                if isinstance(stmt.value, ir.Call)
-                and isinstance(stmt.value.func, ir.Attr)
-            },
+            _receivers(steps),
             self.mentioned_elsewhere,
         )
         runs = self._born(group, runs)
         group.travel, group.placement, group.runs = travel, placement, runs
         travel.give_birth()
-        self._place_regions(group, runs)
+        self._place_regions(group, runs, sources)
         self._place_backwards(group, backwards, hoisted)
         if self.options.dtype == "float16":
             self._place_steps(group, steps, placement)
@@ -192,13 +250,26 @@ class Planner:
                 self.program, self.events, self.forward, group.files
             ):
                 with travel.attempt():
-                    self._place_regions(group, [run])
+                    self._place_regions(group, [run], {})
         group.edits = travel.edits + group.edits
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:
                 message = f"{torch.name} is bound to something else here"
                 raise Blocked(Refusal("AMP035", message, torch.shadowed))
+
+    def _scalers(
+        self,
+        identities: Identities,
+        ownership: Ownership,
+        backwards: frozenset[Site],
+        files: frozenset[str],
+    ) -> Scalers:
+        """The scalers of a group's optimizers, by what these step on."""
+        walk = self._walk(identities, ownership, backwards, files)
+        if len(identities.all) == 1:
+            return Scalers.of_one(identities, identities.all[0], walk.ways)
+        return Scalers(identities, walk.uses, walk.ways)
 
     def _devices_in(self, files: frozenset[str]) -> Devices:
         if files not in self._devices:
@@ -252,12 +323,14 @@ class Planner:
                 message = "backward() is kept under another name"
                 raise Blocked(Refusal("AMP016", message, line))
 
-    def _steps(self, slots: frozenset[Slot]) -> list[tuple[str, ir.Stmt]]:
-        """(function, statement) of every step on a group's optimizer; raises `Blocked` on odd forms."""
+    def _steps(self, slots: frozenset[Slot]) -> Steps:
+        """Every step on a group's optimizers; raises `Blocked` on odd forms."""
         found = []
         for qualname in self.program.functions:
             for stmt, event in self.events.direct(qualname):
-                if event.kind != "step" or event.slot not in slots:
+                if event.slot is None or event.slot not in slots:
+                    continue
+                if event.kind != "step":
                     continue
                 call = event.call
                 assert call is not None
@@ -267,14 +340,31 @@ class Planner:
                 if stmt.kind != "expr" or stmt.value is not call:
                     message = "step() is part of a larger statement"
                     raise Blocked(Refusal("AMP016", message, call.line))
-                found.append((qualname, stmt))
+                found.append((qualname, stmt, event.slot))
+        self._refuse_twins(found)
         return found
+
+    @staticmethod
+    def _refuse_twins(steps: Steps) -> None:
+        """Two instances of one class have an optimizer each, which look like one from here."""
+        receivers: dict[tuple[str, Slot], ir.Expr] = {}
+        for function, stmt, slot in steps:
+            receiver = _receiver(stmt)
+            other = receivers.setdefault((function, slot), receiver)
+            if slot.kind == "attribute" and other != receiver:
+                names = f"{ir.render(other)} and {ir.render(receiver)}"
+                message = f"{names} are optimizers of two instances of one class"
+                raise Blocked(Refusal("AMP012", message, stmt.line))
 
     def _plan_regions(
         self, backwards: list[Backward]
-    ) -> tuple[list[Run], dict[Site, str]]:
+    ) -> tuple[dict[Site, list[Run]], list[Run], dict[Site, str], dict[Site, Backward]]:
+        """The forward of each loss, the regions, the names of losses that have none, and whose loss a
+        region begins for."""
+        forwards: dict[Site, list[Run]] = {}
         runs: list[Run] = []
         hoisted: dict[Site, str] = {}
+        sources: dict[Site, Backward] = {}
         for backward in backwards:
             planned = self.regions.plan(backward)
             if isinstance(planned, Refusal):
@@ -284,11 +374,43 @@ class Planner:
                 )
             found, hoists = planned
             runs += found
+            forwards[backward.function, backward.stmt.path] = found
+            for run in found:
+                sources.setdefault((run.function, run.path), backward)
             if hoists:
                 hoisted[backward.function, backward.stmt.path] = self._loss_name(
                     backward.function
                 )
-        return _without_overlaps(runs), hoisted
+        return forwards, _without_overlaps(runs), hoisted, sources
+
+    def _unsure_steps(
+        self,
+        steps: Steps,
+        backwards: list[Backward],
+        forwards: dict[Site, list[Run]],
+        scalers: Scalers,
+        ownership: Ownership,
+    ) -> frozenset[Site]:
+        """Steps of optimizers that share a scaler, and are not seen to get gradients of its losses.
+
+        A scaler raises where an optimizer finds none.
+        """
+        shared = {one for scaler in scalers.all if len(scaler) > 1 for one in scaler}
+        if not shared:
+            return frozenset()
+        reach = Reach(self.program, self.regions, ownership)
+        reached: set[Slot] = set()
+        for backward in backwards:
+            site = (backward.function, backward.stmt.path)
+            reached |= reach.reached(backward, forwards[site])
+        if any(not scaler & reached for scaler in scalers.all if len(scaler) > 1):
+            message = "which optimizers get gradients of this loss is not visible"
+            raise Blocked(Refusal("AMP012", message, backwards[0].event.line))
+        return frozenset(
+            (function, stmt.path)
+            for function, stmt, slot in steps
+            if scalers.identities.of_slot(slot) & (shared - reached)
+        )
 
     def _loss_name(self, function: str) -> str:
         """A name for a loss that had none, unused in the function."""
@@ -300,14 +422,36 @@ class Planner:
 
     # -- edits --------------------------------------------------------------------------------
 
-    def _place_regions(self, group: Group, runs: list[Run]) -> None:
+    def _place_regions(
+        self, group: Group, runs: list[Run], sources: dict[Site, Backward]
+    ) -> None:
         assert group.travel is not None
         for run in self._born(group, runs):
-            switch = group.travel.visible_in(run.function)
+            backward = sources.get((run.function, run.path))
+            ways = NO_WAYS if backward is None else self._ways_to(group, backward)
+            switch = group.travel.near(run.function, self._next_ways(run, ways))
             enabled = (
                 switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
             )
             group.place(run.function, Autocast(run.path, run.last, enabled, run.hoists))
+
+    def _next_ways(self, run: Run, ways: Ways) -> Ways:
+        """Of the ways to a backward, those that go on right behind a run, if they pass there at all."""
+        body = self.program.functions[run.function].body
+        lines = {stmt.path: stmt.line for stmt in ir.statements(body)}
+        behind: dict[int, set[Frames]] = {}
+        for way in ways:
+            here = [path for function, path in way if function == run.function]
+            if here and lines[here[-1]] >= lines[run.path]:
+                behind.setdefault(lines[here[-1]], set()).add(way)
+        return frozenset(behind[min(behind)]) if behind else ways
+
+    @staticmethod
+    def _ways_to(group: Group, backward: Backward) -> Ways:
+        """The ways on which a backward is met."""
+        assert group.travel is not None
+        site = (backward.function, backward.stmt.path)
+        return frozenset(w for w in group.travel.scalers.ways if w[-1] == site)
 
     def _born(self, group: Group, runs: list[Run]) -> list[Run]:
         """The runs that their switch is made before; raises `Blocked` where that is none of them.
@@ -342,60 +486,86 @@ class Planner:
                         backward.function, ScaleBackward(backward.stmt.path, None, name)
                     )
                 continue
-            switch = group.travel.visible_in(backward.function)
+            ways = self._ways_to(group, backward)
+            switch = group.travel.visible_in(backward.function, ways)
             group.place(
                 backward.function, ScaleBackward(backward.stmt.path, switch, name)
             )
 
-    def _place_steps(
-        self, group: Group, steps: list[tuple[str, ir.Stmt]], placement: Placement
-    ) -> None:
+    def _place_steps(self, group: Group, steps: Steps, placement: Placement) -> None:
         travel = group.travel
         assert travel is not None
-        for function, stmt in steps:
-            assert isinstance(stmt.value, ir.Call) and isinstance(
-                stmt.value.func, ir.Attr
-            )
-            switch = travel.of_receiver(stmt.value.func.value, function)
-            site = (function, stmt.path)
-            update = site in placement.update_after
-            step = ScalerStep(stmt.path, switch, update, site in placement.guarded)
-            group.place(function, step)
-        step_sites = {(function, stmt.path) for function, stmt in steps}
-        for function, path in sorted(placement.update_after - step_sites):
-            code = f"{travel.visible_in(function)}.update()"
+        own_updates = set()
+        for function, stmt, slot in steps:
+            switch = travel.of_receiver(_receiver(stmt), function)
+            placed = (function, stmt.path, slot)
+            guarded = (function, stmt.path) in placement.guarded
+            update = placed in placement.update_after
+            if guarded and any(len(s) > 1 for s in travel.scalers.of_slot(slot)):
+                # Another optimizer of this scaler has stepped in any case.
+                update = False
+            else:
+                own_updates.add(placed)
+            group.place(function, ScalerStep(stmt.path, switch, update, guarded))
+        named = {(function, slot): _receiver(stmt) for function, stmt, slot in steps}
+
+        def switch_of(slot: Slot, function: str) -> str:
+            if (function, slot) in named:
+                return travel.of_receiver(named[function, slot], function)
+            return travel.of_named(slot, function)
+
+        for function, path, slot in _in_order(placement.update_after - own_updates):
+            code = f"{switch_of(slot, function)}.update()"
             group.place(function, Insert(path, code))
-        for function, path in sorted(placement.update_before):
-            code = f"{travel.visible_in(function)}.update()"
+        for function, path, slot in _in_order(placement.update_before):
+            code = f"{switch_of(slot, function)}.update()"
             group.place(function, Insert(path, code, after=False))
-        for function, path in sorted(placement.unscale_before):
-            switch = travel.visible_in(function)
-            optimizer = self._optimizer_in(group, function, steps)
-            code = f"{switch}.unscale_({optimizer})"
+        for function, path, slot in _in_order(placement.unscale_before):
+            optimizer = self._optimizer_in(function, slot, named)
+            code = f"{switch_of(slot, function)}.unscale_({optimizer})"
             group.place(function, Insert(path, code, after=False))
 
     def _optimizer_in(
-        self, group: Group, function: str, steps: list[tuple[str, ir.Stmt]]
+        self, function: str, slot: Slot, named: dict[tuple[str, Slot], ir.Expr]
     ) -> str:
         """The optimizer as a function names it, for ``unscale_``."""
-        for other, stmt in steps:
-            if other == function and isinstance(stmt.value, ir.Call):
-                assert isinstance(stmt.value.func, ir.Attr)
-                text = ir.render(stmt.value.func.value)
-                if text is not None:
-                    return text
+        if (function, slot) in named:
+            text = ir.render(named[function, slot])
+            if text is not None:
+                return text
         own = self.program.self_class(function)
-        for slot in sorted(group.slots, key=lambda s: (s.kind, s.name)):
-            if slot.kind == "variable" and self.program.encloses(slot.owner, function):
-                return slot.name
-            if (
-                slot.kind == "attribute"
-                and own
-                and own[1] in self.program.family(slot.owner)
-            ):
-                return f"{own[0]}.{slot.name}"
-        message = "gradients are read or edited where the optimizer is not in sight"
-        raise Blocked(Refusal("AMP030", message, self.program.functions[function].line))
+        if slot.kind == "attribute" and own is not None:
+            return f"{own[0]}.{slot.name}"
+        return slot.name
+
+
+def _with(groups: list[Group], group: Group) -> list[Group]:
+    """Groups with one more, joined with those that have optimizers in common with it."""
+    apart = []
+    for other in groups:
+        if other.births & group.births or other.slots & group.slots:
+            group = joined(other, group)
+        else:
+            apart.append(other)
+    return [*apart, group]
+
+
+def _receiver(stmt: ir.Stmt) -> ir.Expr:
+    """The optimizer of a statement ``optimizer.step()``."""
+    assert isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr)
+    return stmt.value.func.value
+
+
+def _receivers(steps: Steps) -> dict[str, list[ir.Expr]]:
+    """The optimizers that each function steps, as it names them."""
+    found: dict[str, list[ir.Expr]] = {}
+    for function, stmt, _ in steps:
+        found.setdefault(function, []).append(_receiver(stmt))
+    return found
+
+
+def _in_order(placed: set[Placed]) -> list[Placed]:
+    return sorted(placed, key=lambda p: (p[0], p[1], order(p[2])))
 
 
 def _keeps_backward(function: ir.Function) -> int:
@@ -423,7 +593,8 @@ def _without_overlaps(runs: list[Run]) -> list[Run]:
                 other.path[:-1] == run.path[:-1]
                 and other.path[-1][0] == run.path[-1][0]
             ):
-                if run.path[-1][1] <= other.last:
+                # Nothing comes between two that touch, but for a backward that is hoisted from.
+                if run.path[-1][1] <= other.last + (not other.hoists):
                     last = max(other.last, run.last)
                     hoists = run.hoists if run.last == last else other.hoists
                     merged[index] = Run(other.function, other.path, last, hoists)

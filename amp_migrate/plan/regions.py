@@ -111,7 +111,7 @@ class Regions:
     def _trains_inside(self, runs: list[Run]) -> Refusal | None:
         """A loss that a call makes which trains as well."""
         for run in runs:
-            for stmt in self._statements_in(run):
+            for stmt in self.statements_in(run):
                 for event in self.events.of(run.function, stmt):
                     if any(
                         {"backward", "step"} & self.events.kinds(callee)
@@ -155,7 +155,7 @@ class Regions:
         if "." in variable:
             return False
         for run in runs:
-            inside = {stmt.path for stmt in self._statements_in(run)}
+            inside = {stmt.path for stmt in self.statements_in(run)}
             if run.function == function and definition.stmt.path in inside:
                 return all(
                     stmt.path in inside
@@ -165,7 +165,7 @@ class Regions:
                 )
         return False
 
-    def _statements_in(self, run: Run) -> list[ir.Stmt]:
+    def statements_in(self, run: Run) -> list[ir.Stmt]:
         """The statements of a run, nested ones included, without a backward that is taken apart."""
         scope = self.program.functions[run.function]
         parent, (name, first) = run.path[:-1], run.path[-1]

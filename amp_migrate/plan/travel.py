@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan.association import Scaler, Scalers
 from amp_migrate.plan.device import Devices, Undecided
 from amp_migrate.plan.edits import (
     AddArgument,
@@ -25,7 +25,8 @@ from amp_migrate.plan.edits import (
     Placed,
 )
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.project.link import Program
+from amp_migrate.plan.walk import Frames
+from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
@@ -33,6 +34,11 @@ _NAMES = {
     "float16": ("scaler", "grad_scaler", "amp_scaler", "loss_scaler"),
     "bfloat16": ("use_amp", "amp_enabled", "with_amp", "amp_on"),
 }
+Ways = frozenset[Frames]
+"""The ways to a backward; what scales it is the switch that is meant."""
+
+NO_WAYS: Ways = frozenset()
+
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -64,13 +70,15 @@ class Travel:
         options: Options,
         slots: frozenset[Slot],
         births: frozenset[Birth],
+        scalers: Scalers,
         base: str,
         taken: set[str],
-        steps: Mapping[str, ir.Expr],
+        steps: Mapping[str, Sequence[ir.Expr]],
         mentioned_elsewhere: Callable[[str, str], str | None],
     ) -> None:
-        """``steps``: for each function that steps, the optimizer as it names it there."""
+        """``steps``: for each function that steps, the optimizers as it names them there."""
         self.steps = steps
+        self.scalers = scalers
         self.program = program
         self.optimizers = optimizers
         self.devices = devices
@@ -83,26 +91,27 @@ class Travel:
         self.edits: list[Placed] = []
         self.born: list[Born] = []
         self._names: dict[Slot, str] = {}
-        self._parameters: dict[str, str] = {}
-        self._attributes: set[Slot] = set()
+        self._parameters: set[tuple[str, str]] = set()
+        """(function, name of a switch that it is given)."""
+        self._handed: dict[tuple[str, Ways], str] = {}
+        """The switches that a function is given which has no optimizer of its own."""
+        self._attributes: set[tuple[str, str]] = set()
+        """(class, name of a switch that its instances have)."""
         self._name_slots()
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Undo what is planned inside where the switch turns out not to reach a place."""
-        edits, parameters, attributes = (
+        before = (
             list(self.edits),
-            dict(self._parameters),
+            set(self._parameters),
+            dict(self._handed),
             set(self._attributes),
         )
         try:
             yield
         except Blocked:
-            self.edits, self._parameters, self._attributes = (
-                edits,
-                parameters,
-                attributes,
-            )
+            self.edits, self._parameters, self._handed, self._attributes = before
 
     def _place(self, function: str, edit: Edit) -> None:
         self.edits.append((ir.file_of(function), edit))
@@ -120,19 +129,32 @@ class Travel:
             self.slots - self._aliased().keys(),
             key=lambda s: (lines.get(s, sys.maxsize), s.kind, s.owner, s.name),
         )
-        beside = Counter((slot.kind, slot.owner) for slot in order)
+        together: dict[tuple[str, str], dict[frozenset[Scaler], list[Slot]]] = {}
         for slot in order:
-            name = self.base
-            if beside[slot.kind, slot.owner] > 1:
-                derived = _OPTIMIZER_WORD.sub(self.base, slot.name, count=1)
-                if derived != slot.name and derived not in self.taken:
-                    name = derived
-                elif name in self.taken:
-                    name = free_name(self.options, self.taken)
-            self._names[slot] = name
-            if beside[slot.kind, slot.owner] > 1:
-                self.taken.add(name)
-        self.taken.update(self._names.values())
+            beside = together.setdefault((slot.kind, slot.owner), {})
+            beside.setdefault(self.scalers.of_slot(slot), []).append(slot)
+        foreign = frozenset(self.taken)
+        for beside in together.values():
+            given: set[str] = set()
+            for slots in beside.values():
+                name = self.base
+                if len(beside) > 1:
+                    name = self._derived(slots, foreign | given)
+                self._names.update(dict.fromkeys(slots, name))
+                given.add(name)
+            self.taken |= given
+
+    def _derived(self, slots: list[Slot], taken: frozenset[str]) -> str:
+        """A name for one of several switches side by side: ``scaler_g`` for ``optimizer_g``."""
+        if len(slots) > 1 and self.base not in taken:
+            return self.base
+        name = slots[0].name
+        derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
+        if derived == name:
+            derived = f"{name}_{self.base}"
+        if derived not in taken:
+            return derived
+        return free_name(self.options, taken)
 
     def _aliased(self) -> dict[Slot, Slot]:
         """Variables that are only another name for a slot seen from the same scope."""
@@ -183,7 +205,7 @@ class Travel:
             return f"{holder}.{self._names[slot]}"
         name = self._names[slot]
         if slot in self.optimizers.trace(slot).parameters:
-            self._pass_parameter(slot.owner, name, slot.name)
+            self._pass_parameter(slot.owner, name, slot.name, NO_WAYS)
         if ir.file_of(slot.owner) != ir.file_of(function):
             return self._imported(expr, function, name)
         return name
@@ -223,11 +245,30 @@ class Travel:
                     return expr
         return None
 
-    def visible_in(self, function: str) -> str:
-        """The switch as any function of the program gets it, passed along where it must be."""
-        if function in self._parameters:
-            return self._parameters[function]
-        for texts in self._in_sight(function):
+    def of_named(self, slot: Slot, function: str) -> str:
+        """The switch of an optimizer that a function knows under a name of its own."""
+        own = self.program.self_class(function)
+        if slot.kind == "attribute" and own is not None:
+            return self._of_slot(slot, ir.Attr(ir.Name(own[0]), slot.name), function)
+        return self._of_slot(slot, ir.Name(slot.name), function)
+
+    def near(self, function: str, ways: Ways) -> str:
+        """A switch for a region: the one that belongs to its loss, or any that is in sight.
+
+        All of a program's switches are on or off together.
+        """
+        for wanted in (ways, None):
+            for texts in self._in_sight(function, wanted):
+                if texts:
+                    return texts[0]
+        return self.visible_in(function, ways)
+
+    def visible_in(self, function: str, ways: Ways) -> str:
+        """The switch of what some ways lead to, as a function on them gets it, passed along where it
+        must be."""
+        if (function, ways) in self._handed:
+            return self._handed[function, ways]
+        for texts in self._in_sight(function, ways):
             distinct = list(dict.fromkeys(texts))
             if len(distinct) == 1:
                 return distinct[0]
@@ -241,18 +282,40 @@ class Travel:
             and not ir.is_top(parent)
             and not self._is_method(function)
         ):
-            return self.visible_in(parent)
-        self._pass_parameter(function, self.base, None)
-        return self.base
+            return self.visible_in(parent, ways)
+        given = [name for (at, _), name in self._handed.items() if at == function]
+        name = self.base if not given else free_name(self.options, self.taken)
+        self.taken.add(name)
+        self._handed[function, ways] = name
+        self._pass_parameter(function, name, None, ways)
+        return name
 
-    def _in_sight(self, function: str) -> Iterator[list[str]]:
-        """The switches that a function can name, nearest first: by its own step, its own variables
-        and those around it, its instance, the module."""
-        stepped = self.steps.get(function)
-        if stepped is not None:
-            yield [self.of_receiver(stepped, function)]
+    def _belongs(self, slot: Slot, function: str, ways: Ways | None) -> bool:
+        """Whether a slot's switch is the one that scales what all of the ways lead to."""
+        for way in ways or ():
+            inside = [i for i, frame in enumerate(way) if frame[0] == function]
+            here = way[: inside[-1] + 1] if inside else ()
+            found = self.scalers.identities.on_way(slot, here)
+            scalers = {self.scalers.of_optimizer(one) for one in found}
+            if scalers != {self.scalers.of_way(way)}:
+                return False
+        return True
+
+    def _in_sight(self, function: str, ways: Ways | None) -> Iterator[list[str]]:
+        """The switches that a function can name, nearest first: by its own steps, its own variables
+        and those around it, its instance, the module. ``ways``: only those that scale what these lead
+        to."""
+        stepped = []
+        for receiver in self.steps.get(function, ()):
+            slot = self.optimizers.slot(receiver, function)
+            if slot is not None and self._belongs(slot, function, ways):
+                stepped.append(self.of_receiver(receiver, function))
+        yield stepped[:1]
         own = self.program.self_class(function)
-        order = sorted(self._names, key=lambda s: (s.kind, s.owner, s.name))
+        order = sorted(
+            (slot for slot in self._names if self._belongs(slot, function, ways)),
+            key=lambda s: (s.kind, s.owner, s.name),
+        )
         variables = [slot for slot in order if slot.kind == "variable"]
         near = [s for s in variables if not ir.is_top(s.owner) or ir.is_top(function)]
         yield [
@@ -286,9 +349,10 @@ class Travel:
 
     def _carry_attribute(self, slot: Slot) -> None:
         """``self.scaler = scaler`` wherever ``self.optimizer = optimizer`` takes one over."""
-        if slot in self._attributes:
+        carried = (slot.owner, self._names[slot])
+        if carried in self._attributes:
             return
-        self._attributes.add(slot)
+        self._attributes.add(carried)
         self._refuse_slots(slot)
         born = {(b.function, b.path) for b in self.births}
         for definition in self.program.attribute_definitions(slot.owner, slot.name):
@@ -353,12 +417,13 @@ class Travel:
                     line = self.program.classes[class_name].line
                     raise Blocked(Refusal("AMP035", reason, line))
 
-    def _pass_parameter(self, function: str, name: str, optimizer: str | None) -> None:
-        """Give a function the switch as its last parameter, and every call of it the argument."""
-        if function in self._parameters:
-            if self._parameters[function] != name:
-                reason = f"{ir.local_name(function)}() is given several optimizers"
-                raise Blocked(Refusal("AMP012", reason))
+    def _pass_parameter(
+        self, function: str, name: str, optimizer: str | None, ways: Ways
+    ) -> None:
+        """Give a function a switch as its last parameter, and every call of it the argument: that of
+        the ``optimizer`` that it is given, or the one that belongs to what the ``ways`` lead to.
+        """
+        if (function, name) in self._parameters:
             return
         program = self.program
         facts = program.functions[function]
@@ -389,7 +454,7 @@ class Travel:
         if elsewhere is not None:
             reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
             raise Blocked(Refusal("AMP015", reason, facts.line))
-        self._parameters[function] = name
+        self._parameters.add((function, name))
         optional = optimizer is not None and any(
             self._gives_none(given) or self._is_foreign(given, site.caller)
             for site in sites
@@ -410,7 +475,7 @@ class Travel:
                     continue
                 value = self.of_receiver(given, site.caller)
             else:
-                value = self.visible_in(site.caller)
+                value = self.visible_in(site.caller, _through(ways, site))
             self._add_argument(site.caller, site.stmt, site.call, name, value)
 
     def _is_foreign(self, given: ir.Expr | None, function: str) -> bool:
@@ -470,15 +535,39 @@ class Travel:
     # -- births -------------------------------------------------------------------------------
 
     def give_birth(self) -> None:
-        """Insert the births, each right behind the optimizer's own."""
-        by_scope: dict[tuple[Slot, str], list[Birth]] = {}
-        for birth in self.births:
-            by_scope.setdefault((birth.slot, birth.function), []).append(birth)
-        for (slot, function), births in sorted(
-            by_scope.items(), key=lambda item: item[1][0].stmt.line
-        ):
-            for stmt in self._anchors(function, births):
-                self._insert_birth(slot, function, stmt)
+        """Insert the births, each right behind the optimizer's own, or the last of those that share it."""
+        by_scope: dict[tuple[str, str, str, str], list[Birth]] = {}
+        for birth in sorted(self.births, key=lambda birth: birth.stmt.line):
+            slot = birth.slot
+            key = (slot.kind, slot.owner, self._names[slot], birth.function)
+            by_scope.setdefault(key, []).append(birth)
+        self._refuse_scattered(by_scope.values())
+        for births in by_scope.values():
+            function = births[0].function
+            slots = list(dict.fromkeys(birth.slot for birth in births))
+            anchors = [
+                self._anchors(function, [b for b in births if b.slot == slot])
+                for slot in slots
+            ]
+            for stmts in zip(*anchors, strict=False):
+                last = max(range(len(slots)), key=lambda i: stmts[i].line)
+                blocks = {(stmt.path[:-1], stmt.path[-1][0]) for stmt in stmts}
+                if len(blocks) > 1 or len({len(a) for a in anchors}) > 1:
+                    self._scattered(stmts[last].line)
+                self._insert_birth(slots[last], function, stmts[last])
+
+    def _refuse_scattered(self, scopes: Iterable[list[Birth]]) -> None:
+        """Optimizers with one scaler are made in one place, where it can be made as well."""
+        for births in scopes:
+            made = {scaler for b in births for scaler in self.scalers.of_slot(b.slot)}
+            here = {self.scalers.identities.of_slot(birth.slot) for birth in births}
+            for scaler in made:
+                if scaler != frozenset().union(*here):
+                    self._scattered(births[-1].stmt.line)
+
+    def _scattered(self, line: int) -> None:
+        reason = "optimizers that need one scaler are made in different places"
+        raise Blocked(Refusal("AMP012", reason, line))
 
     def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
         """The statements that births follow: alternatives of one ``if`` share one birth."""
@@ -506,7 +595,9 @@ class Travel:
 
     def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
         birth = next(
-            b for b in self.births if b.slot == slot and b.function == function
+            b
+            for b in sorted(self.births, key=lambda b: b.stmt.line)
+            if b.slot == slot and b.function == function
         )
         receiver = next(
             (
@@ -529,7 +620,7 @@ class Travel:
                     Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
                 )
             if slot.kind == "attribute":
-                self._attributes.add(slot)
+                self._attributes.add((slot.owner, name))
                 self._refuse_slots(slot)
             name = f"{holder}.{name}"
         code = f"{name} = {self._constructor(decision.enabled, function)}"
@@ -556,6 +647,11 @@ class Travel:
                     raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
                 self._place(function, Insert(stmt.path, f"global {self._names[slot]}"))
                 return
+
+
+def _through(ways: Ways, site: CallSite) -> Ways:
+    """The ways that pass through a call."""
+    return frozenset(way for way in ways if (site.caller, site.stmt.path) in way)
 
 
 def free_name(options: Options, taken: frozenset[str] | set[str]) -> str:

@@ -273,6 +273,11 @@ class Program(Names):
                             yield from self._resolve_definition(definition)
             case ir.Call(func=func):
                 called = self.resolve(func, function)
+                if Ref("external", "copy.deepcopy") in called:
+                    copied = expr.argument(0, "x")
+                    if copied is not None:
+                        yield from self.resolve(copied, function)
+                        return
                 if (
                     not called
                     and isinstance(func, ir.Attr)

@@ -115,6 +115,10 @@ class Optimizers:
             self._traces[slot] = trace
         return self._traces[slot]
 
+    def origins(self, slot: Slot) -> frozenset[Slot]:
+        """The slots into which the optimizers that a slot may hold are born."""
+        return frozenset(birth.slot for birth in self.trace(slot).births)
+
     def _follow(self, slot: Slot, trace: Trace) -> None:
         if slot in trace.slots:
             return

@@ -220,14 +220,14 @@ PROGRAMS = {
      STEPS net=net
  other = make().to(device)
  first = torch.optim.SGD(model.parameters(), lr=0.1)
-+scaler = BORN
++first_scaler = BORN
  second = torch.optim.Adam(other.parameters())
-+grad_scaler = BORN
++second_scaler = BORN
  for x, y in data:
 -    step(model, first, x, y)
 -    step(other, second, x, y)
-+    step(model, first, x, y, scaler=scaler)
-+    step(other, second, x, y, scaler=grad_scaler)
++    step(model, first, x, y, scaler=first_scaler)
++    step(other, second, x, y, scaler=second_scaler)
 """,
     "names from those of the optimizers": """\
  other = make().to(device)
@@ -354,14 +354,14 @@ STUCK = {
         "other = make().to(device)\n"
         f"{BIRTH}adam = torch.optim.Adam(other.parameters())\n"
         "for x, y in data:\n    STEPS\n    adam.step()\n",
-        "AMP012",
+        "AMP031",
     ),
     "two optimizers of one loop, one in a helper": (
         "other = make().to(device)\n"
         f"{BIRTH}adam = torch.optim.Adam(other.parameters())\n"
         "def more():\n    adam.step()\n"
         "for x, y in data:\n    STEPS\n    more()\n",
-        "AMP012",
+        "AMP031",
     ),
 }  # fmt: skip
 

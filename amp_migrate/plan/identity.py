@@ -1,0 +1,90 @@
+"""Which optimizer a name stands for on a way through the program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from amp_migrate.plan.walk import Frames
+from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Optimizers, Slot
+
+
+class Identities:
+    """Tells the optimizers of some slots apart.
+
+    An optimizer is known by the slot that it is born into. Where an attribute may hold one or another,
+    from instance to instance, these count as one.
+    """
+
+    def __init__(
+        self, program: Program, optimizers: Optimizers, slots: Collection[Slot]
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self._same: dict[Slot, Slot] = {}
+        for slot in sorted(slots, key=order):
+            origins = sorted(optimizers.origins(slot), key=order)
+            if len(origins) > 1 and not self._is_told_by_calls(slot):
+                for other in origins[1:]:
+                    self._same[self._one_of(other)] = self._one_of(origins[0])
+        self.all = sorted(
+            {self._one_of(o) for slot in slots for o in optimizers.origins(slot)},
+            key=order,
+        )
+
+    def _one_of(self, origin: Slot) -> Slot:
+        while origin in self._same and self._same[origin] != origin:
+            origin = self._same[origin]
+        return origin
+
+    def _is_told_by_calls(self, slot: Slot) -> bool:
+        """Whether a slot is filled by a call that is on the way, be it under another name."""
+        trace = self.optimizers.trace(slot)
+        source = trace.aliases.get(slot)
+        if source is not None and slot not in trace.parameters:
+            return self._is_told_by_calls(source) if source != slot else False
+        return slot in trace.parameters and not self.program.definitions(
+            slot.owner, slot.name
+        )
+
+    def of_slot(self, slot: Slot) -> frozenset[Slot]:
+        """All optimizers that a slot may hold, whatever the way."""
+        return frozenset(map(self._one_of, self.optimizers.origins(slot)))
+
+    def on_way(self, slot: Slot, frames: Frames) -> frozenset[Slot]:
+        """The optimizers that a slot may hold on one way.
+
+        A parameter of the function that the way begins with stands for itself.
+        """
+        found = self.of_slot(slot)
+        if len(found) < 2:
+            return found
+        trace = self.optimizers.trace(slot)
+        source = trace.aliases.get(slot)
+        if slot not in trace.parameters:
+            if source is None or source == slot:
+                return found
+            return self.on_way(source, frames)
+        entered = next(
+            (i for i, (function, _) in enumerate(frames) if function == slot.owner), 0
+        )
+        if entered == 0:
+            return (
+                frozenset((slot,)) if frames and frames[0][0] == slot.owner else found
+            )
+        caller, path = frames[entered - 1]
+        given: set[Slot] = set()
+        for site in self.program.call_sites.get(slot.owner, ()):
+            if site.caller == caller and site.stmt.path == path:
+                value = self.program.argument_at(site, slot.name)
+                there = (
+                    None if value is None else self.optimizers.slot(value, site.caller)
+                )
+                if there is not None:
+                    given |= self.on_way(there, frames[:entered])
+        return frozenset(given)
+
+
+def order(slot: Slot) -> tuple[str, str, str]:
+    """Slots in an order that is the same in every run."""
+    return slot.kind, slot.owner, slot.name

@@ -1,0 +1,149 @@
+"""Whose gradients a statement touches or drops, told for each of a group's optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.coverage import Coverage
+from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.identity import Identities
+from amp_migrate.plan.walk import Frames
+from amp_migrate.project.link import CallSite, Program
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
+
+
+class Ownership:
+    """Answers for the optimizers of one group."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        events: Events,
+        identities: Identities,
+        slots: frozenset[Slot],
+        births: Iterable[Birth],
+    ) -> None:
+        self.program = program
+        self.events = events
+        self.identities = identities
+        self.slots = slots
+        births = list(births)
+        self._coverages = {
+            one: Coverage(
+                program,
+                optimizers,
+                frozenset(s for s in slots if one in identities.of_slot(s)),
+                [b for b in births if one in identities.of_slot(b.slot)],
+            )
+            for one in identities.all
+        }
+
+    def touched(
+        self,
+        targets: Iterable[ir.Expr],
+        function: str,
+        stmt: ir.Stmt,
+        frames: Frames,
+    ) -> frozenset[Slot] | None:
+        """The optimizers that hold what ``targets`` are; None where others may hold some of it."""
+        targets = list(targets)
+        everybody = frozenset(self._coverages)
+        if len(everybody) == 1:
+            (coverage,) = self._coverages.values()
+            return everybody if coverage.owns(targets, function, stmt) else None
+        if not targets:
+            return everybody
+        touched: set[Slot] = set()
+        site = self._called_from(function, frames)
+        for target in targets:
+            owners = self._owners(target, function, stmt, site)
+            if owners is None:
+                return None
+            touched |= owners
+        return frozenset(touched)
+
+    def _owners(
+        self, target: ir.Expr, function: str, stmt: ir.Stmt, site: CallSite | None
+    ) -> set[Slot] | None:
+        owners: set[Slot] = set()
+        for one, coverage in self._coverages.items():
+            found = coverage.of_target(target, function, stmt, site)
+            if found.groups:
+                owners.add(one)
+        if owners and not found.all:
+            return owners
+        if not found.complete or not found.all:
+            return None
+        for identity in found.all:
+            if not any(c.covers(identity) for c in self._coverages.values()):
+                return None
+            owners |= {
+                one for one, c in self._coverages.items() if c.may_hold(identity)
+            }
+        return owners
+
+    def _called_from(self, function: str, frames: Frames) -> CallSite | None:
+        """The call by which a way came into a function."""
+        entered = next((i for i, (f, _) in enumerate(frames) if f == function), 0)
+        if entered == 0:
+            return None
+        caller, path = frames[entered - 1]
+        sites = [
+            site
+            for site in self.program.call_sites.get(function, ())
+            if site.caller == caller and site.stmt.path == path
+        ]
+        return sites[0] if len(sites) == 1 else None
+
+    def cleared(
+        self, event: Event, function: str, stmt: ir.Stmt, frames: Frames
+    ) -> frozenset[Slot]:
+        """The optimizers that a ``zero_grad``, or a loop of that kind, leaves without gradients."""
+        if event.slot is not None:
+            if event.slot not in self.slots:
+                return frozenset()
+            found = self.identities.on_way(event.slot, frames)
+            return found if len(found) == 1 else frozenset()
+        targets = self._zeroed_with(event, function, stmt)
+        return frozenset(
+            one
+            for one, coverage in self._coverages.items()
+            if coverage.clears(targets, function, stmt)
+        )
+
+    def _zeroed_with(
+        self, event: Event, function: str, stmt: ir.Stmt
+    ) -> tuple[ir.Expr, ...]:
+        """What this statement and its neighbours in the block clear, taken together."""
+        targets = list(event.targets)
+        parent, (field, _) = stmt.path[:-1], stmt.path[-1]
+        for other, found in self.events.direct(function):
+            beside = other.path[:-1] == parent and other.path[-1][0] == field
+            if beside and found.kind == "zero" and found.slot is None:
+                targets += found.targets
+        return tuple(targets)
+
+    def holders(self, expr: ir.Expr, function: str) -> set[Slot]:
+        """The optimizers that are known to hold parameters of what an expression stands for."""
+        return {
+            one
+            for one, coverage in self._coverages.items()
+            if any(map(coverage.holds_some, coverage.identities(expr, function)))
+        }
+
+    def common(self, optimizers: Iterable[Slot]) -> bool:
+        """Whether some of the optimizers are known to hold the same parameters."""
+        covers = [self._coverages[one] for one in optimizers if one in self._coverages]
+        return any(
+            other.holds_whole(module)
+            for i, one in enumerate(covers)
+            for other in covers[i + 1 :]
+            for module in one.held.whole
+        ) or any(
+            one.holds_whole(module)
+            for i, one in enumerate(covers)
+            for other in covers[i + 1 :]
+            for module in other.held.whole
+        )

@@ -1,0 +1,438 @@
+"""All ways through a program: blocks, branches, loops, handlers and calls, with what holds on each.
+
+What is carried along a way is the business of those who walk: here it is one immutable value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.events import Event, Events
+from amp_migrate.project.bindings import bindings
+from amp_migrate.project.link import Program
+
+Site = tuple[str, ir.Path]
+"""(function, path of a statement)."""
+
+Frames = tuple[Site, ...]
+"""The statements, and the calls among them, that lead from a root to a place."""
+
+Held = TypeVar("Held", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class State(Generic[Held]):
+    held: Held
+    known: frozenset[tuple[str, ir.Expr, bool]] = frozenset()
+    """Conditions whose outcome is known on this way: (function, test, outcome)."""
+
+
+@dataclass(slots=True)
+class Flow(Generic[Held]):
+    """Where a statement or block leads to."""
+
+    after: set[State[Held]] = field(default_factory=set)
+    breaks: set[State[Held]] = field(default_factory=set)
+    continues: set[State[Held]] = field(default_factory=set)
+    returns: set[State[Held]] = field(default_factory=set)
+
+
+class Walk(ABC, Generic[Held]):
+    """Walks the ways that begin at a function; what is met on them is for a subclass to judge."""
+
+    def __init__(self, program: Program, events: Events, handlers: bool = True) -> None:
+        """``handlers``: whether exceptions may take a way through their handlers."""
+        self.program = program
+        self.events = events
+        self.handlers = handlers
+        self.visited: set[Site] = set()
+        self._memo: dict[tuple[object, ...], frozenset[State[Held]]] = {}
+        self._frames: list[Site] = []
+        self._active: list[str] = []
+        self._observers: list[set[State[Held]]] = []
+        self._correlated: dict[str, frozenset[ir.Expr]] = {}
+        self._counting: dict[str, dict[ir.Expr, str]] = {}
+
+    def run(self, root: str) -> set[State[Held]]:
+        """Walk a call of ``root``; returns the states at its end."""
+        return self._function(root, {State(self._start(root))})
+
+    # -- for subclasses -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _start(self, root: str) -> Held:
+        """What holds when ``root`` is called."""
+
+    @abstractmethod
+    def _event(
+        self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
+    ) -> State[Held]:
+        """What an event that is no call makes of a state."""
+
+    def _before(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What happens before a statement."""
+        return states
+
+    def _after(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What happens behind a statement that is left at its end."""
+        return states
+
+    def _on_line(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What a statement's own line does before its events."""
+        return states
+
+    def _leaving(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> None:
+        """Told of the states at ``continue``, ``break`` and ``return``."""
+
+    def _calls_itself(self, qualname: str) -> None:
+        """Told of a function that is called again before it is done."""
+
+    def _joined(self, states: set[State[Held]]) -> set[State[Held]]:
+        """States that meet, where they may be thrown together."""
+        return states
+
+    # -- functions and blocks -----------------------------------------------------------------
+
+    def _function(
+        self, qualname: str, states: Iterable[State[Held]]
+    ) -> set[State[Held]]:
+        if qualname in self._active:
+            self._calls_itself(qualname)
+            return set(states)
+        self._active.append(qualname)
+        flow = self._block(qualname, self.program.functions[qualname].body, set(states))
+        self._active.pop()
+        return {
+            State(s.held, frozenset(k for k in s.known if k[0] != qualname))
+            for s in flow.after | flow.returns
+        }
+
+    def _block(
+        self, function: str, body: tuple[ir.Stmt, ...], states: set[State[Held]]
+    ) -> Flow[Held]:
+        flow = Flow(after=states)
+        for stmt in body:
+            if not flow.after:
+                break
+            inner = self._stmt(function, stmt, flow.after)
+            flow.after = inner.after
+            flow.breaks |= inner.breaks
+            flow.continues |= inner.continues
+            flow.returns |= inner.returns
+            for observed in self._observers:
+                observed |= flow.after
+        return flow
+
+    def _stmt(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        self._frames.append((function, stmt.path))
+        states = self._before(function, stmt, states)
+        flow = self._inner(function, stmt, states)
+        flow.after = self._joined(self._after(function, stmt, flow.after))
+        self._frames.pop()
+        return flow
+
+    def _inner(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        match stmt.kind:
+            case "if":
+                return self._if(function, stmt, self._line(function, stmt, states))
+            case "for" | "while":
+                return self._loop(function, stmt, states)
+            case "try" | "trystar":
+                return self._try(function, stmt, states)
+            case "with":
+                states = self._line(function, stmt, states)
+                observed = set(states)
+                self._observers.append(observed)
+                flow = self._block(function, stmt.blocks[0].body, states)
+                self._observers.pop()
+                if _suppresses(stmt) and self.handlers:
+                    flow.after |= observed
+                return flow
+            case "match":
+                states = self._line(function, stmt, states)
+                flow = Flow(after=set(states))
+                for case in stmt.blocks:
+                    self._join(flow, self._block(function, case.body, set(states)))
+                return flow
+        states = self._line(function, stmt, states)
+        if stmt.kind in ("continue", "break", "return"):
+            self._leaving(function, stmt, states)
+        match stmt.kind:
+            case "return":
+                return Flow(returns=states)
+            case "break":
+                return Flow(breaks=states)
+            case "continue":
+                return Flow(continues=states)
+            case "raise":
+                return Flow()
+            case _:
+                return Flow(after=states)
+
+    @staticmethod
+    def _join(flow: Flow[Held], other: Flow[Held]) -> None:
+        flow.after |= other.after
+        flow.breaks |= other.breaks
+        flow.continues |= other.continues
+        flow.returns |= other.returns
+
+    def _if(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> Flow[Held]:
+        test, outcome = _plain_test(stmt.value)
+        tracked = test is not None and test in self._tests(function)
+        flow: Flow[Held] = Flow()
+        for branch, taken in (("body", True), ("orelse", False)):
+            entering = set()
+            for state in states:
+                if not tracked or test is None:
+                    entering.add(state)
+                    continue
+                value = taken if outcome else not taken
+                if (function, test, not value) in state.known:
+                    continue
+                known = state.known | {(function, test, value)}
+                entering.add(replace(state, known=known))
+            body = next((b.body for b in stmt.blocks if b.field == branch), ())
+            self._join(flow, self._block(function, body, entering))
+        return flow
+
+    def _tests(self, function: str) -> frozenset[ir.Expr]:
+        """The tests that a function makes more than once: they decide together."""
+        if function not in self._correlated:
+            seen: set[ir.Expr] = set()
+            twice: set[ir.Expr] = set()
+            for stmt in ir.statements(self.program.functions[function].body):
+                if stmt.kind == "if":
+                    test, _ = _plain_test(stmt.value)
+                    if test is not None:
+                        (twice if test in seen else seen).add(test)
+            self._correlated[function] = frozenset(twice) | set(self._counts(function))
+        return self._correlated[function]
+
+    def _counts(self, function: str) -> dict[ir.Expr, str]:
+        """The tests of a function that ask if a counter is above zero, and its name."""
+        if function not in self._counting:
+            found: dict[ir.Expr, str] = {}
+            for stmt in ir.statements(self.program.functions[function].body):
+                test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
+                name = _counted(test)
+                if test is not None and name and self._is_counter(name, function):
+                    found[test] = name
+            self._counting[function] = found
+        return self._counting[function]
+
+    def _is_counter(self, name: str, function: str) -> bool:
+        """Whether a local variable is only ever set to constants and counted up."""
+        found = self.program.definitions(function, name)
+        params = self.program.functions[function].params
+        return (
+            bool(found)
+            and not any(param.name == name for param in params)
+            and all(
+                d.function == function and (_is_count(d.value) or _counts_up(d.stmt))
+                for d in found
+            )
+        )
+
+    def _loop(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        endless = stmt.kind == "while" and stmt.value in (ir.Const(True), ir.Const(1))
+        at_least_once = stmt.kind == "for" and self._never_empty(stmt.value, function)
+        if stmt.kind == "for":
+            states = self._line(function, stmt, states)
+        body = next((b.body for b in stmt.blocks if b.field == "body"), ())
+        head = set(states)
+        flow: Flow[Held] = Flow()
+        ended: set[State[Held]] = set()
+        while True:
+            entering = (
+                self._line(function, stmt, head) if stmt.kind == "while" else head
+            )
+            entering = {self._forget(state, function, stmt) for state in entering}
+            inner = self._block(function, body, entering)
+            flow.breaks |= inner.breaks
+            flow.returns |= inner.returns
+            ended |= inner.after | inner.continues
+            if self._joined(head | ended) == head:
+                break
+            head = self._joined(head | ended)
+        leaving = set() if endless else (ended if at_least_once else head)
+        if stmt.kind == "while" and not endless:
+            leaving = self._line(function, stmt, leaving)
+        orelse = next((b.body for b in stmt.blocks if b.field == "orelse"), None)
+        if orelse is not None:
+            after = self._block(function, orelse, leaving)
+            leaving = after.after
+            flow.returns |= after.returns
+        return Flow(after=leaving | flow.breaks, returns=flow.returns)
+
+    def _try(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        blocks = {block.field: block.body for block in stmt.blocks}
+        observed = set(states)
+        self._observers.append(observed)
+        flow = self._block(function, blocks["body"], set(states))
+        self._observers.pop()
+        if "orelse" in blocks:
+            after = self._block(function, blocks["orelse"], flow.after)
+            flow.after = set()
+            self._join(flow, after)
+        for name, body in blocks.items():
+            if name.startswith("handlers") and self.handlers:
+                self._join(flow, self._block(function, body, set(observed)))
+        final = blocks.get("finalbody")
+        if final is not None:
+            for name in ("after", "breaks", "continues", "returns"):
+                entering = getattr(flow, name)
+                if entering:
+                    setattr(
+                        flow, name, self._block(function, final, set(entering)).after
+                    )
+        return flow
+
+    def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
+        """Whether a ``for`` provably runs its body: ``range`` of a positive number, a display."""
+        if isinstance(iterable, ir.Display):
+            return bool(iterable.items)
+        if not isinstance(iterable, ir.Call) or len(iterable.args) != 1:
+            return False
+        if self.program.origin(iterable.func, function) != "builtins.range":
+            return False
+        count = iterable.args[0].value
+        values: list[ir.Expr | None] = [count]
+        if isinstance(count, ir.Name):
+            owner = self.program.owner(count.id, function)
+            if owner is None:
+                return False
+            params = self.program.functions[owner].params
+            if any(param.name == count.id for param in params):
+                return False
+            values = [d.value for d in self.program.definitions(owner, count.id)]
+        return bool(values) and all(
+            isinstance(value, ir.Const)
+            and isinstance(value.value, int)
+            and value.value > 0
+            for value in values
+        )
+
+    # -- one line -----------------------------------------------------------------------------
+
+    def _line(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        self.visited.add((function, stmt.path))
+        states = self._on_line(function, stmt, states)
+        for event in self.events.of(function, stmt):
+            after: set[State[Held]] = set()
+            for state in states:
+                if event.kind == "call":
+                    after |= self._call(event, state)
+                else:
+                    after.add(self._event(event, state, function, stmt))
+            states = after
+        return {
+            self._learn(self._forget(state, function, stmt), function, stmt)
+            for state in states
+        }
+
+    def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
+        after: set[State[Held]] = set()
+        for callee in event.callees:
+            if not self.events.kinds(callee):
+                after.add(state)
+                continue
+            # The way here is part of the key: what is met may be answered by its callers.
+            key = (callee, state.held, tuple(self._frames))
+            if key not in self._memo or self._observers:
+                self._memo[key] = frozenset(self._function(callee, {State(state.held)}))
+            after |= {State(s.held, state.known) for s in self._memo[key]}
+        return after
+
+    def _learn(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
+        """Note what an assignment to a counter decides."""
+        if stmt.kind not in ("assign", "augassign"):
+            return state
+        known = set(state.known)
+        for test, counter in self._counts(function).items():
+            for name, value, _ in bindings(stmt):
+                if name == counter:
+                    above = value is None or value not in (ir.Const(0), ir.Const(False))
+                    known.add((function, test, above))
+        return replace(state, known=frozenset(known))
+
+    def _forget(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
+        """Drop what was known of conditions that a statement's bindings may change."""
+        if not state.known or not stmt.targets:
+            return state
+        keys = {
+            ir.key_of(inner) for target in stmt.targets for inner in ir.walk(target)
+        } - {None}
+        kept = frozenset(
+            known
+            for known in state.known
+            if known[0] != function
+            or not keys & {ir.key_of(e) for e in ir.walk(known[1])}
+        )
+        return state if kept == state.known else replace(state, known=kept)
+
+
+def _counted(test: ir.Expr | None) -> str:
+    """The variable that a test compares with zero: ``n``, ``n > 0``, ``n != 0``, ``n >= 1``."""
+    match test:
+        case ir.Name(id=name):
+            return name
+        case ir.Operation(
+            op=">" | "!=" | ">=" as op,
+            operands=(ir.Name(id=name), ir.Const(value=int() as limit)),
+        ) if limit == (op == ">="):
+            return name
+    return ""
+
+
+def _is_count(value: ir.Expr | None) -> bool:
+    return (
+        isinstance(value, ir.Const)
+        and isinstance(value.value, int)
+        and value.value >= 0
+    )
+
+
+def _counts_up(stmt: ir.Stmt) -> bool:
+    positive = _is_count(stmt.value) and stmt.value != ir.Const(0)
+    return stmt.kind == "augassign" and stmt.op == "+" and positive
+
+
+def _suppresses(stmt: ir.Stmt) -> bool:
+    """Whether a ``with`` statement may swallow an exception of its body."""
+    return any(
+        (ir.key_of(call.func) or "").rsplit(".", 1)[-1]
+        in ("suppress", "raises", "ignored")
+        for expr in stmt.exprs
+        for call in ir.calls_in(expr)
+    )
+
+
+def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
+    """The test without its negations, and whether it is meant as it stands."""
+    outcome = True
+    while isinstance(test, ir.Operation) and test.op == "not":
+        test, outcome = test.operands[0], not outcome
+    if test is None or any(isinstance(e, ir.Call) for e in ir.walk(test)):
+        # A call may answer differently the next time.
+        return None, True
+    return test, outcome
