@@ -79,7 +79,7 @@ def test_off_means_off_whatever_is_asked_for(name: str, options: Options) -> Non
 BREAKS = {
     "no unscale_": (r"(?m)^(\s*)[\w.]*scaler\w*\.unscale_\(.*\)$", r"\1pass"),
     "no update": (r"[\w.]*scaler\w*\.update\(\)", "pass"),
-    "plain step": (r"[\w.]*scaler\w*\.step\(([\w.]+)\)", r"\1.step()"),
+    "plain step": (r"[\w.]*scaler\w*\.step\(([\w.\[\]\x22]+)\)", r"\1.step()"),
     "no scale": (r"[\w.]*scaler\w*\.scale\(", "("),
 }
 

@@ -55,6 +55,9 @@ class Association(Walk[_Held]):
             merged[state.known] = merged.get(state.known, frozenset()) | state.held
         return {State(held, known) for known, held in merged.items()}
 
+    def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
+        return goes_through(self.events, self.identities, function, stmt)
+
     def _event(
         self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
     ) -> State[_Held]:
@@ -73,6 +76,45 @@ class Association(Walk[_Held]):
             dropped = self.ownership.cleared(event, function, stmt, tuple(self._frames))
             held = frozenset(pair for pair in held if pair[0] not in dropped)
         return State(held, state.known)
+
+
+def goes_through(
+    events: Events, identities: Identities, function: str, stmt: ir.Stmt
+) -> bool:
+    """Whether a ``for`` only steps, clears or looks at each of some optimizers.
+
+    It does not compute anything for them: all are in the same state before and behind it.
+    """
+    slots = [
+        Slot("variable", function, name.id)
+        for target in stmt.targets
+        for name in ir.walk(target)
+        if isinstance(name, ir.Name)
+    ]
+    return (
+        any(map(identities.is_each, slots))
+        and is_straight(stmt)
+        and not any(
+            event.kind == "backward"
+            or any("backward" in events.kinds(callee) for callee in event.callees)
+            for inner in ir.statements((stmt,))
+            for event in events.of(function, inner)
+        )
+    )
+
+
+def is_straight(loop: ir.Stmt) -> bool:
+    """Whether every turn of a loop does all that stands in its body."""
+    return len(loop.blocks) == 1 and not any(
+        inner.kind in _TURNS_OFF
+        for block in loop.blocks
+        for inner in ir.statements(block.body)
+    )
+
+
+_TURNS_OFF = frozenset(
+    "if for while try trystar match continue break return raise functiondef".split()
+)
 
 
 def optimizers_in(identities: Identities, root: str) -> tuple[Slot, ...]:

@@ -407,7 +407,9 @@ class Coverage:
         if depth > _MOST_STEPS:
             return frozenset()
         program = self.program
-        slot = self.optimizers.slot(expr, function)
+        slot = None
+        if not isinstance(expr, ir.Item):
+            slot = self.optimizers.slot(expr, function)
         if slot is not None and not self._is_submodule(expr, slot, function):
             return self._of_slot(slot, depth)
         match expr:

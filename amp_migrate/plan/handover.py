@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.kept import Kept
 from amp_migrate.plan.loops import Refusal
+from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
@@ -38,21 +40,28 @@ class Handover:
         self.optimizers = optimizers
         self.slots = slots
         self.births = births
+        self.kept = Kept(program, optimizers, slots)
 
     def find(self) -> Refusal | None:
         """The first mention that is not followed."""
+        refusal = self.kept.find()
+        if refusal is not None:
+            return refusal
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
                 if stmt.kind == "delete":
                     continue
+                binds = _binds(stmt) or any(
+                    self.kept.holds(target, qualname) for target in stmt.targets
+                )
                 for expr in stmt.exprs:
-                    refusal = self._visit(expr, qualname, stmt, allowed=_binds(stmt))
+                    refusal = self._visit(expr, qualname, stmt, allowed=binds)
                     if refusal is not None:
                         return refusal
         return None
 
     def _is_own(self, expr: ir.Expr, function: str) -> bool:
-        if not isinstance(expr, (ir.Name, ir.Attr)):
+        if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
             return False
         slot = self.optimizers.slot(expr, function)
         if slot is None:
@@ -80,6 +89,8 @@ class Handover:
                 return self._visit(value, function, stmt, allowed=True)
             case ir.Display(kind="tuple") if allowed and _binds(stmt):
                 inner_allowed = True
+            case ir.Display() if self._is_kept(expr, function, stmt):
+                inner_allowed = True
             case ir.Display() | ir.Comprehension() | ir.Item():
                 inner_allowed = isinstance(expr, ir.Item)
             case _:
@@ -89,6 +100,17 @@ class Handover:
             if refusal is not None:
                 return refusal
         return None
+
+    def _is_kept(self, display: ir.Display, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement makes a collection whose optimizers are followed."""
+        if stmt.kind == "return":
+            return stmt.value is display and self.kept.hands_out(display)
+        if stmt.kind == "for":
+            return display is stmt.value or display in stmt.targets
+        return any(
+            value is display and self.kept.holds(target, function)
+            for target, value, _ in unpacked(stmt)
+        )
 
     def _visit_call(
         self, call: ir.Call, function: str, stmt: ir.Stmt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from amp_migrate.facts import ir
 from amp_migrate.plan.walk import Frames
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -24,6 +25,8 @@ class Identities:
         self._same: dict[Slot, Slot] = {}
         for slot in sorted(slots, key=order):
             origins = sorted(optimizers.origins(slot), key=order)
+            if slot in optimizers.trace(slot).each:
+                continue
             if len(origins) > 1 and not self._is_told_by_calls(slot):
                 for other in origins[1:]:
                     self._same[self._one_of(other)] = self._one_of(origins[0])
@@ -51,15 +54,25 @@ class Identities:
         """All optimizers that a slot may hold, whatever the way."""
         return frozenset(map(self._one_of, self.optimizers.origins(slot)))
 
+    def is_each(self, slot: Slot) -> bool:
+        """Whether a slot is a loop's variable that stands for several optimizers in turn."""
+        return slot in self.optimizers.trace(slot).each
+
     def on_way(self, slot: Slot, frames: Frames) -> frozenset[Slot]:
         """The optimizers that a slot may hold on one way.
 
         A parameter of the function that the way begins with stands for itself.
         """
+        trace = self.optimizers.trace(slot)
+        if slot in trace.each:
+            return frozenset(
+                one
+                for member in trace.each[slot]
+                for one in self.on_way(member, frames)
+            )
         found = self.of_slot(slot)
         if len(found) < 2:
             return found
-        trace = self.optimizers.trace(slot)
         source = trace.aliases.get(slot)
         if slot not in trace.parameters:
             if source is None or source == slot:
@@ -77,6 +90,8 @@ class Identities:
         for site in self.program.call_sites.get(slot.owner, ()):
             if site.caller == caller and site.stmt.path == path:
                 value = self.program.argument_at(site, slot.name)
+                if value is not None and slot.key is not None:
+                    value = ir.Item(value, ir.Const(slot.key))
                 there = (
                     None if value is None else self.optimizers.slot(value, site.caller)
                 )
@@ -85,6 +100,6 @@ class Identities:
         return frozenset(given)
 
 
-def order(slot: Slot) -> tuple[str, str, str]:
+def order(slot: Slot) -> tuple[str, str, str, str]:
     """Slots in an order that is the same in every run."""
-    return slot.kind, slot.owner, slot.name
+    return slot.kind, slot.owner, slot.name, repr(slot.key)

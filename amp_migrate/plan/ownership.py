@@ -105,7 +105,8 @@ class Ownership:
             if event.slot not in self.slots:
                 return frozenset()
             found = self.identities.on_way(event.slot, frames)
-            return found if len(found) == 1 else frozenset()
+            several = len(found) > 1 and not self.identities.is_each(event.slot)
+            return frozenset() if several else found
         targets = self._zeroed_with(event, function, stmt)
         return frozenset(
             one

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.aftermath import Aftermath
-from amp_migrate.plan.association import Scalers
+from amp_migrate.plan.association import Scalers, goes_through
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
@@ -73,8 +73,9 @@ class Placer:
             self.steps, key=lambda step: (step[0], step[1].line)
         ):
             scaler = self.scalers.of_slot(slot)
-            block = (function, stmt.path[:-1], stmt.path[-1][0])
-            placed = (function, stmt.path, slot)
+            path = self._end_of_turn(function, stmt.path)
+            block = (function, path[:-1], path[-1][0])
+            placed = (function, path, slot)
             outer.setdefault((scaler, function), []).append(placed)
             in_block = turns.setdefault((scaler, block), [])
             if not in_block or slot in {other for _, _, other in in_block[-1]}:
@@ -84,6 +85,14 @@ class Placer:
         yield {turn[-1] for in_block in turns.values() for turn in in_block}
         if any(len(steps) > 1 for steps in outer.values()):
             yield {_behind_all(steps) for steps in outer.values()}
+
+    def _end_of_turn(self, function: str, path: ir.Path) -> ir.Path:
+        """A step, or the loop that steps each of some optimizers."""
+        for stmt in ir.statements(self.program.functions[function].body):
+            around = stmt.kind == "for" and stmt.path == path[: len(stmt.path)]
+            if around and goes_through(self.events, self.identities, function, stmt):
+                return stmt.path
+        return path
 
     def _place(self, updates: set[Placed]) -> Placement | Refusal:
         placement = Placement(update_after=updates, guarded=set(self.guarded))

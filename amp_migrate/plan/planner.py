@@ -534,9 +534,9 @@ class Planner:
             if text is not None:
                 return text
         own = self.program.self_class(function)
-        if slot.kind == "attribute" and own is not None:
-            return f"{own[0]}.{slot.name}"
-        return slot.name
+        text = ir.render(slot.expr(own[0] if own else None))
+        assert text is not None
+        return text
 
 
 def _with(groups: list[Group], group: Group) -> list[Group]:

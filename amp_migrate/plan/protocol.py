@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.association import Scalers, optimizers_in
+from amp_migrate.plan.association import (
+    Scalers,
+    goes_through,
+    is_straight,
+    optimizers_in,
+)
 from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.walk import Frames, Site, State, Walk
@@ -115,6 +120,9 @@ class Protocol(Walk[Held]):
     def _fault(self, code: str, function: str, line: int, reason: str) -> None:
         self.faults.setdefault(Fault(code, function, line, reason))
 
+    def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
+        return goes_through(self.events, self.identities, function, stmt)
+
     def _calls_itself(self, qualname: str) -> None:
         line = self.program.functions[qualname].line
         self._fault("AMP031", qualname, line, "the training step calls itself")
@@ -164,9 +172,26 @@ class Protocol(Walk[Held]):
         found = self.identities.on_way(slot, tuple(self._frames))
         if len(found) == 1:
             return found
-        reason = f"{slot.name} may be one of several optimizers"
+        if self.identities.is_each(slot):
+            if self._is_in_straight_loop(slot):
+                return found
+            reason = f"whether each of the optimizers in {slot.name} has its turn is not visible"
+            self._fault("AMP012", function, stmt.line, reason)
+            return frozenset()
+        reason = f"{slot.shown} may be one of several optimizers"
         self._fault("AMP012", function, stmt.line, reason)
         return frozenset()
+
+    def _is_in_straight_loop(self, slot: Slot) -> bool:
+        """Whether the way is in the loop that binds a slot, and the loop leaves no optimizer out."""
+        around = {path for function, path in self._frames if function == slot.owner}
+        return any(
+            is_straight(stmt)
+            for stmt in ir.statements(self.program.functions[slot.owner].body)
+            if stmt.kind == "for"
+            and stmt.path in around
+            and any(ir.Name(slot.name) in ir.walk(t) for t in stmt.targets)
+        )
 
     def _gradients(self, state: State[Held], one: frozenset[Slot]) -> Gradients | None:
         for optimizer, holding in zip(self._optimizers, state.held, strict=True):
@@ -234,6 +259,8 @@ class Protocol(Walk[Held]):
             case "zero":
                 frames = tuple(self._frames)
                 dropped = self.ownership.cleared(event, function, stmt, frames)
+                if event.slot is not None and self.identities.is_each(event.slot):
+                    dropped = self._one(event.slot, function, stmt)
                 return self._changed(
                     state, dropped, lambda h: Holding(h.scaler, Gradients.NONE)
                 )

@@ -126,7 +126,11 @@ class Travel:
                 reason = f"{slot.name} may be one of several optimizers"
                 raise Blocked(Refusal("AMP012", reason, line))
         order = sorted(
-            self.slots - self._aliased().keys(),
+            (
+                slot
+                for slot in self.slots - self._aliased().keys()
+                if slot not in self.optimizers.trace(slot).each
+            ),
             key=lambda s: (lines.get(s, sys.maxsize), s.kind, s.owner, s.name),
         )
         together: dict[tuple[str, str], dict[frozenset[Scaler], list[Slot]]] = {}
@@ -148,9 +152,13 @@ class Travel:
         """A name for one of several switches side by side: ``scaler_g`` for ``optimizer_g``."""
         if len(slots) > 1 and self.base not in taken:
             return self.base
-        name = slots[0].name
+        name, key = slots[0].name, slots[0].key
+        if isinstance(key, str) and key.isidentifier():
+            name = key
         derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
-        if derived == name:
+        if isinstance(key, int):
+            derived = f"{self.base}_{key}"
+        elif derived == name:
             derived = f"{name}_{self.base}"
         if derived not in taken:
             return derived
@@ -182,17 +190,24 @@ class Travel:
 
     def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
         aliases = self._aliased()
+        trace = self.optimizers.trace(slot)
+        if slot in trace.each:
+            return self._of_each(slot, trace.each[slot], function)
         if slot in aliases:
             source = aliases[slot]
+            values = trace.values.get(slot, [])
             definitions = self.program.definitions(slot.owner, slot.name)
-            definition = definitions[0] if len(definitions) == 1 else None
-            if definition is None or not isinstance(
-                definition.value, (ir.Name, ir.Attr)
-            ):
-                reason = f"{slot.name} may be one of several optimizers"
+            if len(values) != 1 or (slot.key is None and len(definitions) != 1):
+                reason = f"{slot.shown} may be one of several optimizers"
                 line = definitions[0].stmt.line if definitions else 0
                 raise Blocked(Refusal("AMP012", reason, line))
-            return self._of_slot(source, definition.value, definition.function)
+            value, there = values[0]
+            if there != function and not self.program.encloses(there, function):
+                reason = f"{slot.shown} is put together in another function"
+                raise Blocked(Refusal("AMP012", reason))
+            return self._of_slot(source, value, there)
+        if slot.key is not None and isinstance(expr, ir.Item):
+            expr = expr.value
         if slot.kind == "attribute":
             self._carry_attribute(slot)
             if not isinstance(expr, ir.Attr):
@@ -205,10 +220,24 @@ class Travel:
             return f"{holder}.{self._names[slot]}"
         name = self._names[slot]
         if slot in self.optimizers.trace(slot).parameters:
-            self._pass_parameter(slot.owner, name, slot.name, NO_WAYS)
+            self._pass_parameter(slot.owner, name, slot, NO_WAYS)
         if ir.file_of(slot.owner) != ir.file_of(function):
             return self._imported(expr, function, name)
         return name
+
+    def _of_each(self, slot: Slot, members: tuple[Slot, ...], function: str) -> str:
+        """The switch that all optimizers have which a loop goes through."""
+        own = self.program.self_class(function)
+        found = {
+            self._of_slot(member, member.expr(own[0] if own else None), function)
+            for member in members
+        }
+        if len(found) != 1:
+            reason = (
+                f"the optimizers that {slot.name} stands for have scalers of their own"
+            )
+            raise Blocked(Refusal("AMP012", reason))
+        return found.pop()
 
     def _imported(self, expr: ir.Expr, function: str, name: str) -> str:
         """A switch of another file's top level, where ``expr`` is the optimizer that it belongs to."""
@@ -248,9 +277,7 @@ class Travel:
     def of_named(self, slot: Slot, function: str) -> str:
         """The switch of an optimizer that a function knows under a name of its own."""
         own = self.program.self_class(function)
-        if slot.kind == "attribute" and own is not None:
-            return self._of_slot(slot, ir.Attr(ir.Name(own[0]), slot.name), function)
-        return self._of_slot(slot, ir.Name(slot.name), function)
+        return self._of_slot(slot, slot.expr(own[0] if own else None), function)
 
     def near(self, function: str, ways: Ways) -> str:
         """A switch for a region: the one that belongs to its loss, or any that is in sight.
@@ -319,7 +346,7 @@ class Travel:
         variables = [slot for slot in order if slot.kind == "variable"]
         near = [s for s in variables if not ir.is_top(s.owner) or ir.is_top(function)]
         yield [
-            self._of_slot(slot, ir.Name(slot.name), function)
+            self._of_slot(slot, slot.expr(None), function)
             for slot in near
             if self.program.encloses(slot.owner, function)
         ]
@@ -331,7 +358,7 @@ class Travel:
                     attributes.append(f"{own[0]}.{self._names[slot]}")
         yield attributes
         yield [
-            self._of_slot(slot, ir.Name(slot.name), function)
+            self._of_slot(slot, slot.expr(None), function)
             for slot in variables
             if slot.owner == ir.top_of(function)
         ]
@@ -363,10 +390,15 @@ class Travel:
             if definition.call is not None and definition.value is not None:
                 self._carry_field(slot, definition, definition.call, definition.value)
                 continue
-            if not isinstance(definition.value, (ir.Name, ir.Attr)):
-                reason = f"{slot.name} is taken over in a form that is not followed"
+            value = definition.value
+            if slot.key is not None and value is not None:
+                value = self.optimizers.collections.element(
+                    value, slot.key, definition.function
+                ) or ir.Item(value, ir.Const(slot.key))
+            if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
+                reason = f"{slot.shown} is taken over in a form that is not followed"
                 raise Blocked(Refusal("AMP010", reason, definition.stmt.line))
-            source = self.of_receiver(definition.value, definition.function)
+            source = self.of_receiver(value, definition.function)
             own = self.program.self_class(definition.function)
             holder = own[0] if own is not None else "self"
             code = f"{holder}.{self._names[slot]} = {source}"
@@ -418,7 +450,7 @@ class Travel:
                     raise Blocked(Refusal("AMP035", reason, line))
 
     def _pass_parameter(
-        self, function: str, name: str, optimizer: str | None, ways: Ways
+        self, function: str, name: str, optimizer: Slot | None, ways: Ways
     ) -> None:
         """Give a function a switch as its last parameter, and every call of it the argument: that of
         the ``optimizer`` that it is given, or the one that belongs to what the ``ways`` lead to.
@@ -458,16 +490,16 @@ class Travel:
         optional = optimizer is not None and any(
             self._gives_none(given) or self._is_foreign(given, site.caller)
             for site in sites
-            for given in (program.argument_at(site, optimizer),)
+            for given in (_given(program, site, optimizer),)
         )
         optional = optional or program.is_public(function)
         off = self._constructor("False", function) if optional else None
         self._place(function, AddParameter(facts.path, name, off))
         for site in sites:
             if optimizer is not None:
-                given = program.argument_at(site, optimizer)
+                given = _given(program, site, optimizer)
                 if given is None or self._gives_none(given):
-                    self._need_none_default(function, optimizer, site.call.line)
+                    self._need_none_default(function, optimizer.name, site.call.line)
                     # A call that leaves the optimizer out has no switch to pass either.
                     continue
                 if self._is_foreign(given, site.caller):
@@ -599,14 +631,23 @@ class Travel:
             for b in sorted(self.births, key=lambda b: b.stmt.line)
             if b.slot == slot and b.function == function
         )
+        targets = [
+            target.value if isinstance(target, ir.Item) else target
+            for target in birth.stmt.targets
+        ]
         receiver = next(
             (
-                target.value
-                for target in birth.stmt.targets
-                if isinstance(target, ir.Attr) and target.attr == slot.name
+                t.value
+                for t in targets
+                if isinstance(t, ir.Attr) and t.attr == slot.name
             ),
             None,
         )
+        if slot.key is not None and slot.kind == "variable" and slot.owner != function:
+            reason = (
+                f"{slot.shown} is made in a function that does not make {slot.name}"
+            )
+            raise Blocked(Refusal("AMP012", reason, stmt.line))
         decision = self.devices.decide(function, stmt)
         if isinstance(decision, Undecided):
             code = "AMP005" if decision.cpu_only else "AMP041"
@@ -647,6 +688,14 @@ class Travel:
                     raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
                 self._place(function, Insert(stmt.path, f"global {self._names[slot]}"))
                 return
+
+
+def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:
+    """What a call gives for an optimizer, or for the one in the collection that it gives."""
+    given = program.argument_at(site, optimizer.name)
+    if given is None or optimizer.key is None:
+        return given
+    return ir.Item(given, ir.Const(optimizer.key))
 
 
 def _through(ways: Ways, site: CallSite) -> Ways:

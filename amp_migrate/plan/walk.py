@@ -97,6 +97,10 @@ class Walk(ABC, Generic[Held]):
     def _calls_itself(self, qualname: str) -> None:
         """Told of a function that is called again before it is done."""
 
+    def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a ``for`` does the same with each of a few optimizers: one turn shows it all."""
+        return False
+
     def _joined(self, states: set[State[Held]]) -> set[State[Held]]:
         """States that meet, where they may be thrown together."""
         return states
@@ -255,6 +259,8 @@ class Walk(ABC, Generic[Held]):
         if stmt.kind == "for":
             states = self._line(function, stmt, states)
         body = next((b.body for b in stmt.blocks if b.field == "body"), ())
+        if stmt.kind == "for" and self._goes_through(function, stmt):
+            return self._block(function, body, states)
         head = set(states)
         flow: Flow[Held] = Flow()
         ended: set[State[Held]] = set()

@@ -402,6 +402,13 @@ class Program(Names):
                 )
         return sites
 
+    def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
+        """One call, for each function of this program that it may run."""
+        for callee in self.callees(call, function):
+            for site in self.call_sites.get(callee, ()):
+                if site.call is call:
+                    yield site
+
     def fills_self(self, call: ir.Call, callee: str, function: str) -> bool:
         """Whether the callee's first parameter is the receiver, not an argument."""
         if self.functions[callee].self_name is None:

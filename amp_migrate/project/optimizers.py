@@ -8,9 +8,10 @@ guess.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amp_migrate.facts import ir
+from amp_migrate.project.collections import ANY, Collections, Key, key_of
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.makers import CLOSURE, WRAPPED, Makers
 from amp_migrate.project.names import Definition
@@ -25,11 +26,33 @@ _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A variable (``owner`` is a function) or an attribute (``owner`` is a class)."""
+    """A variable (``owner`` is a function) or an attribute (``owner`` is a class), or with a ``key``
+    an element of the collection that is kept there."""
 
     kind: str
     owner: str
     name: str
+    key: Key | None = None
+
+    @property
+    def holder(self) -> Slot:
+        """The variable or attribute itself."""
+        return self if self.key is None else Slot(self.kind, self.owner, self.name)
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        if self.key is None:
+            return self.name
+        return f"{self.name}[{self.key!r}]" if self.key != ANY else f"{self.name}[...]"
+
+    def expr(self, instance: str | None) -> ir.Expr:
+        """How a function that sees it names it; an attribute by the name of its instance."""
+        found: ir.Expr = ir.Name(self.name)
+        if self.kind == "attribute":
+            assert instance is not None
+            found = ir.Attr(ir.Name(instance), self.name)
+        return found if self.key is None else ir.Item(found, ir.Const(self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +87,10 @@ class Trace:
     """Slots that are parameters, filled by callers."""
     aliases: dict[Slot, Slot] = field(default_factory=dict)
     """Slots that another slot's value was assigned to, with that other slot."""
+    values: dict[Slot, list[tuple[ir.Expr, str]]] = field(default_factory=dict)
+    """The expressions, each with its function, that name what a slot is another name for."""
+    each: dict[Slot, tuple[Slot, ...]] = field(default_factory=dict)
+    """Variables of ``for`` loops with the slots whose optimizers they stand for in turn."""
 
 
 class Optimizers:
@@ -72,8 +99,9 @@ class Optimizers:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.makers = Makers(program)
+        self.collections = Collections(program)
         self._traces: dict[Slot, Trace] = {}
-        self._asking: set[tuple[str, int | None]] = set()
+        self._asking: set[tuple[str, Key | None]] = set()
 
     # -- following ----------------------------------------------------------------------------
 
@@ -85,6 +113,13 @@ class Optimizers:
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
             return None if owner is None else Slot("variable", owner, expr.id)
+        if isinstance(expr, ir.Item):
+            key, holder = key_of(expr), self.slot(expr.value, function)
+            if key is None or holder is None or holder.key is not None:
+                return None
+            if key not in self.collections.keys(expr.value, function):
+                return None
+            return replace(holder, key=key)
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
@@ -144,6 +179,100 @@ class Optimizers:
                 )
         for definition in definitions:
             self._follow_definition(slot, definition, trace)
+        if slot.key is not None:
+            instance = None
+            if slot.kind == "attribute":
+                instance, function_name = self._a_method(slot.owner)
+            else:
+                function_name = slot.owner
+            holder = slot.holder.expr(instance)
+            for key, definition in self.collections.stored(holder, function_name):
+                if key == slot.key and definition.value is not None:
+                    self._follow_value(
+                        slot,
+                        definition.value,
+                        definition.function,
+                        definition.stmt,
+                        None,
+                        trace,
+                    )
+
+    def _a_method(self, class_name: str) -> tuple[str, str]:
+        """(name of the instance, method) of some method of a class."""
+        for one in self.program.bases(class_name):
+            for _, method in self.program.classes[one].methods:
+                name = self.program.functions[method].self_name
+                if name is not None:
+                    return name, method
+        return "self", ir.top_of(class_name)
+
+    def _follow_given(
+        self,
+        slot: Slot,
+        value: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        index: int | None,
+        trace: Trace,
+    ) -> None:
+        """Follow what is assigned to a slot, or to the collection whose element a slot is."""
+        if slot.key is None:
+            self._follow_value(slot, value, function, stmt, index, trace)
+            return
+        match value:
+            case ir.Const(value=None):
+                return
+            case ir.Name() | ir.Attr() if index is None:
+                source = self.slot(value, function)
+                if source is not None and source.key is None:
+                    there = replace(source, key=slot.key)
+                    if there != slot:
+                        trace.aliases.setdefault(slot, there)
+                        named = ir.Item(value, ir.Const(slot.key))
+                        trace.values.setdefault(slot, []).append((named, function))
+                    self._follow(there, trace)
+                    return
+            case ir.Comprehension(elements=(ir.Call() as call,)) if slot.key == ANY:
+                if self.makers.construction(call, function) == "plain":
+                    trace.births.add(Birth(function, stmt.path, slot, stmt, call))
+                    return
+            case ir.Display() | ir.Call() if index is None:
+                elements = dict(self.collections.elements(value, function))
+                if slot.key in elements:
+                    element = elements[slot.key]
+                    self._follow_value(slot, element, function, stmt, None, trace)
+                    return
+                if isinstance(value, ir.Display) or elements:
+                    # It is put there later.
+                    return
+                self._follow_call(slot, value, function, stmt, slot.key, trace)
+                return
+        reason = "the optimizer comes out of a collection that is not written out"
+        trace.problems.append(Problem(NOT_FOUND, function, stmt.line, reason))
+
+    def _follow_each(self, slot: Slot, definition: Definition, trace: Trace) -> bool:
+        """Follow a loop's variable to all elements of the collection that the loop goes through."""
+        function = definition.function
+        found = self.collections.iterated(definition.stmt, slot.name, function)
+        if found is None:
+            return False
+        members: list[Slot] = []
+        if isinstance(found, ir.Display):
+            for item in found.items:
+                member = self.slot(item, function)
+                if member is None:
+                    return False
+                members.append(member)
+        else:
+            holder = self.slot(found, function)
+            if holder is None or holder.key is not None:
+                return False
+            keys = self.collections.keys(found, function)
+            members = [replace(holder, key=key) for key in keys]
+        for member in members:
+            self._follow(member, trace)
+        trace.each[slot] = tuple(members)
+        return bool(members)
 
     def _follow_parameter(self, slot: Slot, trace: Trace) -> None:
         program = self.program
@@ -164,6 +293,8 @@ class Optimizers:
                     trace.problems.append(
                         Problem(NOT_FOUND, site.caller, site.call.line, reason)
                     )
+            elif slot.key is not None:
+                self._follow_given(slot, value, site.caller, site.stmt, None, trace)
             elif isinstance(value, ir.Call):
                 kind = self.makers.construction(value, site.caller)
                 name = ir.render(site.call.func) or function.name
@@ -203,6 +334,8 @@ class Optimizers:
                 Problem(NOT_FOUND, definition.function, stmt.line, reason)
             )
             return
+        if stmt.kind == "for" and self._follow_each(slot, definition, trace):
+            return
         if definition.value is None or stmt.kind not in ("assign", "annassign"):
             kind = SEVERAL if stmt.kind == "for" else NOT_FOUND
             reason = (
@@ -212,7 +345,7 @@ class Optimizers:
             )
             trace.problems.append(Problem(kind, definition.function, stmt.line, reason))
             return
-        self._follow_value(
+        self._follow_given(
             slot, definition.value, definition.function, stmt, definition.index, trace
         )
 
@@ -235,11 +368,12 @@ class Optimizers:
             case ir.Call():
                 self._follow_call(slot, value, function, stmt, index, trace)
                 return
-            case ir.Name() | ir.Attr() if index is None:
+            case ir.Name() | ir.Attr() | ir.Item() if index is None:
                 source = self.slot(value, function)
                 if source is not None:
                     if source != slot:
                         trace.aliases.setdefault(slot, source)
+                        trace.values.setdefault(slot, []).append((value, function))
                     self._follow(source, trace)
                     return
         reason = "the optimizer comes from an expression that is not followed"
@@ -256,7 +390,7 @@ class Optimizers:
         call: ir.Call,
         function: str,
         stmt: ir.Stmt,
-        index: int | None,
+        index: Key | None,
         trace: Trace,
     ) -> None:
         kind = self.makers.construction(call, function)
@@ -294,15 +428,14 @@ class Optimizers:
             return
         trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
 
-    def _handed_back(self, site: CallSite, index: int | None) -> list[ir.Expr]:
+    def _handed_back(self, site: CallSite, index: Key | None) -> list[ir.Expr]:
         """The arguments that a call returns (at ``index``), if it returns nothing else there."""
         found: list[ir.Expr] = []
         names = {param.name for param in self.program.functions[site.callee].params}
         for _, returned in self.program.returns(site.call, site.caller):
             value: ir.Expr | None = returned
             if index is not None:
-                items = returned.items if isinstance(returned, ir.Display) else ()
-                value = items[index] if index < len(items) else None
+                value = self.collections.element(returned, index, site.callee)
             if not isinstance(value, ir.Name) or value.id not in names:
                 return []
             if self.program.definitions(site.callee, value.id):
@@ -313,7 +446,7 @@ class Optimizers:
             found.append(given)
         return found
 
-    def _makes(self, site: CallSite, index: int | None) -> bool:
+    def _makes(self, site: CallSite, index: Key | None) -> bool:
         """`_makes_one`, where a function that is being asked already gives no answer."""
         asked = (site.callee, index)
         if asked in self._asking:
@@ -324,7 +457,7 @@ class Optimizers:
         finally:
             self._asking.discard(asked)
 
-    def _makes_one(self, site: CallSite, index: int | None) -> bool:
+    def _makes_one(self, site: CallSite, index: Key | None) -> bool:
         """Whether a call returns (at ``index``) an optimizer that is born inside it."""
         callee = site.callee
         if self._is_wrapped(callee):
@@ -339,9 +472,12 @@ class Optimizers:
             return False
         for value in returned:
             if index is not None:
-                if not isinstance(value, ir.Display) or index >= len(value.items):
+                element = self.collections.element(value, index, callee)
+                if element is None and isinstance(value, ir.Name):
+                    element = ir.Item(value, ir.Const(index))
+                if element is None:
                     return False
-                value = value.items[index]
+                value = element
             if isinstance(value, ir.Call):
                 if self.makers.construction(value, callee) == "plain":
                     continue
