@@ -7,7 +7,7 @@ from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-from amp_migrate.plan.association import Association, Scalers
+from amp_migrate.plan.association import Association, Scalers, goes_through
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
@@ -383,6 +383,18 @@ class Planner:
                 )
         return forwards, _without_overlaps(runs), hoisted, sources
 
+    def _has_its_turn(
+        self, function: str, step: ir.Stmt, slot: Slot, identities: Identities
+    ) -> bool:
+        """Whether a step stands in a loop over optimizers that goes backward for each."""
+        return identities.is_each(slot) and any(
+            stmt.kind == "for"
+            and stmt.path == step.path[: len(stmt.path)]
+            and any(ir.Name(slot.name) in ir.walk(target) for target in stmt.targets)
+            and not goes_through(self.events, identities, function, stmt)
+            for stmt in ir.statements(self.program.functions[function].body)
+        )
+
     def _unsure_steps(
         self,
         steps: Steps,
@@ -396,6 +408,10 @@ class Planner:
         A scaler raises where an optimizer finds none.
         """
         shared = {one for scaler in scalers.all if len(scaler) > 1 for one in scaler}
+        # Those that a loop trains one after the other have a backward each.
+        for function, stmt, slot in steps:
+            if self._has_its_turn(function, stmt, slot, scalers.identities):
+                shared -= scalers.identities.of_slot(slot)
         if not shared:
             return frozenset()
         reach = Reach(self.program, self.regions, ownership)
@@ -403,7 +419,7 @@ class Planner:
         for backward in backwards:
             site = (backward.function, backward.stmt.path)
             reached |= reach.reached(backward, forwards[site])
-        if any(not scaler & reached for scaler in scalers.all if len(scaler) > 1):
+        if any(not scaler & reached for scaler in scalers.all if scaler & shared):
             message = "which optimizers get gradients of this loss is not visible"
             raise Blocked(Refusal("AMP012", message, backwards[0].event.line))
         return frozenset(
