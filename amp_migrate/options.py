@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DTYPES = ("float16", "bfloat16")
+DTYPES = ("float16", "bfloat16", "auto")
+"""``auto``: chosen when the program runs, by what the device can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Options:
     torch_version: tuple[int, int] = (2, 3)
     evaluation: bool = False
     """Put ``no_grad`` evaluation under autocast too."""
+
+    @property
+    def scaled(self) -> bool:
+        """Whether gradients are scaled: float16 needs it, or may turn out to be what is used."""
+        return self.dtype != "bfloat16"
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

@@ -109,6 +109,16 @@ def _is_autocast(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and _last(node.func) == "autocast"
 
 
+def _is_chosen(node: ast.expr) -> bool:
+    """``amp_dtype is not None``."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, (ast.Name, ast.Attribute))
+        and [type(op) for op in node.ops] == [ast.IsNot]
+        and ast.unparse(node.comparators[0]) == "None"
+    )
+
+
 def _switches(trees: Iterable[ast.Module]) -> set[str]:
     """Names that hold a scaler or the bool that stands for one.
 
@@ -132,6 +142,9 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
                         found.add(_last(value.func.value))
                     elif isinstance(value, (ast.Name, ast.Attribute)):
                         found.add(_last(value))
+                    elif _is_chosen(value):
+                        assert isinstance(value, ast.Compare)
+                        found.add(_last(value.left))
     changed = True
     while changed:
         changed = False
@@ -248,7 +261,11 @@ class _Eraser(ast.NodeTransformer):
         if self._is_guarded_step(node):
             self.generic_visit(node)
             return list(node.body)
-        if self._is_guarded_load(node) or self._makes_missing_switch(node):
+        if (
+            self._is_guarded_load(node)
+            or self._makes_missing_switch(node)
+            or self._chooses_dtype(node)
+        ):
             return None
         self.generic_visit(node)
         return node
@@ -286,6 +303,34 @@ class _Eraser(ast.NodeTransformer):
             (creates or is_off)
             and self._is_switch(made.targets[0])
             and ast.unparse(test) == f"{ast.unparse(made.targets[0])} is None"
+        )
+
+    def _chooses_dtype(self, node: ast.If) -> bool:
+        """``if device.type == "cuda": amp_dtype = torch.float16 ...``, and the bfloat16 inside of it."""
+        if node.orelse or any(isinstance(n, ast.NamedExpr) for n in ast.walk(node)):
+            return False
+        if len(node.body) == 1:
+            test = ast.unparse(node.test)
+            return self._is_dtype(node.body[0], "bfloat16") and bool(
+                re.fullmatch(
+                    r"\w+\.cuda\.(is_bf16_supported\(including_emulation=False\)"
+                    r"|get_device_capability\(\) >= \(8, 0\))",
+                    test,
+                )
+            )
+        return (
+            len(node.body) == 2
+            and self._is_dtype(node.body[0], "float16")
+            and isinstance(node.body[1], ast.If)
+            and self._chooses_dtype(node.body[1])
+        )
+
+    def _is_dtype(self, stmt: ast.stmt, dtype: str) -> bool:
+        return (
+            isinstance(stmt, ast.Assign)
+            and all(self._is_switch(target) for target in stmt.targets)
+            and isinstance(stmt.value, ast.Attribute)
+            and stmt.value.attr == dtype
         )
 
     def _is_guarded_load(self, node: ast.If) -> bool:

@@ -162,7 +162,7 @@ class _Editor:
         self, region: Autocast, body: list[cst.BaseStatement], indent: str
     ) -> cst.With:
         torch = self.plan.torch_name
-        header = f'with {torch}.autocast("cuda", dtype={torch}.{self.plan.dtype}, enabled={region.enabled}):'
+        header = f'with {torch}.autocast("cuda", dtype={region.dtype}, enabled={region.enabled}):'
         first = body[0]
         assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
         leading = _leading(first)

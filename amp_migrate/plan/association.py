@@ -148,6 +148,7 @@ class Scalers:
             way: self._of[one] for one in self._of for way in uses[one]
         }
         self.ways = tuple(ways)
+        self._common: Scaler | None = None
 
     @classmethod
     def of_one(
@@ -157,6 +158,13 @@ class Scalers:
         ways = tuple(ways)
         return cls(identities, {one: set(ways)}, ways)
 
+    @classmethod
+    def together(cls, identities: Identities, ways: Iterable[Frames]) -> Scalers:
+        """No scalers, but what all optimizers have in common in the place of one."""
+        made = cls(identities, {}, ways)
+        made._common = frozenset(identities.all)
+        return made
+
     @property
     def all(self) -> frozenset[Scaler]:
         """Every scaler."""
@@ -164,10 +172,12 @@ class Scalers:
 
     def of_optimizer(self, one: Slot) -> Scaler:
         """The scaler that steps an optimizer."""
-        return self._of.get(one, frozenset((one,)))
+        return self._common or self._of.get(one, frozenset((one,)))
 
     def of_way(self, way: Frames) -> Scaler | None:
         """The scaler that a backward is scaled by; None where no optimizer steps on it."""
+        if self._common is not None:
+            return self._common
         if way in self._of_way:
             return self._of_way[way]
         # On another way to the same place somebody does.

@@ -28,6 +28,8 @@ class Autocast:
     last: int
     enabled: str
     """The expression that switches the region, ``scaler.is_enabled()``."""
+    dtype: str
+    """The expression for what it casts to, ``torch.float16``."""
     hoists: bool = False
 
 
@@ -134,4 +136,3 @@ class FilePlan:
     edits: tuple[Edit, ...]
     torch_name: str
     imports: tuple[str, ...]
-    dtype: str

@@ -23,6 +23,9 @@ class Group:
     refusal: Refusal | None = None
     edits: list[Placed] = field(default_factory=list)
     travel: Travel | None = None
+    """What carries the scalers, or what stands for them."""
+    regional: Travel | None = None
+    """What carries the switch of the regions: mostly the same."""
     placement: Placement | None = None
     runs: list[Run] = field(default_factory=list)
 

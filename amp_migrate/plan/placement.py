@@ -100,7 +100,7 @@ class Placer:
             protocol = self._run(placement)
             if not protocol.accesses:
                 break
-            for access in protocol.accesses:
+            for access in sorted(protocol.accesses, key=_by_place):
                 self._answer(access, placement)
         pending: set[Placed] = set()
         for (frames, one), states in protocol.exits.items():
@@ -163,7 +163,7 @@ class Placer:
         if faults:
             return Refusal(faults[0].code, faults[0].reason, faults[0].line)
         if protocol.accesses:
-            access = next(iter(protocol.accesses))
+            access = min(protocol.accesses, key=_by_place)
             reason = "scaled gradients are read or edited where they cannot be unscaled first"
             return Refusal("AMP030", reason, access.line)
         line = Aftermath(self.program, protocol.leftovers).harm()
@@ -344,5 +344,9 @@ def _behind_all(steps: list[Placed]) -> Placed:
     return function, path[: common + 1], slot
 
 
-def _by_weight(fault: Fault) -> tuple[int, int]:
-    return (0 if fault.code == "AMP030" else 1, fault.line)
+def _by_weight(fault: Fault) -> tuple[int, int, str]:
+    return (0 if fault.code == "AMP030" else 1, fault.line, fault.reason)
+
+
+def _by_place(access: Access) -> tuple[Frames, tuple[str, ...]]:
+    return access.frames, order(access.optimizer)

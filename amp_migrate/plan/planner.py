@@ -7,7 +7,9 @@ from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers, goes_through
+from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
@@ -31,7 +33,7 @@ from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
-from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways, free_name
+from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways
 from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -178,7 +180,8 @@ class Planner:
         hazard = hazards.of_setup()
         if hazard is not None:
             raise Blocked(hazard)
-        self._refuse_handover(group)
+        if self.options.scaled:
+            self._refuse_handover(group)
         slots = frozenset(group.slots)
         around = self.program.around(group.files)
         steps = self._steps(slots)
@@ -188,8 +191,8 @@ class Planner:
         ownership = Ownership(
             self.program, self.optimizers, self.events, identities, slots, group.births
         )
-        scalers = self._scalers(identities, ownership, sites, around)
-        if any(ownership.common(scaler) for scaler in scalers.all):
+        scalers, together = self._scalers(identities, ownership, sites, around)
+        if self.options.scaled and any(map(ownership.common, scalers.all)):
             line = min(b.event.line for b in backwards)
             message = "two optimizers step on the same parameters"
             raise Blocked(Refusal("AMP012", message, line))
@@ -206,41 +209,59 @@ class Planner:
             site = (birth.function, birth.path)
             born = identities.of_slot(birth.slot)
             births[site] = births.get(site, frozenset()) | born
-        placer = Placer(
-            self.program,
-            self.events,
-            slots,
-            sites,
-            steps,
-            births,
-            ownership,
-            scalers,
-            guarded,
-            around,
-        )
-        placement = placer.place()
+        placement: Placement | Refusal = Placement()
+        if self.options.scaled:
+            placement = Placer(
+                self.program,
+                self.events,
+                slots,
+                sites,
+                steps,
+                births,
+                ownership,
+                scalers,
+                guarded,
+                around,
+            ).place()
         if isinstance(placement, Refusal):
             raise Blocked(placement)
-        base = free_name(self.options, taken)
-        travel = Travel(
-            self.program,
-            self.optimizers,
-            self._devices_in(around),
-            self.options,
-            slots,
-            frozenset(group.births),
-            scalers,
-            base,
-            taken,
-            _receivers(steps),
-            self.mentioned_elsewhere,
-        )
+
+        def travel_with(
+            kind: Carried, belonging: Scalers, chosen: Travel | None = None
+        ) -> Travel:
+            made = Travel(
+                self.program,
+                self.optimizers,
+                self._devices_in(around),
+                kind,
+                slots,
+                frozenset(group.births),
+                belonging,
+                kind.free_name(taken),
+                taken,
+                _receivers(steps),
+                self.mentioned_elsewhere,
+                chosen,
+            )
+            made.give_birth()
+            return made
+
+        match self.options.dtype:
+            case "bfloat16":
+                group.travel = group.regional = travel_with(carried.flag(), together)
+            case "float16":
+                scaler = carried.scaler(self.options)
+                group.travel = group.regional = travel_with(scaler, scalers)
+            case _:
+                group.regional = travel_with(carried.dtype(self.options), together)
+                scaler = carried.scaler(self.options)
+                group.travel = travel_with(scaler, scalers, group.regional)
+        travel = group.travel
         runs = self._born(group, runs)
-        group.travel, group.placement, group.runs = travel, placement, runs
-        travel.give_birth()
+        group.placement, group.runs = placement, runs
         self._place_regions(group, runs, sources)
         self._place_backwards(group, backwards, hoisted)
-        if self.options.dtype == "float16":
+        if self.options.scaled:
             self._place_steps(group, steps, placement)
             group.edits += plan_checkpoints(
                 self.program, self.optimizers, travel, slots, self.state_files
@@ -249,9 +270,10 @@ class Planner:
             for run in plan_evaluation(
                 self.program, self.events, self.forward, group.files
             ):
-                with travel.attempt():
+                with group.regional.attempt():
                     self._place_regions(group, [run], {})
-        group.edits = travel.edits + group.edits
+        before = [] if group.regional is travel else group.regional.edits
+        group.edits = before + travel.edits + group.edits
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:
@@ -264,12 +286,16 @@ class Planner:
         ownership: Ownership,
         backwards: frozenset[Site],
         files: frozenset[str],
-    ) -> Scalers:
-        """The scalers of a group's optimizers, by what these step on."""
+    ) -> tuple[Scalers, Scalers]:
+        """The scalers of a group's optimizers, by what these step on; and what they have in common."""
         walk = self._walk(identities, ownership, backwards, files)
+        together = Scalers.together(identities, walk.ways)
+        if not self.options.scaled:
+            return together, together
         if len(identities.all) == 1:
-            return Scalers.of_one(identities, identities.all[0], walk.ways)
-        return Scalers(identities, walk.uses, walk.ways)
+            (one,) = identities.all
+            return Scalers.of_one(identities, one, walk.ways), together
+        return Scalers(identities, walk.uses, walk.ways), together
 
     def _devices_in(self, files: frozenset[str]) -> Devices:
         if files not in self._devices:
@@ -334,10 +360,15 @@ class Planner:
                     continue
                 call = event.call
                 assert call is not None
+                plain = stmt.kind == "expr" and stmt.value is call
+                if not self.options.scaled:
+                    # Any form of a step is as good as another.
+                    found += [(qualname, stmt, event.slot)] if plain else []
+                    continue
                 if call.args:
                     message = "step() is given a closure (or another argument)"
                     raise Blocked(Refusal("AMP013", message, call.line))
-                if stmt.kind != "expr" or stmt.value is not call:
+                if not plain:
                     message = "step() is part of a larger statement"
                     raise Blocked(Refusal("AMP016", message, call.line))
                 found.append((qualname, stmt, event.slot))
@@ -441,15 +472,23 @@ class Planner:
     def _place_regions(
         self, group: Group, runs: list[Run], sources: dict[Site, Backward]
     ) -> None:
-        assert group.travel is not None
+        regional = group.regional
+        assert regional is not None
         for run in self._born(group, runs):
             backward = sources.get((run.function, run.path))
             ways = NO_WAYS if backward is None else self._ways_to(group, backward)
-            switch = group.travel.near(run.function, self._next_ways(run, ways))
-            enabled = (
-                switch if self.options.dtype == "bfloat16" else f"{switch}.is_enabled()"
-            )
-            group.place(run.function, Autocast(run.path, run.last, enabled, run.hoists))
+            switch = regional.near(run.function, self._next_ways(run, ways))
+            torch = self.torch_names.of(run.function)
+            dtype = f"{torch}.{self.options.dtype}"
+            match self.options.dtype:
+                case "float16":
+                    enabled = f"{switch}.is_enabled()"
+                case "bfloat16":
+                    enabled = switch
+                case _:
+                    dtype, enabled = switch, f"{switch} is not None"
+            region = Autocast(run.path, run.last, enabled, dtype, run.hoists)
+            group.place(run.function, region)
 
     def _next_ways(self, run: Run, ways: Ways) -> Ways:
         """Of the ways to a backward, those that go on right behind a run, if they pass there at all."""
@@ -496,7 +535,7 @@ class Planner:
         for backward in backwards:
             site = (backward.function, backward.stmt.path)
             name = hoisted.get(site)
-            if self.options.dtype == "bfloat16":
+            if not self.options.scaled:
                 if name is not None:
                     group.place(
                         backward.function, ScaleBackward(backward.stmt.path, None, name)

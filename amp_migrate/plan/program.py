@@ -79,9 +79,7 @@ def plan_program(
             imports.append("os")
         if torch.missing and any(_says(edit, torch.name) for edit in found):
             imports.append("torch")
-        planned.file_plans[file] = FilePlan(
-            tuple(found), torch.name, tuple(imports), options.dtype
-        )
+        planned.file_plans[file] = FilePlan(tuple(found), torch.name, tuple(imports))
     return planned
 
 

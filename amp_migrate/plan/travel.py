@@ -10,11 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan.association import Scaler, Scalers
+from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.device import Devices, Undecided
 from amp_migrate.plan.edits import (
     AddArgument,
@@ -24,16 +23,13 @@ from amp_migrate.plan.edits import (
     Insert,
     Placed,
 )
+from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.walk import Frames
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
-_NAMES = {
-    "float16": ("scaler", "grad_scaler", "amp_scaler", "loss_scaler"),
-    "bfloat16": ("use_amp", "amp_enabled", "with_amp", "amp_on"),
-}
 Ways = frozenset[Frames]
 """The ways to a backward; what scales it is the switch that is meant."""
 
@@ -67,7 +63,7 @@ class Travel:
         program: Program,
         optimizers: Optimizers,
         devices: Devices,
-        options: Options,
+        carried: Carried,
         slots: frozenset[Slot],
         births: frozenset[Birth],
         scalers: Scalers,
@@ -75,14 +71,17 @@ class Travel:
         taken: set[str],
         steps: Mapping[str, Sequence[ir.Expr]],
         mentioned_elsewhere: Callable[[str, str], str | None],
+        chosen: Travel | None = None,
     ) -> None:
-        """``steps``: for each function that steps, the optimizers as it names them there."""
+        """``steps``: for each function that steps, the optimizers as it names them there. ``chosen``:
+        what carries the dtype that a scaler depends on."""
         self.steps = steps
         self.scalers = scalers
         self.program = program
         self.optimizers = optimizers
         self.devices = devices
-        self.options = options
+        self.carried = carried
+        self.chosen = chosen
         self.slots = slots
         self.births = births
         self.base = base
@@ -120,21 +119,21 @@ class Travel:
 
     def _name_slots(self) -> None:
         """One name for all, except for optimizers that live side by side in one scope."""
-        lines = {birth.slot: birth.stmt.line for birth in self.births}
+        lines = {birth.slot: _place_of(birth) for birth in self.births}
         for slot, line in lines.items():
             if self.optimizers.trace(slot).slots & lines.keys() - {slot}:
                 reason = f"{slot.name} may be one of several optimizers"
-                raise Blocked(Refusal("AMP012", reason, line))
-        order = sorted(
+                raise Blocked(Refusal("AMP012", reason, line[0]))
+        ordered = sorted(
             (
                 slot
                 for slot in self.slots - self._aliased().keys()
                 if slot not in self.optimizers.trace(slot).each
             ),
-            key=lambda s: (lines.get(s, sys.maxsize), s.kind, s.owner, s.name),
+            key=lambda s: (lines.get(s, (sys.maxsize,)), *order(s)),
         )
         together: dict[tuple[str, str], dict[frozenset[Scaler], list[Slot]]] = {}
-        for slot in order:
+        for slot in ordered:
             beside = together.setdefault((slot.kind, slot.owner), {})
             beside.setdefault(self.scalers.of_slot(slot), []).append(slot)
         foreign = frozenset(self.taken)
@@ -162,7 +161,7 @@ class Travel:
             derived = f"{name}_{self.base}"
         if derived not in taken:
             return derived
-        return free_name(self.options, taken)
+        return self.carried.free_name(taken)
 
     def _aliased(self) -> dict[Slot, Slot]:
         """Variables that are only another name for a slot seen from the same scope."""
@@ -311,7 +310,7 @@ class Travel:
         ):
             return self.visible_in(parent, ways)
         given = [name for (at, _), name in self._handed.items() if at == function]
-        name = self.base if not given else free_name(self.options, self.taken)
+        name = self.base if not given else self.carried.free_name(self.taken)
         self.taken.add(name)
         self._handed[function, ways] = name
         self._pass_parameter(function, name, None, ways)
@@ -339,11 +338,11 @@ class Travel:
                 stepped.append(self.of_receiver(receiver, function))
         yield stepped[:1]
         own = self.program.self_class(function)
-        order = sorted(
+        ordered = sorted(
             (slot for slot in self._names if self._belongs(slot, function, ways)),
-            key=lambda s: (s.kind, s.owner, s.name),
+            key=order,
         )
-        variables = [slot for slot in order if slot.kind == "variable"]
+        variables = [slot for slot in ordered if slot.kind == "variable"]
         near = [s for s in variables if not ir.is_top(s.owner) or ir.is_top(function)]
         yield [
             self._of_slot(slot, slot.expr(None), function)
@@ -351,7 +350,7 @@ class Travel:
             if self.program.encloses(slot.owner, function)
         ]
         attributes = []
-        for slot in order:
+        for slot in ordered:
             if slot.kind == "attribute" and own is not None:
                 if own[1] in self.program.family(slot.owner):
                     self._carry_attribute(slot)
@@ -414,11 +413,14 @@ class Travel:
             raise Blocked(Refusal("AMP010", reason, call.line))
         name = self._names[slot]
         fields = [stmt for stmt in found.body if stmt.kind == "annassign"]
-        kind = "bool" if self.options.dtype == "bfloat16" else '"torch.amp.GradScaler"'
-        default = ""
+        kind, default = self.carried.annotation, ""
         if any(stmt.value is not None for stmt in fields):
-            kind = "bool" if kind == "bool" else '"torch.amp.GradScaler | None"'
-            default = " = False" if kind == "bool" else " = None"
+            default = f" = {self.carried.absent}"
+            if self.carried.absent == "None":
+                kind += " | None"
+        if kind != "bool":
+            # The file need not know torch by its name.
+            kind = f'"{kind}"'
         field = Insert(fields[-1].path, f"{name}: {kind}{default}")
         self._place(found.parent, field)
         source = self.of_receiver(optimizer, definition.function)
@@ -493,7 +495,8 @@ class Travel:
             for given in (_given(program, site, optimizer),)
         )
         optional = optional or program.is_public(function)
-        off = self._constructor("False", function) if optional else None
+        torch = self.devices.torch_names.of(function)
+        off = self.carried.off(torch) if optional else None
         self._place(function, AddParameter(facts.path, name, off))
         for site in sites:
             if optimizer is not None:
@@ -569,10 +572,14 @@ class Travel:
     def give_birth(self) -> None:
         """Insert the births, each right behind the optimizer's own, or the last of those that share it."""
         by_scope: dict[tuple[str, str, str, str], list[Birth]] = {}
-        for birth in sorted(self.births, key=lambda birth: birth.stmt.line):
+        for birth in sorted(self.births, key=_place_of):
             slot = birth.slot
             key = (slot.kind, slot.owner, self._names[slot], birth.function)
             by_scope.setdefault(key, []).append(birth)
+        if not self.carried.is_scaler:
+            for births in by_scope.values():
+                self._give_birth_first(births)
+            return
         self._refuse_scattered(by_scope.values())
         for births in by_scope.values():
             function = births[0].function
@@ -587,6 +594,16 @@ class Travel:
                 if len(blocks) > 1 or len({len(a) for a in anchors}) > 1:
                     self._scattered(stmts[last].line)
                 self._insert_birth(slots[last], function, stmts[last])
+
+    def _give_birth_first(self, births: list[Birth]) -> None:
+        """Make what all optimizers of a scope have in common behind the first, on each way."""
+        function = births[0].function
+        made: list[ir.Path] = []
+        for birth in births:
+            for stmt in self._anchors(function, [birth]):
+                if not any(_comes_after(stmt.path, path) for path in made):
+                    made.append(stmt.path)
+                    self._insert_birth(birth.slot, function, stmt)
 
     def _refuse_scattered(self, scopes: Iterable[list[Birth]]) -> None:
         """Optimizers with one scaler are made in one place, where it can be made as well."""
@@ -654,6 +671,7 @@ class Travel:
             line = 0 if decision.cpu_only else decision.line or stmt.line
             raise Blocked(Refusal(code, decision.reason, line))
         name = self._names[slot]
+        holder = None
         if slot.kind == "attribute" or receiver is not None:
             holder = ir.render(receiver) if receiver is not None else None
             if holder is None:
@@ -664,19 +682,17 @@ class Travel:
                 self._attributes.add((slot.owner, name))
                 self._refuse_slots(slot)
             name = f"{holder}.{name}"
-        code = f"{name} = {self._constructor(decision.enabled, function)}"
+        enabled, torch = decision.enabled, self.devices.torch_names.of(function)
+        if self.chosen is not None:
+            dtype = self.chosen._names[slot]
+            if holder is not None:
+                dtype = f"{holder}.{dtype}"
+            enabled = f"{dtype} is {torch}.float16"
+        code = self.carried.made(name, enabled, torch)
         anchor = decision.after if decision.after is not None else stmt
         self._declare_global(slot, function)
         self._place(function, Insert(anchor.path, code))
         self.born.append(Born(function, anchor.line, code))
-
-    def _constructor(self, enabled: str, function: str) -> str:
-        if self.options.dtype == "bfloat16":
-            return enabled
-        torch = self.devices.torch_names.of(function)
-        if self.options.torch_version < (2, 3):
-            return f"{torch}.cuda.amp.GradScaler(enabled={enabled})"
-        return f'{torch}.amp.GradScaler("cuda", enabled={enabled})'
 
     def _declare_global(self, slot: Slot, function: str) -> None:
         """A switch born beside a ``global`` optimizer is global too."""
@@ -690,6 +706,22 @@ class Travel:
                 return
 
 
+def _place_of(birth: Birth) -> tuple[int, ...]:
+    """Where an optimizer is made, to put several in order."""
+    return birth.stmt.line, birth.call.line, birth.call.column
+
+
+def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
+    """Whether a statement, or one around it, stands behind another in the same block."""
+    depth = len(earlier) - 1
+    return (
+        len(path) > depth
+        and path[:depth] == earlier[:depth]
+        and path[depth][0] == earlier[depth][0]
+        and path[depth][1] >= earlier[depth][1]
+    )
+
+
 def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:
     """What a call gives for an optimizer, or for the one in the collection that it gives."""
     given = program.argument_at(site, optimizer.name)
@@ -701,12 +733,3 @@ def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:
 def _through(ways: Ways, site: CallSite) -> Ways:
     """The ways that pass through a call."""
     return frozenset(way for way in ways if (site.caller, site.stmt.path) in way)
-
-
-def free_name(options: Options, taken: frozenset[str] | set[str]) -> str:
-    """A name for the switch that nothing in sight uses yet."""
-    for name in _NAMES[options.dtype]:
-        if name not in taken:
-            return name
-    first = _NAMES[options.dtype][0]
-    return next(name for n in count(2) if (name := f"{first}{n}") not in taken)

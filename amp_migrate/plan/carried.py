@@ -1,0 +1,88 @@
+"""What travels with the optimizer: a scaler, the bool that stands for one, or the chosen dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import count
+
+from amp_migrate.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """How one kind of switch is called, made and read.
+
+    ``made``: the statements that bind a name to a switch, from the name, the condition under which
+    AMP is on, and what the file calls torch. ``off``: the expression for one that is always off.
+    """
+
+    names: tuple[str, ...]
+    made: Callable[[str, str, str], str]
+    off: Callable[[str], str]
+    annotation: str
+    absent: str
+    """The default of a dataclass field of the kind, and what a field without a switch holds."""
+    is_scaler: bool = False
+
+    def free_name(self, taken: Collection[str]) -> str:
+        """A name for the switch that nothing in sight uses yet."""
+        for name in self.names:
+            if name not in taken:
+                return name
+        first = self.names[0]
+        return next(name for n in count(2) if (name := f"{first}{n}") not in taken)
+
+
+def scaler(options: Options) -> Carried:
+    """A gradient scaler."""
+    kind = "cuda.amp.GradScaler("
+    if options.torch_version >= (2, 3):
+        kind = 'amp.GradScaler("cuda", '
+
+    def new(enabled: str, torch: str) -> str:
+        return f"{torch}.{kind}enabled={enabled})"
+
+    return Carried(
+        ("scaler", "grad_scaler", "amp_scaler", "loss_scaler"),
+        lambda name, enabled, torch: f"{name} = {new(enabled, torch)}",
+        lambda torch: new("False", torch),
+        "torch.amp.GradScaler",
+        "None",
+        is_scaler=True,
+    )
+
+
+def flag() -> Carried:
+    """A bool, where there is nothing to scale."""
+    return Carried(
+        ("use_amp", "amp_enabled", "with_amp", "amp_on"),
+        lambda name, enabled, torch: f"{name} = {enabled}",
+        lambda torch: "False",
+        "bool",
+        "False",
+    )
+
+
+def dtype(options: Options) -> Carried:
+    """The dtype that autocast casts to, chosen when the program runs; None where AMP is off.
+
+    Hardware that only emulates bfloat16 gets float16: `torch.cuda.is_bf16_supported` counts emulation
+    unless it is told not to, which it can be from torch 2.4 on.
+    """
+    native = "cuda.is_bf16_supported(including_emulation=False)"
+    if options.torch_version < (2, 4):
+        native = "cuda.get_device_capability() >= (8, 0)"
+    return Carried(
+        ("amp_dtype", "autocast_dtype", "half_dtype"),
+        lambda name, enabled, torch: (
+            f"{name} = None\n"
+            f"if {enabled}:\n"
+            f"    {name} = {torch}.float16\n"
+            f"    if {torch}.{native}:\n"
+            f"        {name} = {torch}.bfloat16"
+        ),
+        lambda torch: "None",
+        "torch.dtype",
+        "None",
+    )
