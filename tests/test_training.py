@@ -57,10 +57,11 @@ def test_mixed_precision_trains(name: str) -> None:
     "options",
     [
         Options(dtype="bfloat16"),
+        Options(dtype="auto"),
         Options(torch_version=(2, 0)),
         Options(evaluation=True),
     ],
-    ids=["bfloat16", "torch-2.0", "evaluation"],
+    ids=["bfloat16", "auto", "torch-2.0", "evaluation"],
 )
 @each_migration
 def test_off_means_off_whatever_is_asked_for(name: str, options: Options) -> None:

@@ -1,0 +1,332 @@
+"""Several optimizers: which of them share a scaler, where it goes, and what is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from programs import before_and_after, left_alone, migrated, trains_as_before
+from shorthand import before, written_out
+
+from amp_migrate.api import Options
+
+TWO = """\
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler_a = BORN
+ opt_b = torch.optim.Adam(other.parameters())
++scaler_b = BORN
+"""
+SHARED = """\
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
+ opt_b = torch.optim.Adam(other.parameters())
++scaler = BORN
+"""
+BOTH = """\
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+"""
+STEP_BOTH = """\
+-    opt_a.step()
+-    opt_b.step()
++    scaler.step(opt_a)
++    scaler.step(opt_b)
++    scaler.update()
+"""
+
+PROGRAMS = {
+    "a backward each": f"""\
+{TWO} for x, y in data:
+     STEPS opt=opt_a scaler=scaler_a
+     STEPS net=other opt=opt_b scaler=scaler_b
+""",
+    "one now and then": f"""\
+{TWO} for i, (x, y) in enumerate(data):
+     STEPS opt=opt_a scaler=scaler_a
+     if i % 2 == 0:
+         STEPS net=other opt=opt_b scaler=scaler_b
+""",
+    "one more often": f"""\
+{TWO} for x, y in data:
+     for _ in range(3):
+         STEPS opt=opt_a scaler=scaler_a
+     STEPS net=other opt=opt_b scaler=scaler_b
+""",
+    "a turn that ends early": f"""\
+{TWO} for i, (x, y) in enumerate(data):
+     STEPS opt=opt_a scaler=scaler_a
+     if i == 1:
+         continue
+     STEPS net=other opt=opt_b scaler=scaler_b
+""",
+    "one backward for both": f"""\
+{SHARED} for x, y in data:
+{BOTH}{STEP_BOTH}""",
+    "one backward for both, clipped apart": f"""\
+{SHARED} for x, y in data:
+{BOTH}+    scaler.unscale_(opt_a)
+     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
++    scaler.unscale_(opt_b)
+     torch.nn.utils.clip_grad_norm_(other.parameters(), 1.0)
+{STEP_BOTH}""",
+    "one backward for both, clipped together": f"""\
+{SHARED} for x, y in data:
+{BOTH}     both = [*model.parameters(), *other.parameters()]
++    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+     torch.nn.utils.clip_grad_norm_(both, 1.0)
+{STEP_BOTH}""",
+    "one backward for both, one of them not always": f"""\
+{SHARED} for i, (x, y) in enumerate(data):
+{BOTH}-    opt_a.step()
++    scaler.step(opt_a)
+     if i > 1:
+-        opt_b.step()
++        scaler.step(opt_b)
++    scaler.update()
+""",
+    "gradients that need not be there": f"""\
+{SHARED} for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
+-    opt_a.step()
+-    opt_b.step()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt_a)
++    if any(p.grad is not None for group in opt_b.param_groups for p in group["params"]):
++        scaler.step(opt_b)
++    scaler.update()
+""",
+    "cleared first, for what the first loss may leave to the second": f"""\
+{SHARED} for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
+-    opt_a.step()
+-    loss = criterion(other(x), y)
+-    loss.backward()
+-    opt_b.step()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt_a)
++    AUTOCAST
++        loss = criterion(other(x), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt_b)
++    scaler.update()
+""",
+    "a tuple stepped in a loop": f"""\
+{SHARED} for x, y in data:
+     for opt in (opt_a, opt_b):
+         opt.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for opt in (opt_a, opt_b):
+-        opt.step()
++        scaler.step(opt)
++    scaler.update()
+""",
+    "a dict stepped in a loop": """\
+ other = make().to(device)
+ opts = {
+     "a": torch.optim.SGD(model.parameters(), lr=0.1),
+     "b": torch.optim.Adam(other.parameters()),
+ }
++scaler = BORN
+ for x, y in data:
+     for opt in opts.values():
+         opt.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for name, opt in opts.items():
+-        opt.step()
++        scaler.step(opt)
++    scaler.update()
+""",
+    "a dict by its keys": """\
+ other = make().to(device)
+ opts = dict(
+     a=torch.optim.SGD(model.parameters(), lr=0.1),
+     b=torch.optim.Adam(other.parameters()),
+ )
++a_scaler = BORN
++b_scaler = BORN
+ for x, y in data:
+     opts["a"].zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
+-    opts["a"].step()
++    AUTOCAST scaler=a_scaler
++        loss = criterion(model(x), y)
++    a_scaler.scale(loss).backward()
++    a_scaler.step(opts["a"])
++    a_scaler.update()
+     opts["b"].zero_grad()
+-    loss = criterion(other(x), y)
+-    loss.backward()
+-    opts["b"].step()
++    AUTOCAST scaler=b_scaler
++        loss = criterion(other(x), y)
++    b_scaler.scale(loss).backward()
++    b_scaler.step(opts["b"])
++    b_scaler.update()
+""",
+    "a list and its models side by side": """\
+ models = [model, make().to(device)]
+ opts = [torch.optim.SGD(one.parameters(), lr=0.1) for one in models]
++scaler = BORN
+ for x, y in data:
+     for net, opt in zip(models, opts):
+         STEPS net=net
+""",
+    "an optimizer that is put into a dict": """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ state = {"model": model, "step": 0}
+ state["optimizer"] = opt
+-def train(state, x, y):
++def train(state, x, y, scaler):
+     state["optimizer"].zero_grad()
+-    loss = criterion(state["model"](x), y)
+-    loss.backward()
+-    state["optimizer"].step()
++    AUTOCAST
++        loss = criterion(state["model"](x), y)
++    scaler.scale(loss).backward()
++    scaler.step(state["optimizer"])
++    scaler.update()
+     state["step"] += 1
+ for x, y in data:
+-    train(state, x, y)
++    train(state, x, y, scaler=scaler)
+""",
+    "two handed to one function": f"""\
+-def train(x, y, first, second):
++def train(x, y, first, second, first_scaler, second_scaler):
+     STEPS opt=first scaler=first_scaler
+     STEPS net=other opt=second scaler=second_scaler
+{TWO} for x, y in data:
+-    train(x, y, opt_a, opt_b)
++    train(x, y, opt_a, opt_b, first_scaler=scaler_a, second_scaler=scaler_b)
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    source, expected = before_and_after(written_out(PROGRAMS[name]))
+    assert migrated(source) == expected
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_trains_as_before(name: str) -> None:
+    trains_as_before(written_out(PROGRAMS[name]))
+
+
+MADE = (
+    "other = make().to(device)\n"
+    "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "opt_b = torch.optim.Adam(other.parameters())\n"
+)
+LEFT = {
+    "the same parameters twice": (
+        "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "opt_b = torch.optim.Adam(model.parameters())\n"
+        "for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "one or the other": (
+        f"{MADE}for i, (x, y) in enumerate(data):\n"
+        "    opt = opt_a if i % 2 else opt_b\n    STEPS\n",
+        "AMP012",
+    ),
+    "one of a list, chosen as it comes": (
+        f"{MADE}opts = [opt_a, opt_b]\nfor i, (x, y) in enumerate(data):\n"
+        "    opt = opts[i % 2]\n    STEPS\n",
+        "AMP010",
+    ),
+    "not each of a loop's turns": (
+        f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for i, opt in enumerate([opt_a, opt_b]):\n"
+        "        if i != 1:\n            opt.step()\n",
+        "AMP012",
+    ),
+    "the whole dict is saved": (
+        'state = {"opt": torch.optim.SGD(model.parameters(), lr=0.1)}\n'
+        'for x, y in data:\n    state["opt"].zero_grad()\n'
+        '    loss = criterion(model(x), y)\n    loss.backward()\n    state["opt"].step()\n'
+        'torch.save(state, "/dev/null")\n',
+        "AMP012",
+    ),
+    "made in different functions": (
+        "other = make().to(device)\n"
+        "class A:\n    def __init__(self):\n"
+        "        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "class B:\n    def __init__(self):\n"
+        "        self.opt = torch.optim.SGD(other.parameters(), lr=0.1)\n"
+        "a, b = A(), B()\n"
+        "for x, y in data:\n    a.opt.zero_grad()\n    b.opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    a.opt.step()\n    b.opt.step()\n",
+        "AMP012",
+    ),
+    "an update between a backward and its step": (
+        f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for _ in range(2):\n        opt_a.step()\n"
+        "        opt_a.zero_grad()\n"
+        "        loss = criterion(model(x), y)\n        loss.backward()\n"
+        "    opt_b.step()\n",
+        "AMP031",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_alone(name: str) -> None:
+    text, code = LEFT[name]
+    assert left_alone(before(text)) == code
+
+
+def test_without_a_scaler_all_have_one_switch() -> None:
+    source, _ = before_and_after(written_out(PROGRAMS["a backward each"]))
+    output = migrated(source, Options(dtype="bfloat16"))
+    assert output.count("use_amp = ") == 1
+    assert output.count("enabled=use_amp)") == 2
+    assert "scaler" not in output
+
+
+def test_a_dtype_chosen_as_the_program_runs() -> None:
+    source, _ = before_and_after(written_out(PROGRAMS["a backward each"]))
+    output = migrated(source, Options(dtype="auto", torch_version=(2, 4)))
+    chosen = """\
+amp_dtype = None
+if device.type == "cuda":
+    amp_dtype = torch.float16
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        amp_dtype = torch.bfloat16
+scaler_a = torch.amp.GradScaler("cuda", enabled=amp_dtype is torch.float16)
+"""
+    region = 'torch.autocast("cuda", dtype=amp_dtype, enabled=amp_dtype is not None)'
+    assert chosen in output
+    assert output.count(region) == 2
+    assert "scaler_b.step(opt_b)\n    scaler_b.update()\n" in output
