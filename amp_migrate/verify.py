@@ -50,6 +50,7 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         # Nothing that had its name before is a switch.
         new = frozenset(switches - _names(befores[file]))
         _without_imports(afters[file], _IMPORTED - _imports(befores[file]))
+        _call_closures_first(befores[file], _stepped(afters[file], new))
         left = ast.dump(_erase(befores[file], frozenset()))
         right = ast.dump(_erase(afters[file], new))
         if left != right:
@@ -165,6 +166,53 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
                     found |= new
                     changed = changed or bool(new)
     return found - {""}
+
+
+def _stepped(tree: ast.Module, switches: frozenset[str]) -> frozenset[str]:
+    """What is stepped by a switch: ``scaler.step(optimizer)``."""
+    return frozenset(
+        ast.unparse(node.args[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step"
+        and _last(node.func.value) in switches
+        and len(node.args) == 1
+    )
+
+
+def _call_closures_first(tree: ast.Module, stepped: frozenset[str]) -> None:
+    """``loss = optimizer.step(closure)`` as ``loss = closure()`` and a plain step, where a switch
+    steps that optimizer.
+
+    Done to the input alone: in the output such a step has to be gone.
+    """
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list):
+                setattr(
+                    node, field, [s for stmt in body for s in _apart(stmt, stepped)]
+                )
+
+
+def _apart(stmt: ast.stmt, stepped: frozenset[str]) -> Iterator[ast.stmt]:
+    """A statement, and the step that its closure is given to behind it."""
+    yield stmt
+    if not isinstance(stmt, (ast.Expr, ast.Assign, ast.AugAssign)):
+        return
+    for node in ast.walk(stmt.value):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            given = [
+                *node.args,
+                *(k.value for k in node.keywords if k.arg == "closure"),
+            ]
+            optimizer = ast.unparse(node.func.value)
+            if node.func.attr == "step" and optimizer in stepped and len(given) == 1:
+                step = ast.Call(node.func, [], [])
+                node.func, node.args, node.keywords = given[0], [], []
+                yield ast.Expr(step)
+                return
 
 
 def _erase(tree: ast.Module, switches: frozenset[str]) -> ast.Module:

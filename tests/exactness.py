@@ -212,6 +212,14 @@ class _GemmCounter(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class _Skipped(Exception):
+    """Leaves a step in the middle; ``value`` is what its closure returned."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
 class _Recorder:
     """Patches torch, in a process that is about to run one script."""
 
@@ -307,17 +315,34 @@ class _Recorder:
             @functools.wraps(inner_step)
             def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
                 index = recorder._index(optimizer)
-                if recorder.mode.skip_poisoned and index in recorder.poisoned:
-                    recorder.poisoned.discard(index)
-                    recorder.run.skipped_steps += 1
-                    return None
-                # A step that finds no gradients does nothing, and may as well be left out.
-                counts = any(
-                    p.grad is not None
-                    for group in optimizer.param_groups
-                    for p in group["params"]
-                )
-                result = inner_step(optimizer, *args, **kwargs)
+                closure = kwargs.get("closure", args[0] if args else None)
+                counts = False
+
+                def with_gradients(value: Any = None) -> Any:
+                    nonlocal counts
+                    if recorder.mode.skip_poisoned and index in recorder.poisoned:
+                        recorder.poisoned.discard(index)
+                        recorder.run.skipped_steps += 1
+                        raise _Skipped(value)
+                    # A step that finds no gradients does nothing, and may as well be left out.
+                    counts = any(
+                        p.grad is not None
+                        for group in optimizer.param_groups
+                        for p in group["params"]
+                    )
+                    return value
+
+                try:
+                    if closure is None:
+                        with_gradients()
+                        result = inner_step(optimizer, *args, **kwargs)
+                    else:
+                        # The gradients are there when the closure has run.
+                        result = inner_step(
+                            optimizer, lambda: with_gradients(closure())
+                        )
+                except _Skipped as skipped:
+                    return skipped.value
                 if counts:
                     recorder._record_step(index)
                 return result

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
+from amp_migrate.codemod.closures import called_first
 from amp_migrate.codemod.expressions import ArgumentAdder, EntryAdder, with_parameter
 from amp_migrate.codemod.imports import with_import
 from amp_migrate.codemod.lists import insert_entry
@@ -180,6 +181,12 @@ class _Editor:
         before: list[Statement] = []
         hoisted: list[Statement] = []
         after: list[Statement] = []
+        steps = self._take(path, ScalerStep)
+        plain_step: Statement | None = None
+        for edit in steps:
+            assert isinstance(edit, ScalerStep)
+            if edit.closure:
+                statement, plain_step = called_first(statement)
         edited: list[Statement] = [statement]
         if path in self.prefixes or path in self.edits:
             edited = [self._nested(statement, path, indent)]
@@ -195,9 +202,12 @@ class _Editor:
             assert isinstance(edit, ScaleBackward)
             hoisted, line = self._scale(edited[0], edit, indent)
             edited = [line]
-        for edit in self._take(path, ScalerStep):
+        for edit in steps:
             assert isinstance(edit, ScalerStep)
-            edited = self._step(edited[0], edit, indent)
+            if plain_step is None:
+                edited = self._step(edited[0], edit, indent)
+            else:
+                edited = [edited[0], *self._step(plain_step, edit, indent)]
         for edit in self._take(path, StateFile):
             assert isinstance(edit, StateFile)
             code = twin(_lone_expression(statement), edit)

@@ -200,6 +200,9 @@ class Stmt:
     op: str = ""
     """The operator of an augmented assignment."""
     is_elif: bool = False
+    step: Call | None = None
+    """Of ``loss = optimizer.step(closure)`` that is read as ``loss = closure()``: the plain step that
+    follows, the last of ``exprs``."""
 
 
 @dataclass(frozen=True, slots=True)

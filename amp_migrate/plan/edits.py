@@ -48,12 +48,14 @@ class ScalerStep:
     """``optimizer.step()`` to ``scaler.step(optimizer)``.
 
     ``update`` adds ``scaler.update()`` behind it, ``guard`` puts both under "if any gradient exists".
+    With ``closure``, ``loss = optimizer.step(closure)`` becomes ``loss = closure()`` first.
     """
 
     path: Path
     switch: str
     update: bool
     guard: bool = False
+    closure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
+from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
 from amp_migrate.project.bindings import bindings, calls_of
@@ -76,6 +77,7 @@ class Finder:
         self.program = program
         self.optimizers = optimizers
         self.events = events
+        self.closures = Closures(program, optimizers)
         self._amp_functions = frozenset(
             q for q, f in program.functions.items() if _speaks_amp(f, program)
         )
@@ -373,20 +375,18 @@ class Finder:
 
     def _no_step(self, backward: Backward) -> Refusal:
         function = backward.function
-        for _, stmt, call in self.program.all_calls():
+        for caller, stmt, call in self.program.all_calls():
             if isinstance(call.func, ir.Attr) and call.func.attr == "step":
                 callees = {
                     ref.name
                     for arg in call.args
-                    for ref in self.program.resolve(arg.value, function)
+                    for ref in self.program.resolve(arg.value, caller)
                     if ref.kind == "function"
                 }
                 if function in callees:
-                    return Refusal(
-                        "AMP013",
-                        f"{ir.local_name(function)}() is a closure of step()",
-                        stmt.line,
-                    )
+                    reason = self.closures.reason(caller, stmt, call)
+                    message = f"{ir.local_name(function)}() is a closure of step()"
+                    return Refusal("AMP013", reason or message, stmt.line)
         for _, call in _calls_in(self.program.functions[function]):
             if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
                 receiver = call.func.value

@@ -129,6 +129,9 @@ class Placer:
             stmt.path == path and stmt.kind == "return"
             for stmt in ir.statements(scope.body)
         )
+        if is_return and "step" not in self.events.kinds(function):
+            # The step is the caller's.
+            return False
         loop: ir.Path = scope.path
         for stmt in ir.statements(scope.body):
             around = stmt.path == path[: len(stmt.path)] and stmt.path != path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.facts import ir
@@ -11,6 +12,7 @@ from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers, goes_through
 from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
+from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     Autocast,
@@ -56,6 +58,7 @@ class Planner:
         self.options = options
         self.mentioned_elsewhere = mentioned_elsewhere
         self.optimizers = Optimizers(program)
+        self.closures = Closures(program, self.optimizers)
         self.events = Events(program, self.optimizers)
         self.forward = Forward(program)
         self.regions = Regions(program, self.events, self.forward)
@@ -366,9 +369,12 @@ class Planner:
                     found += [(qualname, stmt, event.slot)] if plain else []
                     continue
                 if call.args:
-                    message = "step() is given a closure (or another argument)"
+                    reason = self.closures.reason(qualname, stmt, call)
+                    message = reason or "step() is given an argument"
                     raise Blocked(Refusal("AMP013", message, call.line))
-                if not plain:
+                if stmt.step is call:
+                    stmt = replace(stmt, kind="expr", value=call)
+                elif not plain:
                     message = "step() is part of a larger statement"
                     raise Blocked(Refusal("AMP016", message, call.line))
                 found.append((qualname, stmt, event.slot))
@@ -561,7 +567,9 @@ class Planner:
                 update = False
             else:
                 own_updates.add(placed)
-            group.place(function, ScalerStep(stmt.path, switch, update, guarded))
+            closure = stmt.step is not None
+            step = ScalerStep(stmt.path, switch, update, guarded, closure)
+            group.place(function, step)
         named = {(function, slot): _receiver(stmt) for function, stmt, slot in steps}
 
         def switch_of(slot: Slot, function: str) -> str:

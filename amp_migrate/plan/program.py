@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan.closures import called_first
 from amp_migrate.plan.edits import (
     AddParameter,
     Autocast,
@@ -53,6 +54,7 @@ def plan_program(
     ``spot`` what they call a line of it.
     """
     planned = Planned()
+    program = called_first(program)
     edits: dict[str, dict[Edit, None]] = defaultdict(dict)
     planner = Planner(program, options, mentioned_elsewhere)
     for cluster in _clusters(planner.groups()):

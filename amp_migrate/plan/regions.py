@@ -519,6 +519,8 @@ class Regions:
                     continue
                 if isinstance(definition.value, ir.Const):
                     continue
+                if self._is_loop_over_data(definition):
+                    continue
                 runs += self._runs_to(definition.function, definition.stmt, found)
         outer = {
             v
@@ -529,7 +531,27 @@ class Regions:
             # What a global holds was computed by somebody called before.
             for site in self.program.call_sites.get(function, []):
                 runs += self._runs_before(site.caller, site.stmt, outer, found)
+        elif found:
+            runs += self._runs_before_step(function, outer)
         return runs
+
+    def _runs_before_step(self, function: str, outer: set[str]) -> list[Run]:
+        """Modules whose results the closure of a step takes from the scope in which it is made."""
+        runs: list[Run] = []
+        for site in self.program.call_sites.get(function, []):
+            if site.stmt.step is not None:
+                own = {
+                    v for v in outer if self.program.owner(v, function) == site.caller
+                }
+                runs += self._runs_before(site.caller, site.stmt, own, True)
+        return runs
+
+    def _is_loop_over_data(self, definition: Definition) -> bool:
+        """``for self.x, self.y in loader``: what its body computes does not make them."""
+        stmt = definition.stmt
+        if stmt.kind != "for" or stmt.value is None:
+            return False
+        return not self.forward.in_expression(stmt.value, definition.function)
 
     def _runs_to(self, function: str, stmt: ir.Stmt, modules_only: bool) -> list[Run]:
         """Runs that end with a statement which makes a loss."""

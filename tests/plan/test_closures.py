@@ -1,0 +1,250 @@
+"""Steps with a closure: called before the step where that is the same, left alone where it is not."""
+
+from __future__ import annotations
+
+import pytest
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
+from shorthand import written_out
+
+from amp_migrate.api import Options, migrate_source
+from amp_migrate.verify import difference
+
+CLOSURE = """\
+    def closure():
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        return loss
+
+"""
+MIGRATED = """\
+     def closure():
+         opt.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
++        AUTOCAST
++            loss = criterion(model(x), y)
++        scaler.scale(loss).backward()
+         return loss
+
+"""
+BORN = """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+"""
+
+CALLED_FIRST = {
+    "no result": BORN
+    + " for x, y in data:\n"
+    + MIGRATED
+    + """\
+-    opt.step(closure)
++    closure()
++    scaler.step(opt)
++    scaler.update()
+""",
+    "a result that is read": BORN
+    + " total = 0.0\n for x, y in data:\n"
+    + MIGRATED
+    + """\
+-    total += float(opt.step(closure=closure).detach())  # of all batches
++    total += float(closure().detach())  # of all batches
++    scaler.step(opt)
++    scaler.update()
+ print(total)
+""",
+    "in one branch": BORN
+    + " for i, (x, y) in enumerate(data):\n"
+    + MIGRATED
+    + """\
+     if i % 2:
+-        last = opt.step(
+-            closure  # once
+-        )
++        last = closure(  # once
++        )
++        scaler.step(opt)
++        scaler.update()
+     else:
+-        closure(); opt.step()
++        closure()
++        scaler.step(opt)
++        scaler.update()
+""",
+    "bound variables": BORN
+    + """\
+ def train():
+     seen, best = 0, None
+     for x, y in data:
+         features = model[0](x)
+         def closure(y=y):
+             nonlocal seen, best
+             opt.zero_grad()
+-            loss = criterion(model[2](model[1](model[0](x))), y)
+-            loss.backward()
++            AUTOCAST
++                loss = criterion(model[2](model[1](model[0](x))), y)
++            scaler.scale(loss).backward()
+             seen, best = seen + 1, loss
+             return loss, len(y)
+-        loss, count = opt.step(closure)
++        loss, count = closure()
++        scaler.step(opt)
++        scaler.update()
+         print(seen, best.item(), loss.item(), count, features.shape)
+ train()
+""",
+    "a part of the forward outside": BORN
+    + """\
+ for x, y in data:
+-    hidden = model[0](x)
++    AUTOCAST
++        hidden = model[0](x)
+     def closure():
+         opt.zero_grad()
+-        loss = criterion(model[2](model[1](hidden)), y)
+-        loss.backward()
++        AUTOCAST
++            loss = criterion(model[2](model[1](hidden)), y)
++        scaler.scale(loss).backward()
+         return loss
+-    opt.step(closure)
++    closure()
++    scaler.step(opt)
++    scaler.update()
+""",
+    "a function of the module": """\
+-def closure():
++def closure(scaler):
+     model.zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss).backward()
+     return loss
+ def train():
+     global x, y
+     opt = torch.optim.Adam(model.parameters())
++    scaler = BORN
+     for x, y in data:
+-        opt.step(closure)
++        closure(scaler=scaler)
++        scaler.step(opt)
++        scaler.update()
+ train()
+""",
+    "a factory, and a guard": """\
+ def build(params):
+     if len(data) > 2:
+         return torch.optim.SGD(params, lr=0.1)
+     chosen = torch.optim.Adam(params)
+     return chosen
+ opt = build(model.parameters())
++scaler = BORN
+ for i, (x, y) in enumerate(data):
+     opt.zero_grad()
+     def closure():
+         if i != 3:
+-            loss = criterion(model(x), y)
+-            loss.backward()
++            AUTOCAST
++                loss = criterion(model(x), y)
++            scaler.scale(loss).backward()
+-    opt.step(closure)
++    closure()
++    if any(p.grad is not None for group in opt.param_groups for p in group["params"]):
++        scaler.step(opt)
++        scaler.update()
+""",
+}
+
+
+@pytest.mark.parametrize("name", CALLED_FIRST)
+def test_called_first(name: str) -> None:
+    diff = written_out(CALLED_FIRST[name])
+    before, after = before_and_after(diff)
+    assert migrated(before) == after
+    trains_as_before(diff)
+
+
+def test_bfloat16_needs_no_scaler_and_keeps_the_closure() -> None:
+    body = (
+        f"opt = torch.optim.SGD(model.parameters())\nfor x, y in data:\n{CLOSURE}"
+        "    opt.step(closure)\n"
+    )
+    found = migrated(body, Options(dtype="bfloat16"))
+    assert "    opt.step(closure)\n" in found
+    assert "dtype=torch.bfloat16" in found
+
+
+SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+LOOP = f"for x, y in data:\n{CLOSURE}"
+LEFT_ALONE = {
+    "L-BFGS": "opt = torch.optim.LBFGS(model.parameters())\n" + LOOP,
+    "L-BFGS, perhaps": (
+        f"if len(data) > 3:\n    {SGD}else:\n"
+        "    opt = torch.optim.LBFGS(model.parameters())\n" + LOOP
+    ),
+    "any optimizer": 'opt = getattr(torch.optim, "SGD")(model.parameters())\n' + LOOP,
+    "an optimizer of one's own": (
+        "class Twice(torch.optim.SGD):\n"
+        "    def step(self, closure):\n"
+        "        closure()\n"
+        "        return super().step(closure)\n"
+        "opt = Twice(model.parameters(), lr=0.1)\n" + LOOP
+    ),
+    "somebody's optimizer": "import lion\nopt = lion.Lion(model.parameters())\n" + LOOP,
+    "a hook": SGD + "opt.register_step_pre_hook(print)\n" + LOOP,
+    "gradients off before": SGD + "torch.set_grad_enabled(False)\n" + LOOP,
+    "a closure that steps": (
+        SGD
+        + "sched = torch.optim.lr_scheduler.StepLR(opt, 2)\n"
+        + LOOP.replace("        return", "        sched.step()\n        return")
+    ),
+    "a closure that is wrapped": SGD
+    + "import functools\n"
+    + LOOP.replace("    def", "    @functools.cache\n    def"),
+    "a closure that is replaced": SGD + LOOP + "    closure = id(closure) or closure\n",
+}
+STEPS = {
+    "a result in a larger expression": "    print(opt.step(closure), model[0].weight)\n",
+    "a result bound to something": "    data[0][0][0] = opt.step(closure)\n",
+    "gradients off around": "    with torch.no_grad():\n        opt.step(closure)\n",
+    "a lambda": "    opt.step(lambda: closure())\n",
+    "parameters": "    opt.step(closure, 1)\n",
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_left_alone(name: str) -> None:
+    assert left_alone(LEFT_ALONE[name] + "    opt.step(closure)\n") == "AMP013"
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_left_alone(name: str) -> None:
+    assert left_alone(SGD + LOOP + STEPS[name]) == "AMP013"
+
+
+def test_gradients_off_in_a_caller() -> None:
+    inner = "".join(f"    {line}\n" for line in LOOP.splitlines())
+    body = f"{SGD}def train():\n{inner}        opt.step(closure)\nwith torch.no_grad():\n    train()\n"
+    (found,) = migrate_source(HEAD + body).diagnostics
+    assert found.code == "AMP013"
+    assert "gradients are off" in found.message
+
+
+def test_the_check_knows_the_form_and_no_more() -> None:
+    scaler = 'scaler = torch.amp.GradScaler("cuda", enabled=False)\n'
+    before = "loss = opt.step(closure)\n"
+    step = "scaler.step(opt)\nscaler.update()\n"
+    assert difference(before, f"{scaler}loss = closure()\n{step}") is None
+    for wrong in (
+        f"{scaler}closure()\n{step}",
+        f"{scaler}loss = other()\n{step}",
+        f"{scaler}{step}loss = closure()\n",
+        f"{scaler}loss = opt.step(closure)\n{step}",
+        f"{scaler}loss = closure()\nclosure()\n{step}",
+        f"{scaler}loss = closure()\nopt.step()\n",
+    ):
+        assert difference(before, wrong) is not None
