@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
+from amp_migrate.plan.exchange import Exchange
 from amp_migrate.plan.forward import Forward
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
@@ -18,8 +19,8 @@ class Event:
     """One thing that a statement does.
 
     ``kind``: ``backward``, ``step``, ``zero`` (gradients dropped), ``access`` (gradients read or
-    edited), ``birth`` (an optimizer is made), ``call`` (of functions of this program that hold
-    events themselves).
+    edited), ``exchange``, ``rescale`` and ``mixture`` (see `Exchange`), ``birth`` (an optimizer is
+    made), ``call`` (of functions of this program that hold events themselves).
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Events:
         self.program = program
         self.optimizers = optimizers
         self.forward = Forward(program)
+        self.exchange = Exchange(program)
         self._properties = frozenset(
             function.name
             for function in program.functions.values()
@@ -147,7 +149,10 @@ class Events:
             if self.optimizers.makers.construction(stmt.value, function) is not None:
                 yield Event("birth", stmt.line, stmt.column)
         holders = self._gradient_holders(stmt, function)
-        if holders:
+        exchange = self.exchange.kind(stmt, function)
+        if exchange is not None:
+            yield Event(exchange, stmt.line, stmt.column, targets=holders)
+        elif holders:
             yield Event("access", stmt.line, stmt.column, targets=holders)
         properties = self._properties_in(stmt, function)
         if properties:
@@ -175,7 +180,7 @@ class Events:
             return
         if not isinstance(call.func, ir.Attr):
             if self._may_touch_gradients(call, function, origin):
-                yield Event("access", *where)
+                yield Event(self._touch(call), *where)
             return
         receiver, method = call.func.value, call.func.attr
         if method == "backward":
@@ -195,7 +200,14 @@ class Events:
             targets = () if known else (receiver,)
             yield Event("zero", *where, slot=slot if known else None, targets=targets)
         elif self._may_touch_gradients(call, function, origin):
-            yield Event("access", *where)
+            yield Event(self._touch(call), *where)
+
+    def _touch(self, call: ir.Call) -> str:
+        """What somebody else's function does to gradients, as its name has it."""
+        name = (
+            call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
+        )
+        return "mixture" if self.exchange.sounds_like_one(name or "") else "access"
 
     def _is_own_step(self, call: ir.Call, function: str) -> bool:
         """A step of an optimizer whose class is in sight: what it does is its own business."""

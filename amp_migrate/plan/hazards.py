@@ -10,6 +10,7 @@ from amp_migrate.options import Options
 from amp_migrate.plan import strict
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.hooks import linear, logs_gradients
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.products import of_products
 from amp_migrate.plan.regions import Run
@@ -40,7 +41,8 @@ _MIXING_METHODS = frozenset(
     masked_scatter masked_scatter_ put_ scatter_reduce scatter_reduce_""".split()
 )
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
-    register_post_accumulate_grad_hook register_full_backward_pre_hook""".split())
+    register_post_accumulate_grad_hook register_full_backward_pre_hook
+    register_multi_grad_hook register_comm_hook""".split())
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
@@ -203,8 +205,10 @@ class Hazards:
             return Refusal(
                 "AMP023", f"{origin}() differentiates outside of backward()", line
             )
-        if method in _HOOKS and origin == "":
+        if method in _HOOKS and origin == "" and not linear(program, function, call):
             return Refusal("AMP024", f"{method}() sees scaled gradients", line)
+        if origin == "wandb.watch" and logs_gradients(call):
+            return Refusal("AMP024", "wandb.watch() logs scaled gradients", line)
         if origin == "torch.set_default_dtype" or (
             origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
         ):

@@ -224,8 +224,7 @@ class Protocol(Walk[Held]):
     def _on_line(
         self, function: str, stmt: ir.Stmt, states: set[State[Held]]
     ) -> set[State[Held]]:
-        live = (Gradients.SCALED, Gradients.UNSCALED)
-        if not any(h.gradients in live for state in states for h in state.held):
+        if not any(h.gradients in _LIVE for state in states for h in state.held):
             return states
         born = self.births.get((function, stmt.path))
         if born is not None:
@@ -234,7 +233,7 @@ class Protocol(Walk[Held]):
                 states,
                 born,
                 lambda h: (
-                    Holding(READY, Gradients.LEFTOVER) if h.gradients in live else h
+                    Holding(READY, Gradients.LEFTOVER) if h.gradients in _LIVE else h
                 ),
             )
         if _suspends(stmt):
@@ -264,6 +263,8 @@ class Protocol(Walk[Held]):
                 return self._changed(
                     state, dropped, lambda h: Holding(h.scaler, Gradients.NONE)
                 )
+            case "exchange" | "mixture":
+                self._exchange(event, state, function, stmt)
             case "access":
                 self._access(event, state, function, stmt)
         return state
@@ -313,6 +314,22 @@ class Protocol(Walk[Held]):
                 self.accesses.setdefault(Access(tuple(self._frames), event.line, one))
             elif holding.gradients is Gradients.FOREIGN and self._inside_loop():
                 reason = "gradients are touched here that hold those of another optimizer's loss"
+                self._fault("AMP030", function, event.line, reason)
+
+    def _exchange(
+        self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
+    ) -> None:
+        """Infinities are looked for behind an exchange, or processes would differ about them."""
+        frames = tuple(self._frames)
+        touched = self.ownership.touched(event.targets, function, stmt, frames)
+        for one, holding in zip(self._optimizers, state.held, strict=True):
+            if touched is not None and one not in touched:
+                continue
+            if holding.gradients is Gradients.UNSCALED and event.kind == "exchange":
+                reason = "gradients are exchanged between processes after they were read or edited"
+                self._fault("AMP030", function, event.line, reason)
+            elif holding.gradients in _LIVE and event.kind == "mixture":
+                reason = "gradients are exchanged between processes in a form that is not followed"
                 self._fault("AMP030", function, event.line, reason)
 
     def _own_backward(
@@ -439,6 +456,9 @@ class Protocol(Walk[Held]):
                 ),
             ),
         )
+
+
+_LIVE = (Gradients.SCALED, Gradients.UNSCALED)
 
 
 def _at(placed: set[Placed], function: str, stmt: ir.Stmt) -> list[Slot]:

@@ -1,0 +1,114 @@
+"""Gradients that are exchanged between processes by hand, or seen by hooks, while they are scaled."""
+
+from __future__ import annotations
+
+import pytest
+from programs import HEAD, left_alone, migrated
+
+from amp_migrate.api import migrate_source
+
+START = (
+    "import torch.distributed as dist\n"
+    "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+)
+LOOP = """\
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+"""
+AVERAGE = """\
+    for p in model.parameters():
+        if p.grad is not None:
+            dist.all_reduce(p.grad)
+            p.grad = p.grad / dist.get_world_size()
+"""
+CLIP = "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+STEP = "    opt.step()\n"
+
+
+def test_averages_are_taken_of_scaled_gradients() -> None:
+    found = migrated(START + LOOP + AVERAGE + CLIP + STEP)
+    assert found.endswith(
+        "    scaler.scale(loss).backward()\n"
+        + AVERAGE
+        + "    scaler.unscale_(opt)\n"
+        + CLIP
+        + "    scaler.step(opt)\n    scaler.update()\n"
+    )
+
+
+def test_a_loss_is_exchanged_as_ever() -> None:
+    assert migrated(START + LOOP + CLIP + "    dist.all_reduce(loss)\n" + STEP)
+
+
+EXCHANGES = {
+    "after a clip": CLIP + AVERAGE,
+    "the largest": "    for p in model.parameters():\n"
+    "        dist.all_reduce(p.grad, op=dist.ReduceOp.PRODUCT)\n",
+    "in one piece": "    flat = torch.cat([p.grad.view(-1) for p in model.parameters()])\n"
+    "    dist.all_reduce(flat)\n"
+    "    model[0].weight.grad.copy_(flat[:128].view(16, 8))\n",
+    "by a function that knows tensors": "    for p in model.parameters():\n"
+    "        p.grad = mean(p.grad)\n",
+    "by somebody else's function": "    average_gradients(model)\n",
+}
+HELPERS = """\
+from elsewhere import average_gradients
+def mean(tensor):
+    dist.all_reduce(tensor)
+    return tensor / dist.get_world_size()
+"""
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_other_exchanges_are_left_alone(name: str) -> None:
+    body = START + HELPERS + LOOP + EXCHANGES[name] + STEP
+    assert left_alone(body) == "AMP030"
+    (found,) = migrate_source(HEAD + body).diagnostics
+    assert "exchanged between processes" in found.message
+
+
+HOOKS = {
+    "lambda grad: grad * 0.5": True,
+    "lambda grad: 2 * grad": True,
+    "lambda grad: grad / factor": True,
+    "lambda grad: -grad": True,
+    "lambda grad: grad.mul(0.1)": True,
+    "lambda grad: grad * mask": False,
+    "lambda grad: grad + 0.5": False,
+    "lambda grad: grad * grad": False,
+    "lambda grad: grad.clamp(-1, 1)": False,
+    "lambda grad: 1 / grad": False,
+    "print": False,
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks(hook: str) -> None:
+    body = (
+        f"{START}factor = 4\nmask = torch.ones(16, 8)\n"
+        f"model[0].weight.register_hook({hook})\n{LOOP}{STEP}"
+    )
+    if HOOKS[hook]:
+        assert f"model[0].weight.register_hook({hook})\n" in migrated(body)
+    else:
+        assert left_alone(body) == "AMP024"
+
+
+@pytest.mark.parametrize(
+    ("watch", "sees"),
+    [
+        ("wandb.watch(model)", True),
+        ('wandb.watch(model, log="all")', True),
+        ('wandb.watch(model, criterion, "gradients")', True),
+        ('wandb.watch(model, log="parameters")', False),
+        ("wandb.watch(model, log=None)", False),
+    ],
+)
+def test_a_logger_of_gradients(watch: str, sees: bool) -> None:
+    body = f"import wandb\n{START}{watch}\n{LOOP}{STEP}"
+    if sees:
+        assert left_alone(body) == "AMP024"
+    else:
+        assert migrated(body)
