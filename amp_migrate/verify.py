@@ -305,6 +305,14 @@ class _Eraser(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
+    def visit_Try(self, node: ast.Try) -> ast.AST | list[ast.stmt]:
+        """``try`` around a step, with nothing but ``finally: scaler.update()`` behind it."""
+        called = [self._called_on_switch(stmt) for stmt in node.finalbody]
+        ours = [(method, call.args) for method, call in called] == [("update", [])]
+        ours = ours and not node.handlers and not node.orelse
+        self.generic_visit(node)
+        return list(node.body) if ours else node
+
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
         if self._is_guarded_step(node):
             self.generic_visit(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 import libcst as cst
 
@@ -24,6 +25,7 @@ from amp_migrate.plan.edits import (
     Edit,
     FilePlan,
     Insert,
+    Protect,
     ScaleBackward,
     ScalerStep,
     StateFile,
@@ -89,7 +91,15 @@ class _Editor:
             for edit in self._take((*parent, (field, index)), Autocast)
             if isinstance(edit, Autocast)
         }
+        protected = {
+            edit.path[-1][1]: edit
+            for index, _ in units
+            for edit in self._take((*parent, (field, index)), Protect)
+            if isinstance(edit, Protect)
+        }
         result: list[cst.BaseStatement] = []
+        unprotected: list[cst.BaseStatement] = []
+        protection: Protect | None = None
         inside: list[cst.BaseStatement] = []
         region: Autocast | None = None
         for index, unit in units:
@@ -97,6 +107,18 @@ class _Editor:
             if index in regions:
                 region, inside = regions[index], []
             before, hoisted, edited, after = self._statement(unit, path, indent)
+            if index in protected:
+                protection, unprotected, result = (
+                    protected[index],
+                    [*result, *before],
+                    [],
+                )
+                before = []
+            if protection is not None and index == protection.last:
+                body = [*result, *before, *hoisted, *edited]
+                result = [*unprotected, *self._try(protection, body, indent), *after]
+                protection = None
+                continue
             if region is None:
                 result += [*before, *hoisted, *edited, *after]
                 continue
@@ -117,6 +139,8 @@ class _Editor:
             region = None
         if region is not None:
             raise MismatchError("a region ends outside its block")
+        if protection is not None:
+            raise MismatchError("a step ends outside its block")
         return result
 
     def _units(
@@ -171,6 +195,20 @@ class _Editor:
             header, [_with_leading(first, ()), *body[1:]], indent
         )
         return made.with_changes(leading_lines=leading)
+
+    def _try(
+        self, edit: Protect, body: list[cst.BaseStatement], indent: str
+    ) -> list[cst.BaseStatement]:
+        code = f"try:\n    pass\nfinally:\n    {edit.switch}.update()"
+        (made,) = self.snippets.statements(code, indent)
+        assert isinstance(made, cst.Try)
+        first = body[0]
+        assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        lines = list(_leading(first))
+        blank = list(takewhile(lambda line: line.comment is None, lines))
+        first = _with_leading(first, lines[len(blank) :])
+        inner = self.snippets.indented([first, *body[1:]])
+        return [made.with_changes(body=inner, leading_lines=blank)]
 
     # -- statements ---------------------------------------------------------------------------
 

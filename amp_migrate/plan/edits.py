@@ -59,6 +59,18 @@ class ScalerStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Protect:
+    """Put the statements from ``path`` to index ``last`` into ``try`` with an update behind it.
+
+    What goes before the first of them stays outside.
+    """
+
+    path: Path
+    last: int
+    switch: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddParameter:
     """A new last parameter of the function defined at ``path``.
 
@@ -118,6 +130,7 @@ Edit = (
     | Autocast
     | ScaleBackward
     | ScalerStep
+    | Protect
     | AddParameter
     | AddArgument
     | AddEntry

@@ -119,7 +119,54 @@ class Placer:
         if protocol.unguarded:
             placement.guarded |= protocol.unguarded
             protocol = self._run(placement)
+        if protocol.faults and not self._run(placement, handlers=False).faults:
+            protected = self._protected(placement)
+            again = protocol if protected is None else self._run(protected)
+            if protected is not None and not again.faults:
+                placement, protocol = protected, again
         return self._judge(protocol, placement)
+
+    def _protected(self, placement: Placement) -> Placement | None:
+        """The placement with each step unscaled by itself, and updated however it ends.
+
+        An exception between ``unscale_`` and ``update`` that somebody handles would leave the scaler
+        in the middle of a step: the next one would be taken on gradients that are still scaled.
+        None where steps share a scaler, or lie inside one another.
+        """
+        changed = Placement(
+            set(placement.unscale_before), set(), set(), set(placement.guarded)
+        )
+        for function, path, slot in sorted(placement.update_after, key=str):
+            if any(len(scaler) > 1 for scaler in self.scalers.of_slot(slot)):
+                return None
+            parent, (field, index) = path[:-1], path[-1]
+            starts = [
+                other[-1][1]
+                for at, other, named in placement.unscale_before
+                if (at, other[:-1], other[-1][0], named)
+                == (function, parent, field, slot)
+                and other[-1][1] <= index
+            ]
+            first = max(starts, default=index)
+            start = (function, (*parent, (field, first)), slot)
+            beside = [
+                last
+                for (at, other, _), last in changed.protected.items()
+                if (at, other[:-1], other[-1][0]) == (function, parent, field)
+                and other[-1][1] <= index
+            ]
+            if any(last >= first for last in beside) or _is_within(
+                function, path, changed
+            ):
+                return None
+            changed.unscale_before.add(start)
+            changed.protected[start] = index
+        changed.update_before = {
+            (function, path, slot)
+            for function, path, slot in placement.update_before
+            if not _is_within(function, path, changed)
+        }
+        return changed
 
     def _leaves_step(self, site: Site, placement: Placement) -> bool:
         """Whether an exit leads out of the block in which gradients were unscaled."""
@@ -345,6 +392,17 @@ def _behind_all(steps: list[Placed]) -> Placed:
     if any(other[common][0] != path[common][0] for _, other, _ in steps):
         common -= 1
     return function, path[: common + 1], slot
+
+
+def _is_within(function: str, path: ir.Path, placement: Placement) -> bool:
+    """Whether a statement belongs to a step that is protected."""
+    for (at, start, _), last in placement.protected.items():
+        depth = len(start) - 1
+        if at == function and path[:depth] == start[:-1] and len(path) > depth:
+            if path[depth][0] == start[-1][0]:
+                if start[-1][1] <= path[depth][1] <= last:
+                    return True
+    return False
 
 
 def _by_weight(fault: Fault) -> tuple[int, int, str]:

@@ -17,6 +17,7 @@ from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     Autocast,
     Insert,
+    Protect,
     ScaleBackward,
     ScalerStep,
 )
@@ -583,6 +584,8 @@ class Planner:
         for function, path, slot in _in_order(placement.update_before):
             code = f"{switch_of(slot, function)}.update()"
             group.place(function, Insert(path, code, after=False))
+        for (function, path, slot), last in placement.protected.items():
+            group.place(function, Protect(path, last, switch_of(slot, function)))
         for function, path, slot in _in_order(placement.unscale_before):
             optimizer = self._optimizer_in(function, slot, named)
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"

@@ -21,7 +21,7 @@ from amp_migrate.plan.association import (
 )
 from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.plan.ownership import Ownership
-from amp_migrate.plan.walk import Frames, Site, State, Walk
+from amp_migrate.plan.walk import Flow, Frames, Site, State, Walk
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
@@ -81,6 +81,9 @@ class Placement:
     update_after: set[Placed] = field(default_factory=set)
     update_before: set[Placed] = field(default_factory=set)
     guarded: set[Site] = field(default_factory=set)
+    protected: dict[Placed, int] = field(default_factory=dict)
+    """The first statement behind an ``unscale_`` and the index of the last one that belongs to the
+    step: however they end, ``update`` follows."""
 
 
 class Protocol(Walk[Held]):
@@ -139,6 +142,8 @@ class Protocol(Walk[Held]):
     ) -> set[State[Held]]:
         for slot in _at(self.placement.unscale_before, function, stmt):
             one = self._one(slot, function, stmt)
+            for state in states:
+                self._may_stop(state, one, READY, READY)
             states = self._each(
                 states, one, lambda h: self._unscale(h, function, stmt.line)
             )
@@ -164,6 +169,53 @@ class Protocol(Walk[Held]):
                 for state in states
             }
         return states
+
+    def _last_together(self, function: str, stmt: ir.Stmt) -> int | None:
+        found = self._protection(function, stmt)
+        return None if found is None else found[1]
+
+    def _protection(self, function: str, stmt: ir.Stmt) -> tuple[Slot, int] | None:
+        for (other, path, slot), last in self.placement.protected.items():
+            if other == function and path == stmt.path:
+                return slot, last
+        return None
+
+    def _together(
+        self, function: str, body: tuple[ir.Stmt, ...], states: set[State[Held]]
+    ) -> Flow[Held]:
+        """The statements of a step with ``update`` behind them, whether they end or are left."""
+        first, last = body[0], body[-1]
+        found = self._protection(function, first)
+        assert found is not None
+        self._frames.append((function, first.path))
+        states = self._before(function, first, states)
+        self._frames.pop()
+        outer, inside = self._observers, set(states)
+        self._observers = [inside]
+        flow = self._block(function, body, states, entered=True)
+        self._observers = outer
+        self._frames.append((function, last.path))
+        for ended in (flow.after, flow.breaks, flow.continues, flow.returns, inside):
+            updated = {self._update(s, found[0], function, last) for s in ended}
+            ended.clear()
+            ended |= updated
+        self._frames.pop()
+        for observed in outer:
+            observed |= inside
+        return flow
+
+    def _may_stop(
+        self, state: State[Held], one: frozenset[Slot], before: str, scaler: str
+    ) -> None:
+        """Note where an exception in the middle of a call may leave an optimizer."""
+
+        def stopped(holding: Holding) -> Holding:
+            if holding.scaler != before or holding.gradients is Gradients.NONE:
+                return holding
+            return Holding(scaler, Gradients.UNSCALED)
+
+        for observed in self._observers:
+            observed.add(self._changed(state, one, stopped))
 
     # -- optimizers -----------------------------------------------------------------------------
 
@@ -252,6 +304,13 @@ class Protocol(Walk[Held]):
             case "step" if event.slot in self.slots:
                 assert event.slot is not None
                 stepped = self._one(event.slot, function, stmt)
+                # An optimizer may run out of memory when it makes its state.
+                for before, scaler in (
+                    (READY, READY),
+                    (READY, UNSCALED),
+                    (UNSCALED, UNSCALED),
+                ):
+                    self._may_stop(state, stepped, before, scaler)
                 return self._changed(
                     state, stepped, lambda h: self._step(event, h, function, stmt)
                 )

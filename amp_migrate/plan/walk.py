@@ -91,6 +91,16 @@ class Walk(ABC, Generic[Held]):
         """What a statement's own line does before its events."""
         return states
 
+    def _last_together(self, function: str, stmt: ir.Stmt) -> int | None:
+        """The index of the last statement of a run that begins here and is walked as one, if any."""
+        return None
+
+    def _together(
+        self, function: str, body: tuple[ir.Stmt, ...], states: set[State[Held]]
+    ) -> Flow[Held]:
+        """Walk such a run."""
+        return self._block(function, body, states, entered=True)
+
     def _leaving(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> None:
         """Told of the states at ``continue``, ``break`` and ``return``."""
 
@@ -122,13 +132,27 @@ class Walk(ABC, Generic[Held]):
         }
 
     def _block(
-        self, function: str, body: tuple[ir.Stmt, ...], states: set[State[Held]]
+        self,
+        function: str,
+        body: tuple[ir.Stmt, ...],
+        states: set[State[Held]],
+        entered: bool = False,
     ) -> Flow[Held]:
+        """``entered``: what happens before the first statement has happened."""
         flow = Flow(after=states)
-        for stmt in body:
+        until = 0
+        for index, stmt in enumerate(body):
             if not flow.after:
                 break
-            inner = self._stmt(function, stmt, flow.after)
+            if index < until:
+                continue
+            within = entered and not index
+            last = None if within else self._last_together(function, stmt)
+            if last is None:
+                inner = self._stmt(function, stmt, flow.after, within)
+            else:
+                until = index + last - stmt.path[-1][1] + 1
+                inner = self._together(function, body[index:until], flow.after)
             flow.after = inner.after
             flow.breaks |= inner.breaks
             flow.continues |= inner.continues
@@ -138,10 +162,15 @@ class Walk(ABC, Generic[Held]):
         return flow
 
     def _stmt(
-        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        states: set[State[Held]],
+        entered: bool = False,
     ) -> Flow[Held]:
         self._frames.append((function, stmt.path))
-        states = self._before(function, stmt, states)
+        if not entered:
+            states = self._before(function, stmt, states)
         flow = self._inner(function, stmt, states)
         flow.after = self._joined(self._after(function, stmt, flow.after))
         self._frames.pop()

@@ -158,7 +158,9 @@ HANDLERS = {
 def test_handler_that_leaves_a_step_halfway(name: str) -> None:
     body = LOOP.replace(f"    {FORWARD}\n", f"    try:\n        {FORWARD}\n")
     body = body.replace("    loss.backward()", "        loss.backward()")
-    assert left_alone(OPT + body + HANDLERS[name]) == "AMP034"
+    assert "finally:\n            scaler.update()" in migrated(
+        OPT + body + HANDLERS[name]
+    )
 
 
 def test_suppressed_exceptions_are_handlers() -> None:
@@ -172,8 +174,9 @@ for x, y in data:
         {CLIP}
         opt.step()
 """
-    assert left_alone(OPT + body) == "AMP034"
-    assert migrated(OPT + body.replace("suppress(RuntimeError)", "nullcontext()"))
+    assert "finally:" in migrated(OPT + body)
+    plain = body.replace("suppress(RuntimeError)", "nullcontext()")
+    assert "finally:" not in migrated(OPT + plain)
 
 
 def test_handler_around_the_loop() -> None:
@@ -189,9 +192,9 @@ for epoch in range(2):
     except ValueError:
         print("again")
 """
-    assert left_alone(OPT + body) == "AMP034"
+    assert "finally:" in migrated(OPT + body)
     # What ends the program leaves nothing for the next epoch.
-    assert migrated(OPT + body.replace('print("again")', "raise"))
+    assert "finally:" not in migrated(OPT + body.replace('print("again")', "raise"))
 
 
 SUSPENDED = {

@@ -1,0 +1,153 @@
+"""Exceptions that somebody handles in the middle of a step: the scaler must not stay there."""
+
+from __future__ import annotations
+
+import pytest
+from programs import before_and_after, left_alone, migrated, trains_as_before
+from shorthand import written_out
+
+FAILS = """\
+ class Fails(torch.optim.SGD):
+     calls = 0
+     def step(self, closure=None):
+         self.calls += 1
+         if self.calls in (2, 4):
+             raise RuntimeError("out of memory")
+         return super().step(closure)
+ opt = Fails(model.parameters(), lr=0.1)
++scaler = BORN
+"""
+STEP = """\
++{indent}scaler.unscale_(opt)
++{indent}try:
++{indent}    scaler.step(opt)
++{indent}finally:
++{indent}    scaler.update()
+"""
+HANDLED = {
+    "in the same block": FAILS
+    + """\
+ for x, y in data:
+     try:
+         opt.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
+-        opt.step()
++        AUTOCAST
++            loss = criterion(model(x), y)
++        scaler.scale(loss).backward()
+"""
+    + STEP.format(indent="        ")
+    + """\
+     except RuntimeError as e:
+         if "out of memory" in str(e):
+             opt.zero_grad()
+             continue
+         raise
+""",
+    "in a caller, around a clip and a way out": FAILS
+    + """\
+ def train(x, y):
+     opt.zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss).backward()
++    scaler.unscale_(opt)
+-    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+-    if not torch.isfinite(norm):
+-        return
+-    opt.step()
++    try:
++        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
++        if not torch.isfinite(norm):
++            return
++        scaler.step(opt)
++    finally:
++        scaler.update()
+ for x, y in data:
+     try:
+         train(x, y)
+     except RuntimeError:
+         print("skipped")
+""",
+    "suppressed": "import contextlib\n".replace("import", " import", 1)
+    + FAILS
+    + """\
+ for x, y in data:
+     opt.zero_grad()
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        loss = criterion(model(x), y)
+     with contextlib.suppress(RuntimeError):
+-        loss.backward()
+-        opt.step()
++        scaler.scale(loss).backward()
+"""
+    + STEP.format(indent="        "),
+}
+
+
+@pytest.mark.parametrize("name", HANDLED)
+def test_the_scaler_is_updated_however_the_step_ends(name: str) -> None:
+    diff = written_out(HANDLED[name])
+    before, after = before_and_after(diff)
+    assert migrated(before) == after
+    trains_as_before(diff)
+
+
+OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+PLAIN = {
+    "a handler that gives up": """\
+for x, y in data:
+    try:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+    except RuntimeError as e:
+        print(e)
+        raise
+""",
+    "a handler around the forward only": """\
+for x, y in data:
+    opt.zero_grad()
+    try:
+        loss = criterion(model(x), y)
+        loss.backward()
+    except RuntimeError:
+        opt.zero_grad()
+        continue
+    opt.step()
+""",
+    "a handler around all of training": """\
+try:
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+except KeyboardInterrupt:
+    print("stopped")
+""",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_nothing_is_added_where_no_step_follows(name: str) -> None:
+    assert "finally" not in migrated(OPT + PLAIN[name])
+
+
+def test_gradients_that_stay() -> None:
+    body = """\
+for x, y in data:
+    try:
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+    except RuntimeError:
+        continue
+"""
+    assert left_alone(OPT + body) == "AMP034"
