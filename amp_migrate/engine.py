@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.config import Settings
 from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
-from amp_migrate.programs import TRAINS, FileBytes, ProgramSources, key, programs_of
+from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of, trains
 from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source
@@ -303,7 +303,7 @@ def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
 def _failed(task: _Task, what: str, trace: str = "") -> _Outcome:
     """The failure of a program, told at one of its files that were named."""
     texts = task.sources.texts
-    file = next(file for file in task.given if TRAINS in texts[file])
+    file = next(file for file in task.given if trains(texts[file]))
     document = task.sources.documents[file]
     return {file: Failure(_internal(document.path, what), trace)}
 

@@ -181,7 +181,7 @@ class _Migration:
             blocker = self._place(found.line, 1)
             if (blocker.path, blocker.line) == (place.path, place.line):
                 blocker = None
-        by_hand = tuple(refusal(found.code).by_hand)
+        by_hand = found.by_hand or tuple(refusal(found.code).by_hand)
         diagnostic = Diagnostic(found.code, place, found.message, blocker, by_hand)
         outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
         return Loop(place, function, outcome, diagnostic)

@@ -24,8 +24,12 @@ from amp_migrate.sources.document import (
     open_document,
 )
 
-TRAINS = ".backward"
-"""Without these characters a text holds no training loop."""
+_BACKWARD = ".backward"
+"""Without these characters a text holds no training loop of its own."""
+_FRAMEWORK = re.compile(
+    r"\b(lightning|pytorch_lightning|transformers|fastai|ignite|composer|mmengine|catalyst|skorch)\b"
+)
+_DRIVES = re.compile(r"\.(fit\w*|partial_fit|fine_tune|train|run)\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class FileBytes:
     data: bytes
 
 
+def trains(text: str) -> bool:
+    """Whether a text may hold a training loop, or start one that a framework drives."""
+    return _BACKWARD in text or bool(_DRIVES.search(text) and _FRAMEWORK.search(text))
+
+
 def key(path: str | Path) -> str:
     """The name of a file among those of its program."""
     return Path(discovery.lexical(str(path))).as_posix()
@@ -84,7 +93,7 @@ def programs_of(
     left out; a given file that cannot be read is an error where it seems to hold one.
     """
     rough = {file: _rough(one) for file, one in given.items()}
-    training = {file for file, text in rough.items() if TRAINS in text}
+    training = {file for file, text in rough.items() if trains(text)}
     if not training:
         return Programs(())
     everything = dict(given)
@@ -127,9 +136,9 @@ def programs_of(
                     texts[file] = documents[file].text
             except SourceError as error:
                 unread[file] = rough[file]
-                if file in training:
+                if file in training and _BACKWARD in rough[file]:
                     errors[file] = error
-        if any(TRAINS in texts[file] for file in training & texts.keys()):
+        if any(trains(texts[file]) for file in training & texts.keys()):
             own = {file: scans[file] for file in members if file in scans}
             narrow = None if filters is None else _layout(filters.root, own, edits_path)
             found.append(ProgramSources(texts, narrow, unread, documents))

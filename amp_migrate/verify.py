@@ -24,6 +24,21 @@ _OPTIMIZER_WORD = re.compile(
     r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
 )
 _STATE_WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
+_LIGHTNING: dict[str, tuple[object, ...]] = {"precision": (32, "32", "32-true", None)}
+_TRAINING_ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "fp16": (False,),
+    "bf16": (False,),
+}
+_SWITCHES: dict[str, dict[str, tuple[object, ...]]] = {
+    "Trainer": _LIGHTNING,
+    "Fabric": _LIGHTNING,
+    "Accelerator": {"mixed_precision": ("no",)},
+    "TrainingArguments": _TRAINING_ARGUMENTS,
+    "Seq2SeqTrainingArguments": _TRAINING_ARGUMENTS,
+}
+"""Calls of frameworks, the arguments that decide on precision, and their values for fp32."""
+_HALVES = ("16-mixed", "bf16-mixed", "fp16", "bf16")
+_ASKS_CUDA = ".cuda.is_available()"
 _NO_CALL = ast.Call(ast.Name(""), [], [])
 
 
@@ -50,6 +65,8 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         # Nothing that had its name before is a switch.
         new = frozenset(switches - _names(befores[file]))
         _without_imports(afters[file], _IMPORTED - _imports(befores[file]))
+        _without_switches(befores[file])
+        _without_switches(afters[file])
         _call_closures_first(befores[file], _stepped(afters[file], new))
         left = ast.dump(_erase(befores[file], frozenset()))
         right = ast.dump(_erase(afters[file], new))
@@ -213,6 +230,33 @@ def _apart(stmt: ast.stmt, stepped: frozenset[str]) -> Iterator[ast.stmt]:
                 node.func, node.args, node.keywords = given[0], [], []
                 yield ast.Expr(step)
                 return
+
+
+def _without_switches(tree: ast.Module) -> None:
+    """Take out the arguments by which frameworks are told their precision: fp32, or ours."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            known = _SWITCHES.get(_last(node.func), {})
+            node.keywords = [
+                keyword
+                for keyword in node.keywords
+                if not (keyword.arg in known and _is_switch_value(keyword.value, known))
+            ]
+
+
+def _is_switch_value(value: ast.expr, known: Mapping[str, tuple[object, ...]]) -> bool:
+    if isinstance(value, ast.Constant):
+        return any(
+            value.value is one or (isinstance(one, (str, int)) and value.value == one)
+            for fp32 in known.values()
+            for one in fp32
+        )
+    test = value.test if isinstance(value, ast.IfExp) else value
+    asks = isinstance(test, ast.Call) and ast.unparse(test).endswith(_ASKS_CUDA)
+    if not isinstance(value, ast.IfExp):
+        return asks
+    half = value.body.value if isinstance(value.body, ast.Constant) else None
+    return asks and half in _HALVES and isinstance(value.orelse, ast.Constant)
 
 
 def _erase(tree: ast.Module, switches: frozenset[str]) -> ast.Module:

@@ -454,7 +454,7 @@ class _Editor:
         """An edit of an expression on the statement's own line; nested blocks are not entered."""
         assert isinstance(edit, (AddArgument, AddEntry))
         editor = (
-            ArgumentAdder(edit)
+            ArgumentAdder(edit, self.snippets.quote)
             if isinstance(edit, AddArgument)
             else EntryAdder(edit, self.snippets.quote)
         )

@@ -9,7 +9,7 @@ from amp_migrate.codemod.lists import (
     separator_without_comment,
     without_comment,
 )
-from amp_migrate.plan.edits import AddArgument, AddEntry
+from amp_migrate.plan.edits import AddArgument, AddEntry, SetArgument
 
 
 class _HeaderTransformer(cst.CSTTransformer):
@@ -30,9 +30,10 @@ class _HeaderTransformer(cst.CSTTransformer):
 class ArgumentAdder(_HeaderTransformer):
     """Adds an argument to one call."""
 
-    def __init__(self, edit: AddArgument) -> None:
+    def __init__(self, edit: AddArgument, quote: str) -> None:
         super().__init__()
         self.edit = edit
+        self.quote = quote
         self.seen = -1
         self.wanted: cst.Call | None = None
 
@@ -47,11 +48,14 @@ class ArgumentAdder(_HeaderTransformer):
         if original_node is not self.wanted:
             return updated_node
         self.done = True
-        new = cst.Arg(
-            keyword=cst.Name(self.edit.name),
-            value=cst.parse_expression(self.edit.value),
-            equal=_TIGHT,
-        )
+        value = cst.parse_expression(self.edit.value.replace('"', self.quote))
+        if isinstance(self.edit, SetArgument):
+            for index, arg in enumerate(updated_node.args):
+                if arg.keyword is not None and arg.keyword.value == self.edit.name:
+                    given = [*updated_node.args]
+                    given[index] = arg.with_changes(value=value)
+                    return updated_node.with_changes(args=given)
+        new = cst.Arg(keyword=cst.Name(self.edit.name), value=value, equal=_TIGHT)
         args = insert_entry(
             updated_node.args,
             len(updated_node.args) - 1,

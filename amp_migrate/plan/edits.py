@@ -94,6 +94,11 @@ class AddArgument:
 
 
 @dataclass(frozen=True, slots=True)
+class SetArgument(AddArgument):
+    """The same, where the call may have that argument: then only its value changes."""
+
+
+@dataclass(frozen=True, slots=True)
 class AddEntry:
     """A sibling for the dict entry (or keyword) whose value is ``beside``, ``optimizer.state_dict()``."""
 

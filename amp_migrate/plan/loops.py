@@ -24,6 +24,8 @@ class Refusal:
     code: str
     message: str
     line: int = 0
+    by_hand: tuple[str, ...] = ()
+    """What to write by hand here; nothing: what the rule says."""
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class Finder:
         in_classes = self._in_class_bodies()
         found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
         for loop in found:
-            loop.off = self._is_off(loop)
+            loop.off = self.is_off(loop)
             for backward in loop.backwards:
                 refusal = self._judge(backward)
                 if refusal is not None:
@@ -136,7 +138,7 @@ class Finder:
                     loop.backwards.append(backward)
                     marks = self.program.modules[ir.file_of(owner.parent)].off_lines
                     lines = {owner.line, *(outer.line for outer in around)}
-                    loop.off = loop.off or self._is_off(loop) or bool(marks & lines)
+                    loop.off = loop.off or self.is_off(loop) or bool(marks & lines)
                     loop.refuse(
                         self._judge(backward)
                         or Refusal(
@@ -165,7 +167,8 @@ class Finder:
                             found.add(slot)
         return frozenset(found)
 
-    def _is_off(self, loop: TrainingLoop) -> bool:
+    def is_off(self, loop: TrainingLoop) -> bool:
+        """Whether a mark on the loop, around it or on its file leaves it alone."""
         facts = self.program.modules[ir.file_of(loop.function)]
         if facts.off:
             return True

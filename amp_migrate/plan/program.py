@@ -15,15 +15,19 @@ from amp_migrate.plan.edits import (
     Edit,
     FilePlan,
     Insert,
+    Placed,
+    SetArgument,
     StateFile,
 )
 from amp_migrate.plan.explain import Spot, explain_group
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.plan.neighbours import Neighbours
 from amp_migrate.plan.planner import Planner
 from amp_migrate.project.link import Program
 
 _Mentions = Callable[[str, str], str | None]
+_OUTSIDE = "needs edits in files that are not among the given ones: "
 
 
 @dataclass(slots=True)
@@ -74,6 +78,11 @@ def plan_program(
             for file in {ir.file_of(loop.function) for loop in group.loops}:
                 lines = explain_group(group, program, shown, spot)
                 planned.explanation.setdefault(file, []).extend(lines)
+    for loop, placed in _driven(planner, planned.loops):
+        if placed is not None and not (writable is None or placed[0] in writable):
+            loop.refuse(Refusal("AMP017", _OUTSIDE + shown(placed[0])))
+        elif placed is not None:
+            edits[placed[0]][placed[1]] = None
     for file, found in edits.items():
         torch = planner.torch_names.of_file(file)
         imports = []
@@ -90,7 +99,7 @@ def _says(edit: Edit, torch: str) -> bool:
     match edit:
         case Autocast():
             return True
-        case Insert(code=code) | AddParameter(off=str(code)):
+        case Insert(code=code) | AddParameter(off=str(code)) | SetArgument(value=code):
             return f"{torch}." in code
         case _:
             return False
@@ -138,6 +147,20 @@ def _out_of_reach(
     if not missing:
         return None
     names = ", ".join(map(shown, missing))
-    return Refusal(
-        "AMP017", f"needs edits in files that are not among the given ones: {names}"
+    return Refusal("AMP017", _OUTSIDE + names)
+
+
+def _driven(
+    planner: Planner, loops: list[TrainingLoop]
+) -> list[tuple[TrainingLoop, Placed | None]]:
+    """The loops that a framework drives, with the edits that switch them; new ones join ``loops``."""
+    neighbours = Neighbours(
+        planner.program, planner.options, planner.torch_names, planner.events
     )
+    loops += neighbours.loops()
+    found: list[tuple[TrainingLoop, Placed | None]] = []
+    for loop in loops:
+        if loop.refusal is not None and loop.refusal.code == "AMP003" and not loop.off:
+            neighbours.tell(loop)
+            found.append((loop, neighbours.edit(loop)))
+    return found
