@@ -40,12 +40,12 @@ class Setting:
     """Values with which a deciding argument leaves all to the framework."""
 
 
-_LIGHTNING_1 = frozenset(
+LIGHTNING_1 = frozenset(
     """gpus tpu_cores ipus num_processes auto_select_gpus amp_backend amp_level resume_from_checkpoint
     weights_summary progress_bar_refresh_rate checkpoint_callback auto_lr_find auto_scale_batch_size
     distributed_backend""".split()
 )
-"""Arguments that version 2 no longer has: there, precision was a number."""
+"""Arguments that version 2 no longer has: before it, precision was a number."""
 _LIGHTNING_DEFAULTS: tuple[tuple[str, object], ...] = (
     ("accelerator", "auto"),
     ("accelerator", "gpu"),
@@ -139,7 +139,7 @@ SETTINGS = {
         '"16-mixed"',
         '"32-true"',
         (32, "32", "32-true", None),
-        _LIGHTNING_1 | {"accelerator", "strategy", "plugins", "detect_anomaly"},
+        LIGHTNING_1 | {"accelerator", "strategy", "plugins", "detect_anomaly"},
         harmless=_LIGHTNING_DEFAULTS,
     ),
     "Lightning Fabric": Setting(

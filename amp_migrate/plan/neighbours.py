@@ -19,6 +19,7 @@ from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.frameworks import (
     BFLOAT16,
     FRAMEWORKS,
+    LIGHTNING_1,
     SETTINGS,
     Framework,
     Setting,
@@ -99,6 +100,9 @@ class Neighbours:
         if reason or callee is None:
             message = f"{framework.name} drives this loop; {reason}"
             loop.refusal = replace(_told(framework, call.line), message=message)
+            if LIGHTNING_1 & {arg.name for arg in call.args}:
+                by_hand = ("Trainer(precision=16)",)
+                loop.refusal = replace(loop.refusal, by_hand=by_hand)
             return None
         files = frozenset({file, ir.file_of(loop.function)})
         hazards = Hazards(self.program, self.forward, self.options, files)
@@ -223,6 +227,8 @@ class Neighbours:
         given = {arg.name: arg.value for arg in call.args if arg.name}
         for name in sorted(setting.deciding & given.keys()):
             value = given[name]
+            if name == "accelerator" and _asks_for_cuda(value):
+                continue
             plain = value.value if isinstance(value, ir.Const) else ...
             if plain is not None and (name, plain) not in setting.harmless:
                 return f"{name} decides on its precision or device, too"
@@ -280,6 +286,21 @@ class Neighbours:
 def _told(framework: Framework, line: int) -> Refusal:
     message = f"{framework.name} drives this loop, and has a switch of its own"
     return Refusal("AMP003", message, line, (framework.line,))
+
+
+def _asks_for_cuda(value: ir.Expr) -> bool:
+    """``"gpu" if torch.cuda.is_available() else "cpu"``: the condition under which it is switched on."""
+    match value:
+        case ir.Operation(
+            op="if",
+            operands=(
+                ir.Call(func=func),
+                ir.Const(value="gpu" | "cuda"),
+                ir.Const(value="cpu" | "auto"),
+            ),
+        ):
+            return (ir.dotted(func) or ())[-2:] == ("cuda", "is_available")
+    return False
 
 
 def _says_half(value: object) -> bool:

@@ -152,6 +152,18 @@ def test_what_the_switch_would_break(code: str) -> None:
     assert not result.changed
 
 
+def test_the_same_condition_decides_on_the_device() -> None:
+    device = '"gpu" if torch.cuda.is_available() else "cpu"'
+    text = f"import torch\n{LIGHTNING}trainer = L.Trainer(accelerator={device})\n{FIT}"
+    assert migrate_source(text).changed
+
+
+def test_version_1_of_lightning() -> None:
+    text = f"{LIGHTNING}trainer = L.Trainer(gpus=1)\n{FIT}"
+    (found,) = migrate_source(text).diagnostics
+    assert found.by_hand == ("Trainer(precision=16)",)
+
+
 def test_a_model_that_overflows() -> None:
     text = (
         'import transformers\nmodel = transformers.AutoModel.from_pretrained("t5-small")\n'
