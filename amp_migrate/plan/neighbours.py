@@ -259,7 +259,7 @@ class Neighbours:
                         text = inner.value if isinstance(inner, ir.Const) else None
                         if isinstance(text, str) and _OVERFLOWS.search(text):
                             message = f"{text} was trained in bfloat16 and overflows in float16"
-                            if self.options.dtype == "float16":
+                            if self.options.scaled:
                                 line = ("TrainingArguments(bf16=True)",)
                                 return Refusal("AMP020", message, stmt.line, line)
         return None
