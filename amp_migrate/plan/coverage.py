@@ -71,6 +71,11 @@ class Coverage:
         self.optimizers = optimizers
         self.slots = slots
         self.births = frozenset(births)
+        self._additions = [
+            found
+            for method in ("append", "extend", "add_param_group")
+            for found in program.calls_named(method)
+        ]
         self._busy: set[tuple[str, str]] = set()
         self._naming: set[Slot] = set()
         self._site: CallSite | None = None
@@ -377,10 +382,9 @@ class Coverage:
                 if value is not None:
                     known = True
                     held.join(self._of(value, site.caller, site.stmt, depth + 1))
-        for qualname, stmt, call in program.all_calls():
+        for qualname, stmt, call in self._additions:
             if (
                 isinstance(call.func, ir.Attr)
-                and call.func.attr in ("append", "extend", "add_param_group")
                 and call.func.value == expr
                 and program.owner(expr.id, qualname) == owner
                 and call.args

@@ -472,6 +472,10 @@ class Program(Names):
                     sites.append(CallSite(qualname, stmt, call, function, bound))
         return sites
 
+    def calls_named(self, name: str) -> list[tuple[str, ir.Stmt, ir.Call]]:
+        """Every call of a function or method of some name, with its function and statement."""
+        return self._calls_by_name.get(name, [])
+
     def _with_aliases(self, names: set[str]) -> set[str]:
         """Names with those under which some file imports them."""
         return names.union(*(self._import_aliases.get(name, ()) for name in names))
