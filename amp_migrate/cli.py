@@ -103,7 +103,7 @@ def main() -> None:
     "--torch-version",
     metavar="X.Y",
     callback=_torch_version,
-    help="The oldest torch to support: what the project requires, or 2.3.",
+    help="The oldest torch to support: what the project requires, or 2.4.",
 )
 @click.option(
     "--eval/--no-eval",

@@ -22,7 +22,7 @@ else:
     import tomli as tomllib
 
 TABLE = "amp-migrate"
-DEFAULT_TORCH_VERSION = (2, 3)
+DEFAULT_TORCH_VERSION = (2, 4)
 
 
 class ConfigError(Exception):

@@ -13,11 +13,12 @@ class Options:
     """What to write.
 
     ``torch_version`` is the oldest torch the user supports, (major, minor): ``torch.amp.GradScaler``
-    exists from (2, 3), before that ``torch.cuda.amp.GradScaler`` is written.
+    exists from (2, 3), ``torch.amp.custom_fwd`` from (2, 4); before, those of ``torch.cuda.amp`` are
+    written.
     """
 
     dtype: str = "float16"
-    torch_version: tuple[int, int] = (2, 3)
+    torch_version: tuple[int, int] = (2, 4)
     evaluation: bool = False
     """Put ``no_grad`` evaluation under autocast too."""
 

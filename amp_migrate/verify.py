@@ -20,6 +20,16 @@ _CREATORS = frozenset({"GradScaler"})
 _IMPORTED = frozenset({"torch", "os"})
 """What is imported where it is missing."""
 
+_DECORATORS = {
+    "{torch}.amp.custom_fwd(device_type='cuda')": "forward",
+    "{torch}.amp.custom_fwd(device_type='cuda', cast_inputs={torch}.float32)": "forward",
+    "{torch}.cuda.amp.custom_fwd": "forward",
+    "{torch}.cuda.amp.custom_fwd(cast_inputs={torch}.float32)": "forward",
+    "{torch}.amp.custom_bwd(device_type='cuda')": "backward",
+    "{torch}.cuda.amp.custom_bwd": "backward",
+}
+"""Decorators of the methods of a custom autograd Function, as they are written, and whose they are."""
+
 _OPTIMIZER_WORD = re.compile(
     r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
 )
@@ -65,6 +75,8 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         # Nothing that had its name before is a switch.
         new = frozenset(switches - _names(befores[file]))
         _without_imports(afters[file], _IMPORTED - _imports(befores[file]))
+        if not _is_subsequence(_decorators(befores[file]), _decorators(afters[file])):
+            return file, "a decorator is lost"
         _without_switches(befores[file])
         _without_switches(afters[file])
         _call_closures_first(befores[file], _stepped(afters[file], new))
@@ -95,6 +107,31 @@ def _sole_import(stmt: ast.stmt) -> str:
     if isinstance(stmt, ast.Import) and len(stmt.names) == 1:
         return "" if stmt.names[0].asname else stmt.names[0].name
     return ""
+
+
+def _decorators(tree: ast.Module) -> list[str]:
+    """The decorators that may be erased, in order."""
+    return [
+        ast.unparse(decorator)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+        if _decorated(decorator)
+    ]
+
+
+def _decorated(decorator: ast.expr) -> str:
+    """The name of the method that a decorator of AMP is for, empty for any other."""
+    text = ast.unparse(decorator)
+    torch = text.partition(".")[0]
+    return {key.format(torch=torch): _DECORATORS[key] for key in _DECORATORS}.get(
+        text, ""
+    )
+
+
+def _is_subsequence(some: list[str], all_of_them: list[str]) -> bool:
+    rest = iter(all_of_them)
+    return all(one in rest for one in some)
 
 
 def _names(tree: ast.Module) -> set[str]:
@@ -297,6 +334,12 @@ class _Eraser(ast.NodeTransformer):
         )
 
     # -- statements ---------------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if node.decorator_list and _decorated(node.decorator_list[-1]) == node.name:
+            node.decorator_list.pop()
+        self.generic_visit(node)
+        return node
 
     def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
         ours = (

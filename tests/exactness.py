@@ -439,6 +439,16 @@ class _Recorder:
 
         for module in (torch, torch.amp, torch.amp.autocast_mode):
             module.autocast = Autocast  # type: ignore[attr-defined]
+        for name in ("custom_fwd", "custom_bwd"):
+            decorate = getattr(torch.amp, name)
+
+            def on_the_cpu(
+                method: Any = None, *, decorate: Any = decorate, **kwargs: Any
+            ) -> Any:
+                return decorate(method, **{**kwargs, "device_type": "cpu"})
+
+            for namespace in (torch.amp, torch.cuda.amp):
+                setattr(namespace, name, on_the_cpu)
         # Its first parameter is `enabled`, not the device.
         torch.cuda.amp.autocast = lambda enabled=True, *_, **__: Autocast(  # type: ignore[misc,assignment]
             "cuda", enabled=enabled

@@ -26,7 +26,7 @@ def configured(table: str, name: str = "pyproject.toml") -> Settings:
 def test_without_configuration_there_are_defaults(project: Path) -> None:
     settings = load(["src"])
     assert settings.options.dtype == "float16"
-    assert settings.options.torch_version == (2, 3)
+    assert settings.options.torch_version == (2, 4)
     assert settings.options.evaluation is False
     assert settings.include == settings.exclude == settings.force_exclude == ()
     assert settings.config_file is None
@@ -165,12 +165,12 @@ REQUIREMENTS = {
     "Torch[opt-einsum] (>=1.11) ; python_version > '3.8'": (1, 11),
     "torch>=2.6  # not 1.13": (2, 6),
     "torch>=1.0": (1, 10),
-    "torch<2.1": (2, 3),
-    "torch": (2, 3),
-    "torch @ https://example.org/torch-1.13.whl": (2, 3),
-    "torchvision>=0.11": (2, 3),
-    "torch-geometric>=1.13": (2, 3),
-    "pytorch-lightning>=1.13": (2, 3),
+    "torch<2.1": (2, 4),
+    "torch": (2, 4),
+    "torch @ https://example.org/torch-1.13.whl": (2, 4),
+    "torchvision>=0.11": (2, 4),
+    "torch-geometric>=1.13": (2, 4),
+    "pytorch-lightning>=1.13": (2, 4),
 }
 
 
@@ -207,7 +207,7 @@ def test_the_oldest_of_several_statements_counts() -> None:
         ('"^1.13"', (1, 13)),
         ('"1.12.0"', (1, 12)),
         ('{version = ">=2.1"}', (2, 1)),
-        ("1", (2, 3)),
+        ("1", (2, 4)),
     ],
 )
 def test_poetry_is_understood(value: str, version: tuple[int, int]) -> None:

@@ -284,3 +284,50 @@ def test_an_import_stays() -> None:
     assert difference("import os\nprint(os)\n", "print(os)\n") is not None
     inner = "def f():\n    import torch\n    f()\n"
     assert difference(inner, inner.replace("    import torch\n", "")) is not None
+
+
+FUNCTION = """\
+import torch
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+    @staticmethod
+    @once
+    def backward(ctx, g):
+        return g
+"""
+FWD = '@torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)'
+BWD = '@torch.amp.custom_bwd(device_type="cuda")'
+DECORATED = FUNCTION.replace("    def f", f"    {FWD}\n    def f").replace(
+    "    def b", f"    {BWD}\n    def b"
+)
+OLD = DECORATED.replace(
+    BWD, "@torch.cuda.amp.custom_bwd"
+).replace(FWD, "@torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)")  # fmt: skip
+WRONG_DECORATORS = {
+    "another dtype": ("cast_inputs=torch.float32", "cast_inputs=torch.float16"),
+    "another device": ('(device_type="cuda")', '(device_type="cpu")'),
+    "the wrong method": (BWD, FWD),
+    "not the innermost": (f"    @once\n    {BWD}\n", f"    {BWD}\n    @once\n"),
+    "twice": (BWD, f"{BWD}\n    {BWD}"),
+    "another is lost": ("    @once\n", ""),
+    "another is added": ("    @once\n", "    @once\n    @twice\n"),
+}
+
+
+def test_decorators_pass() -> None:
+    assert difference(FUNCTION, DECORATED) is None
+    assert difference(FUNCTION, OLD) is None
+
+
+@pytest.mark.parametrize("name", WRONG_DECORATORS)
+def test_wrong_decorators_are_caught(name: str) -> None:
+    old, new = WRONG_DECORATORS[name]
+    wrong = DECORATED.replace(old, new)
+    assert wrong != DECORATED
+    assert difference(FUNCTION, wrong) is not None
+
+
+def test_decorators_that_were_there_stay() -> None:
+    assert difference(DECORATED, FUNCTION) == "a decorator is lost"

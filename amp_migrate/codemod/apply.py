@@ -18,6 +18,7 @@ from amp_migrate.codemod.state_files import twin
 from amp_migrate.facts.ir import Path
 from amp_migrate.plan.edits import (
     AddArgument,
+    AddDecorator,
     AddEntry,
     AddImport,
     AddParameter,
@@ -236,6 +237,9 @@ class _Editor:
         for edit in self._take(path, AddParameter):
             assert isinstance(edit, AddParameter)
             edited = [self._add_parameter(edited[0], edit, indent)]
+        for edit in self._take(path, AddDecorator):
+            assert isinstance(edit, AddDecorator)
+            edited = [self._decorated(edited[0], edit, indent)]
         for edit in self._take(path, ScaleBackward):
             assert isinstance(edit, ScaleBackward)
             hoisted, line = self._scale(edited[0], edit, indent)
@@ -448,6 +452,17 @@ class _Editor:
         at = 1 if documented else 0
         return changed.with_changes(
             body=changed.body.with_changes(body=[*body[:at], *made, *body[at:]])
+        )
+
+    def _decorated(
+        self, statement: Statement, edit: AddDecorator, indent: str
+    ) -> Statement:
+        if not isinstance(statement, cst.FunctionDef):
+            raise MismatchError("a decorator is wanted where no function is defined")
+        made = self.snippets.statements(f"@{edit.code}\ndef f():\n    pass", indent)[0]
+        assert isinstance(made, cst.FunctionDef)
+        return statement.with_changes(
+            decorators=[*statement.decorators, *made.decorators]
         )
 
     def _expression_edit(self, statement: Statement, edit: Edit) -> Statement:

@@ -123,6 +123,14 @@ class StateFile:
 
 
 @dataclass(frozen=True, slots=True)
+class AddDecorator:
+    """A new innermost decorator of the function defined at ``path``."""
+
+    path: Path
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddImport:
     """A new last name of a ``from ... import``."""
 
@@ -140,6 +148,7 @@ Edit = (
     | AddArgument
     | AddEntry
     | StateFile
+    | AddDecorator
     | AddImport
 )
 

@@ -65,7 +65,7 @@ class Hazards:
         self.forward = forward
         self.options = options
         self._files = program.importing(files)
-        self._functions = self._called_from(
+        self._functions = self.called_from(
             [q for q in program.functions if ir.file_of(q) in files]
         )
         self._constants = Constants()
@@ -78,15 +78,15 @@ class Hazards:
             refusal = self._of_bfloat16(runs)
         if refusal is not None:
             return refusal
-        for function, stmt in self._reached(runs):
-            refusal = self._of_forward(self.program, function, stmt)
+        for function, stmt in self.reached(runs):
+            refusal = self.of_statement(function, stmt)
             if refusal is not None:
                 return refusal
         return None
 
     # -- reach --------------------------------------------------------------------------------
 
-    def _reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
+    def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
         """Statements that run under autocast: regions, what they call, and all modules' methods."""
         program = self.program
         pending: list[str] = []
@@ -98,11 +98,11 @@ class Hazards:
             if ir.file_of(class_name) in self._files:
                 if self.forward.is_module_class(class_name):
                     pending += [qualname for _, qualname in found.methods]
-        for function in self._called_from(pending):
+        for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
 
-    def _called_from(self, functions: list[str]) -> dict[str, None]:
+    def called_from(self, functions: list[str]) -> dict[str, None]:
         """Functions with all that they may call, in the order in which they are met."""
         pending = list(functions)
         seen: dict[str, None] = {}
@@ -125,15 +125,11 @@ class Hazards:
         for function, _, call in self.program.all_calls():
             if function not in self._functions:
                 continue
-            refusal = self._of_setup_call(function, call)
+            refusal = self.of_setup_call(function, call)
             refusal = refusal or strict.of_call(self.program, function, call)
             if refusal is not None:
                 return refusal
-        return (
-            self._custom_function()
-            or strict.of_aborts(self.program, self._functions)
-            or self._mentioned_bce()
-        )
+        return strict.of_aborts(self.program, self._functions) or self._mentioned_bce()
 
     def _mentioned_bce(self) -> Refusal | None:
         """BCELoss, by whatever way the file names it: it raises under autocast, used anywhere."""
@@ -170,19 +166,8 @@ class Hazards:
     def _file_imports(self, function: ir.Function) -> tuple[tuple[str, str], ...]:
         return self.program.modules[ir.file_of(function.qualname)].top.imports
 
-    def _custom_function(self) -> Refusal | None:
-        program = self.program
-        for name, found in program.classes.items():
-            if ir.file_of(name) not in self._files:
-                continue
-            if {"torch.autograd.Function", "torch.autograd.function.Function"} & (
-                program.external_bases(name)
-            ):
-                message = f"{found.name} is a custom autograd Function without custom_fwd/custom_bwd"
-                return Refusal("AMP022", message, found.line)
-        return None
-
-    def _of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
+    def of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
+        """The hazard that a call is wherever it stands."""
         program = self.program
         origin = program.origin(call.func, function) or ""
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
@@ -274,9 +259,9 @@ class Hazards:
 
     # -- forward ------------------------------------------------------------------------------
 
-    def _of_forward(
-        self, program: Program, function: str, stmt: ir.Stmt
-    ) -> Refusal | None:
+    def of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first hazard in a statement that runs under autocast."""
+        program = self.program
         if stmt.kind in ("functiondef", "classdef"):
             return None
         for call in calls_of(stmt):

@@ -24,6 +24,7 @@ from amp_migrate.plan.edits import (
 from amp_migrate.plan.evaluation import plan_evaluation
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.functions import CustomFunctions
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
@@ -208,6 +209,20 @@ class Planner:
         hazard = hazards.find(functions, runs)
         if hazard is not None:
             raise Blocked(hazard)
+        evaluated: list[Run] = []
+        if self.options.evaluation:
+            evaluated = plan_evaluation(
+                self.program, self.events, self.forward, group.files
+            )
+        decorators = CustomFunctions(
+            self.program,
+            hazards,
+            self.options,
+            self.torch_names,
+            self.program.importing(group.files),
+        ).plan([*runs, *evaluated])
+        if isinstance(decorators, Refusal):
+            raise Blocked(decorators)
         births: dict[Site, frozenset[Slot]] = {}
         for birth in group.births:
             site = (birth.function, birth.path)
@@ -270,14 +285,11 @@ class Planner:
             group.edits += plan_checkpoints(
                 self.program, self.optimizers, travel, slots, self.state_files
             )
-        if self.options.evaluation:
-            for run in plan_evaluation(
-                self.program, self.events, self.forward, group.files
-            ):
-                with group.regional.attempt():
-                    self._place_regions(group, [run], {})
+        for run in evaluated:
+            with group.regional.attempt():
+                self._place_regions(group, [run], {})
         before = [] if group.regional is travel else group.regional.edits
-        group.edits = before + travel.edits + group.edits
+        group.edits = before + travel.edits + group.edits + decorators
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:

@@ -10,6 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.closures import called_first
 from amp_migrate.plan.edits import (
+    AddDecorator,
     AddParameter,
     Autocast,
     Edit,
@@ -99,7 +100,12 @@ def _says(edit: Edit, torch: str) -> bool:
     match edit:
         case Autocast():
             return True
-        case Insert(code=code) | AddParameter(off=str(code)) | SetArgument(value=code):
+        case (
+            Insert(code=code)
+            | AddParameter(off=str(code))
+            | SetArgument(value=code)
+            | AddDecorator(code=code)
+        ):
             return f"{torch}." in code
         case _:
             return False

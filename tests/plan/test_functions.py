@@ -1,0 +1,342 @@
+"""Custom autograd Functions: which are decorated, how, and which stand in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+from programs import HEAD, left_alone
+
+from amp_migrate.api import Options, migrate_paths, migrate_source
+
+FUNCTION = """\
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w=None):
+        ctx.save_for_backward(x, w)
+{forward}
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        gx = gw = None
+{backward}
+"""
+LOOP = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(Own.apply(model(x), model(x).sum()), y)
+    loss.backward()
+    opt.step()
+"""
+PLAIN = '@torch.amp.custom_fwd(device_type="cuda")'
+CAST = '@torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)'
+
+
+def function(forward: str = "pass", backward: str = "return g * 2, None") -> str:
+    eight = " " * 8
+    return FUNCTION.format(
+        forward=indent(dedent(forward), eight), backward=indent(dedent(backward), eight)
+    )
+
+
+def decorators(source: str, options: Options | None = None) -> list[str]:
+    result = migrate_source(source, options=options or Options())
+    assert not result.diagnostics, result.diagnostics
+    assert result.changed
+    return [line.strip() for line in result.output.splitlines() if ".custom_" in line]
+
+
+LINEAR = {
+    "mask": "g = g.clone()\ng[x > 1] = 0\nreturn g, None",
+    "straight through": "return g * (x.abs() <= 1).to(g.dtype), None",
+    "reversed": "return -ctx.alpha * g, None",
+    "product": """\
+        if ctx.needs_input_grad[0]:
+            gx = g.mm(w)
+        if ctx.needs_input_grad[1]:
+            gw = g.t().mm(x)
+        return gx, gw""",
+    "convolution": """\
+        gx = torch.nn.grad.conv2d_input(x.shape, w, g)
+        gw = torch.nn.grad.conv2d_weight(x, w.shape, g, stride=2, padding=1)
+        return gx, gw""",
+    "an if": "if x.dim() > 2:\n    g = g.sum(0)\nelse:\n    g = g / 3\nreturn g, None",
+    "a loop": "total = 0\nfor i in range(3):\n    total = total + g[i] * x\nreturn total, None",
+    "where": "return torch.where(x > 0, g, g * 0.1), None",
+    "masked_fill": "return g.masked_fill(x < 0, 0.0), None",
+    "in place": "gx = torch.zeros_like(x)\ngx.index_add_(0, w, g)\nreturn gx, None",
+    "normalised twice": "return g / g.norm() * g.norm(), None",
+    "rectified": "return (g > 0) * F.relu(g) * (x > 0), None",
+    "clamped at zero": "return g.clamp(min=0), None",
+    "softmax": "return x * (g - (g * x).sum(1, keepdim=True)), None",
+    "list": "parts = []\nfor w in x:\n    parts.append(g * w)\nreturn torch.stack(parts), None",
+    "own helper": "return scaled(g, x), None",
+    "unused comparison": "same = g.size(0) == len(x)\nreturn (g if same else g * 2), None",
+    "constant gradient": "return torch.zeros_like(g), None",
+}  # fmt: skip
+OWN = "def scaled(v, by):\n    return v * by.abs()\ndef squashed(v):\n    return v.tanh()\n"
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_backward(name: str) -> None:
+    source = HEAD + OWN + function(backward=LINEAR[name]) + LOOP
+    # What stores into a tensor wants equal dtypes.
+    assert decorators(source)[0] == (CAST if name == "in place" else PLAIN)
+
+
+NOT_LINEAR = {
+    "clamp": "return g.clamp(-1, 1), None",
+    "clamp in place": "g = g.clone()\ng.clamp_(-1, 1)\nreturn g, None",
+    "clamp by a keyword": "return torch.clamp(g, max=1.0), None",
+    "sign": "return g.sign() * x, None",
+    "tanh": "return torch.tanh(g), None",
+    "threshold": "return g * (g.abs() > 1e-3), None",
+    "normalised": "return g / g.norm(), None",
+    "normalised with eps": "return g / (g.norm() + 1e-8), None",
+    "squared": "return g * g, None",
+    "shifted": "return g + 1, None",
+    "noise": "return g + torch.randn_like(g), None",
+    "rounded": "return g.to(torch.int8).float(), None",
+    "floor": "return torch.div(g, 2, rounding_mode='floor'), None",
+    "own helper": "return squashed(g), None",
+    "a constant": "return torch.ones_like(g), None",
+    "filled with a constant": "gx = torch.empty_like(x)\ngx.fill_(1.0)\nreturn gx, None",
+    "bias": "return F.linear(g, w, x), None",
+    "an if": "if g.abs().max() > 1:\n    g = g / 2\nreturn g, None",
+    "max with a bound": "return torch.max(g, x), None",
+    "unknown method": "return g.quantize(), None",
+    "unknown function": "return quantize_grad(g), None",
+    "an item": "return x * g.sum().item(), None",
+    "pow": "return g ** 3, None",
+    "try": "try:\n    g = g * 2\nexcept ValueError:\n    pass\nreturn g, None",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_LINEAR)
+def test_a_backward_that_is_not_linear(name: str) -> None:
+    body = OWN + function(backward=NOT_LINEAR[name]) + LOOP
+    assert left_alone(body) == "AMP022"
+    # Without a scaler, gradients are what they were.
+    assert decorators(HEAD + body, Options(dtype="bfloat16"))
+
+
+FP32 = {
+    "NumPy": "z = np.exp(x.numpy())",
+    "an extension": "z = ext.forward(x)",
+    "a compiled extension": "z = kernels.forward(x)",
+    "an operator of one's own": "z = torch.ops.mine.forward(x)",
+    "Triton": "kernel[(1,)](x)",
+    "a function of the file that leaves torch": "z = through_numpy(x)",
+    "inverse": "z = torch.inverse(x)",
+    "mask beyond": "z = x.masked_fill(x > 0, -1e9)",
+    "out": "torch.mul(x, 2, out=w)",
+}
+LEAVES = """\
+import numpy as np
+import ext
+from torch.utils.cpp_extension import load
+kernels = load("kernels", ["kernels.cu"])
+from kernel_library import kernel
+def through_numpy(v):
+    return np.abs(v)
+"""
+
+
+@pytest.mark.parametrize("name", FP32)
+def test_what_is_not_known_runs_in_fp32(name: str) -> None:
+    assert decorators(HEAD + LEAVES + function(forward=FP32[name]) + LOOP) == [
+        CAST,
+        '@torch.amp.custom_bwd(device_type="cuda")',
+    ]
+
+
+def test_a_kernel_for_the_gradient() -> None:
+    backward = "gx = torch.zeros_like(x)\next.own_backward(g, x, gx)\nreturn gx, None"
+    source = HEAD + LEAVES + function(backward=backward) + LOOP
+    assert decorators(source)[0] == CAST
+    clamped = backward.replace("gx, None", "gx.clamp(-1, 1), None")
+    assert left_alone(LEAVES + function(backward=clamped) + LOOP) == "AMP022"
+
+
+def test_spelling_by_torch_version() -> None:
+    source = HEAD + LEAVES + function(forward=FP32["NumPy"]) + LOOP
+    assert decorators(source, Options(torch_version=(2, 3))) == [
+        "@torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)",
+        "@torch.cuda.amp.custom_bwd",
+    ]
+    source = HEAD + function() + LOOP
+    assert decorators(source, Options(torch_version=(2, 3))) == [
+        "@torch.cuda.amp.custom_fwd",
+        "@torch.cuda.amp.custom_bwd",
+    ]
+
+
+def test_innermost_and_laid_out() -> None:
+    source = function().replace(
+        "    def backward",
+        "    # Once only.\n    @once_differentiable  # so\n    def backward",
+    )
+    source = "from torch.autograd.function import once_differentiable\n" + source
+    output = migrate_source(HEAD + source + LOOP).output
+    assert (
+        "    @staticmethod\n"
+        "    # Once only.\n"
+        "    @once_differentiable  # so\n"
+        '    @torch.amp.custom_bwd(device_type="cuda")\n'
+        "    def backward(ctx, g):\n"
+    ) in output
+
+
+USES = {
+    "a variable": """\
+        own = Own.apply
+        class Net(nn.Module):
+            def forward(self, x):
+                return own(x)
+        """,
+    "an attribute": """\
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.own = Own.apply
+            def forward(self, x):
+                return self.own(x)
+        """,
+    "a table": 'own = {"own": Own}\ndef use(x):\n    return own["own"].apply(x)\n',
+    "a factory": "def choose(name):\n    return Own.apply\nown = choose('own')\n",
+    "a helper that is handed on": """\
+        def use(x):
+            return Own.apply(x)
+        model = nn.Sequential(model, Lambda(use))
+        """,
+    "its name": "own = globals()['Own'].apply\n",
+}  # fmt: skip
+NO_USE = LOOP.replace("Own.apply(model(x), model(x).sum())", "model(x)")
+
+
+@pytest.mark.parametrize("name", USES)
+def test_used_in_a_roundabout_way(name: str) -> None:
+    assert len(decorators(HEAD + function() + dedent(USES[name]) + NO_USE)) == 2
+
+
+UNUSED = {
+    "nowhere": "",
+    "behind the step": "    with torch.no_grad():\n        print(Own.apply(x))\n",
+    "in a function that is called behind the step": "    report(x)\n",
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_left_alone_where_it_is_not_under_autocast(name: str) -> None:
+    helper = "def report(x):\n    print(Own.apply(x))\n"
+    clamps = function(backward=NOT_LINEAR["clamp"])
+    source = HEAD + clamps + helper + NO_USE + UNUSED[name]
+    assert decorators(source) == []
+
+
+def test_functions_that_use_one_another() -> None:
+    inner = function().replace("Own", "Inner")
+    outer = function(forward="x = Inner.apply(x)")
+    assert len(decorators(HEAD + inner + outer + LOOP)) == 4
+
+
+def test_inherited_methods() -> None:
+    child = """\
+    class Child(Own):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x.abs()
+    """
+    found = decorators(HEAD + function() + dedent(child) + LOOP)
+    assert len(found) == 3
+
+
+OBSTACLES = {
+    "setup_context": """\
+        class Own(torch.autograd.Function):
+            @staticmethod
+            def forward(x, w):
+                return x * 2
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                ctx.save_for_backward(*inputs)
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2, None
+        """,
+    "decorated in part": function().replace(
+        "    def forward", "    @torch.amp.custom_fwd(device_type='cuda')\n    def forward"
+    ),
+    "another decorator": function().replace("    def forward", "    @traced\n    def forward"),
+    "runs a module": function(forward="x = w(x)"),
+    "runs what the context keeps": function(backward="return ctx.run(g), None"),
+    "goes backward": function(
+        backward="with torch.enable_grad():\n    z = x.exp()\nreturn g * z, None"
+    ),
+    "called by itself": function() + """
+class Other(Own):
+    @staticmethod
+    def backward(ctx, g):
+        return Own.backward(ctx, g)
+""",
+    "a mixin": """\
+        class Mixin:
+            @staticmethod
+            def forward(ctx, x, w):
+                return x
+        class Own(Mixin, torch.autograd.Function):
+            @staticmethod
+            def backward(ctx, g):
+                return g, None
+        """,
+    "in place, in fp32": "import numpy as np\n" + function(forward="x.abs_()\nz = np.exp(x)"),
+    "no forward": """\
+        class Own(torch.autograd.Function):
+            forward = staticmethod(lambda ctx, x, w: x)
+            @staticmethod
+            def backward(ctx, g):
+                return g, None
+        """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_obstacles(name: str) -> None:
+    assert left_alone(dedent(OBSTACLES[name]) + LOOP) == "AMP022"
+
+
+def test_decorated_already() -> None:
+    source = function().replace(
+        "    def forward", f"    {CAST}\n    def forward"
+    ).replace(
+        "    def backward", "    @torch.amp.custom_bwd(device_type='cuda')\n    def backward"
+    )  # fmt: skip
+    assert len(decorators(HEAD + source + LOOP)) == 2
+
+
+def test_in_another_file(tmp_path: Path) -> None:
+    text = "from torch.autograd import Function\n\n\n" + function().replace(
+        "torch.autograd.Function", "Function"
+    )
+    (tmp_path / "ops.py").write_text(text)
+    (tmp_path / "train.py").write_text(
+        HEAD + "from ops import Own as Mine\n" + LOOP.replace("Own", "Mine")
+    )
+    report = migrate_paths([str(tmp_path)])
+    outputs = {Path(m.result.path).name: m.result.output for m in report.changed}
+    assert outputs["ops.py"].startswith(
+        "import torch\nfrom torch.autograd import Function\n"
+    )
+    assert outputs["ops.py"].count("@torch.amp.custom_") == 2
+    (tmp_path / "ops.py").write_text(text.replace("g * 2", "g.sign()"))
+    report = migrate_paths([str(tmp_path)])
+    assert not report.changed
+    (found,) = (d for result in report.results for d in result.diagnostics)
+    assert found.code == "AMP022"
+    assert found.blocker is not None
+    assert found.blocker.path.endswith("ops.py")
