@@ -77,6 +77,8 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         _without_imports(afters[file], _IMPORTED - _imports(befores[file]))
         if not _is_subsequence(_decorators(befores[file]), _decorators(afters[file])):
             return file, "a decorator is lost"
+        if _off_regions(befores[file]) > _off_regions(afters[file]):
+            return file, "a region that turns autocast off is lost"
         _without_switches(befores[file])
         _without_switches(afters[file])
         _call_closures_first(befores[file], _stepped(afters[file], new))
@@ -126,6 +128,21 @@ def _decorated(decorator: ast.expr) -> str:
     torch = text.partition(".")[0]
     return {key.format(torch=torch): _DECORATORS[key] for key in _DECORATORS}.get(
         text, ""
+    )
+
+
+def _turns_autocast_off(node: ast.With) -> bool:
+    """``with torch.autocast("cuda", enabled=False):``, as it is written, around anything."""
+    text = ast.unparse(node.items[0])
+    torch = text.partition(".")[0]
+    return len(node.items) == 1 and text == f"{torch}.autocast('cuda', enabled=False)"
+
+
+def _off_regions(tree: ast.Module) -> int:
+    """How many regions turn autocast off."""
+    return sum(
+        isinstance(node, ast.With) and _turns_autocast_off(node)
+        for node in ast.walk(tree)
     )
 
 
@@ -342,7 +359,7 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
-        ours = (
+        ours = _turns_autocast_off(node) or (
             len(node.items) == 1
             and _is_autocast(node.items[0].context_expr)
             and self._uses_switch(node.items[0].context_expr)

@@ -23,6 +23,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import tempfile
 import traceback
 import warnings
@@ -648,7 +649,8 @@ def check_mixed(
         found.append(
             "no matrix product or convolution of a training forward ran in fp16"
         )
-    if candidate.full_gemms and not _partly(rewritten):
+    fp32 = re.search(r"autocast\(.cuda., enabled=False\)", _text(rewritten))
+    if candidate.full_gemms and not fp32 and not _partly(rewritten):
         found.append(
             f"{candidate.full_gemms} matrix products that the losses depend on were left in fp32"
             f" ({candidate.half_gemms} ran in fp16)"
@@ -670,12 +672,15 @@ def check_mixed(
 
 
 def _unscaled(run: Run, rewritten: Program) -> list[str]:
-    text = rewritten.text() if isinstance(rewritten, Tree) else rewritten
-    if run.error or not run.plain_backwards or "# amp: off" in text:
+    if run.error or not run.plain_backwards or "# amp: off" in _text(rewritten):
         return []
     if _partly(rewritten):
         return []
     return [f"{run.plain_backwards} backwards were not scaled"]
+
+
+def _text(program: Program) -> str:
+    return program.text() if isinstance(program, Tree) else program
 
 
 def _partly(rewritten: Program) -> bool:

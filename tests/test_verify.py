@@ -331,3 +331,46 @@ def test_wrong_decorators_are_caught(name: str) -> None:
 
 def test_decorators_that_were_there_stay() -> None:
     assert difference(DECORATED, FUNCTION) == "a decorator is lost"
+
+
+PENALTY = """\
+import torch
+def penalty(net, x):
+    # In one.
+    out = net(x)
+    return torch.autograd.grad(out, x)[0]
+"""
+ISLAND = """\
+import torch
+def penalty(net, x):
+    # In one.
+    with torch.autocast("cuda", enabled=False):
+        out = net(x)
+        return torch.autograd.grad(out, x)[0]
+"""
+
+
+def test_autocast_that_is_off_passes() -> None:
+    assert difference(PENALTY, ISLAND) is None
+    assert difference(ISLAND, ISLAND) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        'torch.autocast("cuda", enabled=True)',
+        'torch.autocast("cuda")',
+        'torch.autocast("cpu", enabled=False)',
+        'torch.autocast("cuda", enabled=False) as region',
+        'torch.autocast("cuda", enabled=False), torch.no_grad()',
+        "torch.no_grad()",
+    ],
+)
+def test_other_regions_are_caught(header: str) -> None:
+    wrong = ISLAND.replace('torch.autocast("cuda", enabled=False)', header)
+    assert difference(PENALTY, wrong) is not None
+
+
+def test_autocast_that_was_off_stays_off() -> None:
+    reason = "a region that turns autocast off is lost"
+    assert difference(ISLAND, PENALTY) == reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -25,6 +26,7 @@ from amp_migrate.plan.edits import (
     Autocast,
     Edit,
     FilePlan,
+    FullPrecision,
     Insert,
     Protect,
     ScaleBackward,
@@ -33,6 +35,17 @@ from amp_migrate.plan.edits import (
 )
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+_Parts = tuple[list[Statement], list[Statement], list[Statement], list[Statement]]
+"""What goes before a statement, what is hoisted out of it, the statement itself, what goes after."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Statements ``first`` .. ``last`` of a block as they are after their edits."""
+
+    first: int
+    last: int
+    statements: _Parts
 
 
 def apply_plan(text: str, plan: FilePlan, line_length: int = 88) -> str:
@@ -103,19 +116,18 @@ class _Editor:
         protection: Protect | None = None
         inside: list[cst.BaseStatement] = []
         region: Autocast | None = None
-        for index, unit in units:
-            path = (*parent, (field, index))
-            if index in regions:
-                region, inside = regions[index], []
-            before, hoisted, edited, after = self._statement(unit, path, indent)
-            if index in protected:
+        for piece in self._pieces(units, parent, field, indent):
+            before, hoisted, edited, after = piece.statements
+            if piece.first in regions:
+                region, inside = regions[piece.first], []
+            if piece.first in protected:
                 protection, unprotected, result = (
-                    protected[index],
+                    protected[piece.first],
                     [*result, *before],
                     [],
                 )
                 before = []
-            if protection is not None and index == protection.last:
+            if protection is not None and piece.last == protection.last:
                 body = [*result, *before, *hoisted, *edited]
                 result = [*unprotected, *self._try(protection, body, indent), *after]
                 protection = None
@@ -123,7 +135,7 @@ class _Editor:
             if region is None:
                 result += [*before, *hoisted, *edited, *after]
                 continue
-            if index < region.last:
+            if piece.last < region.last:
                 inside += [*before, *edited, *after]
                 continue
             if region.hoists:
@@ -144,6 +156,39 @@ class _Editor:
             raise MismatchError("a step ends outside its block")
         return result
 
+    def _pieces(
+        self,
+        units: list[tuple[int, Statement]],
+        parent: Path,
+        field: str,
+        indent: str,
+    ) -> list[_Piece]:
+        """The edited statements of a block, those that autocast is turned off for as one each."""
+        off = {
+            index: edit.last
+            for index, _ in units
+            for edit in self._take((*parent, (field, index)), FullPrecision)
+            if isinstance(edit, FullPrecision)
+        }
+        header = f'with {self.plan.torch_name}.autocast("cuda", enabled=False):'
+        pieces: list[_Piece] = []
+        first = last = -1
+        body: list[Statement] = []
+        for index, unit in units:
+            statements = self._statement(unit, (*parent, (field, index)), indent)
+            if index in off:
+                first, last, body = index, off[index], []
+            if index > last:
+                pieces.append(_Piece(index, index, statements))
+                continue
+            body += [statement for part in statements for statement in part]
+            if index == last:
+                made = self._around(header, body, indent)
+                pieces.append(_Piece(first, last, ([], [], [made], [])))
+        if last > units[-1][0]:
+            raise MismatchError("autocast is turned off beyond the end of a block")
+        return pieces
+
     def _units(
         self, statements: Sequence[cst.BaseStatement], parent: Path, field: str
     ) -> list[tuple[int, Statement]]:
@@ -156,7 +201,7 @@ class _Editor:
             for path, edits in self.edits.items()
             if path[:-1] == parent and path[-1][0] == field
             for edit in edits
-            if isinstance(edit, Autocast)
+            if isinstance(edit, (Autocast, FullPrecision))
         ]
         units: list[tuple[int, Statement]] = []
         index = 0
@@ -189,6 +234,12 @@ class _Editor:
     ) -> cst.With:
         torch = self.plan.torch_name
         header = f'with {torch}.autocast("cuda", dtype={region.dtype}, enabled={region.enabled}):'
+        return self._around(header, body, indent)
+
+    def _around(
+        self, header: str, body: Sequence[cst.BaseStatement], indent: str
+    ) -> cst.With:
+        """A new ``with`` statement around some others, with what stood above the first above it."""
         first = body[0]
         assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
         leading = _leading(first)
@@ -213,10 +264,8 @@ class _Editor:
 
     # -- statements ---------------------------------------------------------------------------
 
-    def _statement(
-        self, statement: Statement, path: Path, indent: str
-    ) -> tuple[list[Statement], list[Statement], list[Statement], list[Statement]]:
-        """What goes before, what is hoisted, the statement itself, what goes after."""
+    def _statement(self, statement: Statement, path: Path, indent: str) -> _Parts:
+        """A statement with its edits."""
         before: list[Statement] = []
         hoisted: list[Statement] = []
         after: list[Statement] = []

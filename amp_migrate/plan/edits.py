@@ -34,6 +34,14 @@ class Autocast:
 
 
 @dataclass(frozen=True, slots=True)
+class FullPrecision:
+    """Turn autocast off for the statements from ``path`` to index ``last`` of the same block."""
+
+    path: Path
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleBackward:
     """``loss.backward()`` to ``scaler.scale(loss).backward()``; no switch: only the hoisting."""
 
@@ -141,6 +149,7 @@ class AddImport:
 Edit = (
     Insert
     | Autocast
+    | FullPrecision
     | ScaleBackward
     | ScalerStep
     | Protect

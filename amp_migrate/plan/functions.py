@@ -15,6 +15,7 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards
+from amp_migrate.plan.higher_order import GRAD
 from amp_migrate.plan.homogeneity import inhomogeneous_line
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.regions import Run
@@ -142,7 +143,8 @@ class CustomFunctions:
                 continue
             if not is_call or (function, stmt.path) in statements:
                 return True
-            if self._is_handed_around(function):
+            if function in self.program.escaping:
+                # Who calls it is not known.
                 return True
         return False
 
@@ -188,21 +190,6 @@ class CustomFunctions:
         return not refs or any(
             ref.kind == "class" and ref.name in family.classes for ref in refs
         )
-
-    def _is_handed_around(self, function: str) -> bool:
-        """Whether a function is used otherwise than in a call, so that not all who call it are known."""
-        name = self.program.functions[function].name
-        for _, stmt, _ in self._statements():
-            for expr in stmt.exprs:
-                called = {
-                    id(inner.func)
-                    for inner in ir.walk(expr)
-                    if isinstance(inner, ir.Call)
-                }
-                for inner in ir.walk(expr):
-                    if _last(inner) == name and id(inner) not in called:
-                        return True
-        return False
 
     # -- what stands in the way ---------------------------------------------------------------
 
@@ -278,7 +265,9 @@ class CustomFunctions:
         for stmt in ir.statements(function.body):
             for call in calls_of(stmt):
                 func = call.func
-                if _last(func) in ("enable_grad", "set_grad_enabled"):
+                if _last(func) in ("enable_grad", "set_grad_enabled") or (
+                    self.program.origin(func, method) == GRAD
+                ):
                     return call.line
                 while isinstance(func, ir.Item):
                     func = func.value

@@ -46,7 +46,7 @@ _HOOKS = frozenset("""register_hook register_full_backward_hook register_backwar
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
-    r"torch\.autograd\.grad|torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
+    r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
 )
 
 
@@ -65,7 +65,7 @@ class Hazards:
         self.forward = forward
         self.options = options
         self._files = program.importing(files)
-        self._functions = self.called_from(
+        self.functions = self.called_from(
             [q for q in program.functions if ir.file_of(q) in files]
         )
         self._constants = Constants()
@@ -123,18 +123,18 @@ class Hazards:
     def of_setup(self) -> Refusal | None:
         """The first hazard that counts wherever it stands in the files, and in what they call."""
         for function, _, call in self.program.all_calls():
-            if function not in self._functions:
+            if function not in self.functions:
                 continue
             refusal = self.of_setup_call(function, call)
             refusal = refusal or strict.of_call(self.program, function, call)
             if refusal is not None:
                 return refusal
-        return strict.of_aborts(self.program, self._functions) or self._mentioned_bce()
+        return strict.of_aborts(self.program, self.functions) or self._mentioned_bce()
 
     def _mentioned_bce(self) -> Refusal | None:
         """BCELoss, by whatever way the file names it: it raises under autocast, used anywhere."""
         program = self.program
-        functions = [program.functions[q] for q in self._functions]
+        functions = [program.functions[q] for q in self.functions]
         imported = {
             local: target.rsplit(".", 1)[-1]
             for function in functions
@@ -142,7 +142,7 @@ class Hazards:
         }
         blocks = [f.body for f in functions]
         blocks += [
-            c.body for c in program.classes.values() if c.parent in self._functions
+            c.body for c in program.classes.values() if c.parent in self.functions
         ]
         found: list[tuple[int, str]] = []
         for body in blocks:
@@ -227,7 +227,7 @@ class Hazards:
     def _of_bfloat16(self, runs: list[Run]) -> Refusal | None:
         for function, _, call in self.program.all_calls():
             func = call.func
-            if function not in self._functions:
+            if function not in self.functions:
                 continue
             if isinstance(func, ir.Attr) and func.attr == "DataParallel":
                 message = (

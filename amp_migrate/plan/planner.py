@@ -28,6 +28,7 @@ from amp_migrate.plan.functions import CustomFunctions
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
+from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
 from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
 from amp_migrate.plan.ownership import Ownership
@@ -201,14 +202,21 @@ class Planner:
             line = min(b.event.line for b in backwards)
             message = "two optimizers step on the same parameters"
             raise Blocked(Refusal("AMP012", message, line))
-        forwards, runs, hoisted, sources = self._plan_regions(backwards)
-        guarded = self._unsure_steps(steps, backwards, forwards, scalers, ownership)
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
+        higher_order = HigherOrder(self.program, self.events, self.forward, hazards)
+        inner = higher_order.of_training(functions)
+        if inner is not None:
+            raise Blocked(inner)
+        forwards, runs, hoisted, sources = self._plan_regions(backwards)
+        guarded = self._unsure_steps(steps, backwards, forwards, scalers, ownership)
         hazard = hazards.find(functions, runs)
         if hazard is not None:
             raise Blocked(hazard)
+        islands = higher_order.plan(runs)
+        if isinstance(islands, Refusal):
+            raise Blocked(islands)
         evaluated: list[Run] = []
         if self.options.evaluation:
             evaluated = plan_evaluation(
@@ -288,8 +296,11 @@ class Planner:
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
+        for run in evaluated:
+            with group.regional.attempt():
+                self._place_regions(group, [run], {})
         before = [] if group.regional is travel else group.regional.edits
-        group.edits = before + travel.edits + group.edits + decorators
+        group.edits = before + travel.edits + group.edits + decorators + islands
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:

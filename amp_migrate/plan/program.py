@@ -15,6 +15,7 @@ from amp_migrate.plan.edits import (
     Autocast,
     Edit,
     FilePlan,
+    FullPrecision,
     Insert,
     Placed,
     SetArgument,
@@ -98,7 +99,7 @@ def plan_program(
 def _says(edit: Edit, torch: str) -> bool:
     """Whether the code that an edit writes names torch."""
     match edit:
-        case Autocast():
+        case Autocast() | FullPrecision():
             return True
         case (
             Insert(code=code)

@@ -371,6 +371,8 @@ class Regions:
                     call.func.value, function
                 ):
                     return True
+                if method == "requires_grad_":
+                    continue
                 if method.endswith("_") and not method.startswith("_"):
                     if _mentions_data(call.func.value):
                         return True

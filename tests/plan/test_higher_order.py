@@ -1,0 +1,313 @@
+"""``torch.autograd.grad`` in a training step: in fp32, or a reason to leave the loop alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
+from shorthand import before, written_out
+
+from amp_migrate.api import Options, migrate_paths, migrate_source
+
+SETUP = """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ for x, y in data:
+     opt.zero_grad()
+"""
+BACK = "     BACK\n"
+HELPER = """\
+ def penalty(net, real, fake):
+     alpha = torch.rand(real.size(0), 1, device=device)
+     mix = (alpha * real + (1 - alpha) * fake).requires_grad_(True)
+-    out = net(mix)
+-    ones = torch.ones(out.size(), device=device)
+-    grads = torch.autograd.grad(outputs=out, inputs=mix, grad_outputs=ones, create_graph=True)[0]
++    with torch.autocast("cuda", enabled=False):
++        out = net(mix)
++        ones = torch.ones(out.size(), device=device)
++        grads = torch.autograd.grad(outputs=out, inputs=mix, grad_outputs=ones, create_graph=True)[0]
+     return ((grads.norm(2, dim=1) - 1) ** 2).mean()
+"""
+CASES = {
+    "a helper": HELPER + SETUP + """\
+-    loss = criterion(model(x), y) + 0.1 * penalty(model, x, -x)
++    AUTOCAST
++        loss = criterion(model(x), y) + 0.1 * penalty(model, x, -x)
+""" + BACK,
+    "a helper, on what a model made": HELPER + SETUP + """\
+-    fake = model(x).repeat(1, 3)[:, :8].detach()
+-    loss = model(x).mean() + penalty(model, x, fake)
++    AUTOCAST
++        fake = model(x).repeat(1, 3)[:, :8].detach()
++        loss = model(x).mean() + penalty(model, x, fake)
+""" + BACK,
+    "a penalty that goes backward by itself": HELPER + SETUP + """\
+-    gp = penalty(model, x, -x)
+-    gp.backward()
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        gp = penalty(model, x, -x)
++    scaler.scale(gp).backward()
++    AUTOCAST
++        loss = criterion(model(x), y)
+""" + BACK,
+    "inline": SETUP + """\
+     mix = (torch.rand(4, 1) * x).requires_grad_(True)
+-    out = model(mix)
+-    grads = torch.autograd.grad(out.sum(), mix, create_graph=True)[0]
+-    gp = (grads.norm(2, 1) - 1).pow(2).mean()
+-    loss = criterion(model(x), y) + gp
++    AUTOCAST
++        with torch.autocast("cuda", enabled=False):
++            out = model(mix)
++            grads = torch.autograd.grad(out.sum(), mix, create_graph=True)[0]
++        gp = (grads.norm(2, 1) - 1).pow(2).mean()
++        loss = criterion(model(x), y) + gp
+""" + BACK,
+    "outputs are handed over": """\
+ def penalty(y, x):
+     grads = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)[0]
+     return (grads.view(4, -1).norm(dim=1) - 1).pow(2).mean()
+""" + SETUP + """\
+-    loss = criterion(model(x), y)
+-    mix = (torch.rand(4, 1) * x).requires_grad_(True)
+-    out = model(mix)
+-    loss = loss + penalty(out, mix)
++    AUTOCAST
++        loss = criterion(model(x), y)
++        mix = (torch.rand(4, 1) * x).requires_grad_(True)
++        with torch.autocast("cuda", enabled=False):
++            out = model(mix)
++            loss = loss + penalty(out, mix)
+""" + BACK,
+    "R1": SETUP + """\
+     x.requires_grad_()
+-    out = model(x)
+-    (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+-    loss = criterion(out, y) + g.pow(2).sum() + model(x.detach() * 2).mean()
++    AUTOCAST
++        with torch.autocast("cuda", enabled=False):
++            out = model(x)
++            (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
++        loss = criterion(out, y) + g.pow(2).sum() + model(x.detach() * 2).mean()
+""" + BACK,
+    "now and then": SETUP + """\
+-    loss = criterion(model(x), y)
+-    if y[0] == 0:
+-        mix = x.clone().requires_grad_(True)
+-        g = torch.autograd.grad(model(mix).sum(), mix, create_graph=True)[0]
+-        loss = loss + g.pow(2).sum()
++    AUTOCAST
++        loss = criterion(model(x), y)
++        if y[0] == 0:
++            mix = x.clone().requires_grad_(True)
++            with torch.autocast("cuda", enabled=False):
++                g = torch.autograd.grad(model(mix).sum(), mix, create_graph=True)[0]
++            loss = loss + g.pow(2).sum()
+""" + BACK,
+    "an attack": """\
+ def attack(x, y, steps=3):
+     delta = torch.zeros_like(x, requires_grad=True)
+     for _ in range(steps):
+-        loss = criterion(model(x + delta), y)
+-        g = torch.autograd.grad(loss, delta)[0]
++        with torch.autocast("cuda", enabled=False):
++            loss = criterion(model(x + delta), y)
++            g = torch.autograd.grad(loss, delta)[0]
+         delta = (delta + 0.1 * g.sign()).clamp(-0.3, 0.3).detach().requires_grad_()
+     return (x + delta).detach()
+""" + SETUP + """\
+-    x = attack(x, y)
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        x = attack(x, y)
++        loss = criterion(model(x), y)
+""" + BACK,
+    "not in the training step": """\
+ def saliency(x):
+     x.requires_grad_()
+     return torch.autograd.grad(model(x).max(1)[0].sum(), x)[0].abs().mean()
+""" + SETUP + """\
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        loss = criterion(model(x), y)
+""" + BACK + " print(saliency(data[0][0]))\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_written(name: str) -> None:
+    source, expected = before_and_after(written_out(CASES[name]))
+    assert migrated(source) == expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_trains_as_before(name: str) -> None:
+    trains_as_before(written_out(CASES[name]))
+
+
+LEFT = {
+    "what a model made, without fp32": """\
+        for x, y in data:
+            opt.zero_grad()
+            fake = model(x)
+            mix = fake.detach().requires_grad_(True)
+            g = torch.autograd.grad(head(mix).sum(), mix, create_graph=True)[0]
+            loss = criterion(fake, y) + g.pow(2).sum()
+        """,
+    "nothing is left": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum()
+        """,
+    "second derivatives": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            h = torch.autograd.grad(g.sum(), x, create_graph=True)[0]
+            loss = criterion(model(x), y) + h.pow(2).sum()
+        """,
+    "parameters": """\
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(model(x), y)
+            gs = torch.autograd.grad(loss, model.parameters(), create_graph=True)
+            loss = loss + sum(g.pow(2).sum() for g in gs)
+        """,
+    "fast weights": """\
+        for x, y in data:
+            opt.zero_grad()
+            fast = list(model.parameters())
+            inner = criterion(model(x), y)
+            gs = torch.autograd.grad(inner, fast, create_graph=True)
+            fast = [p - 0.1 * g for p, g in zip(fast, gs)]
+            loss = criterion(F.linear(x[:, :3], fast[-1][None, :3].expand(3, 3)), y) + model(x).mean()
+        """,
+    "features": """\
+        for x, y in data:
+            opt.zero_grad()
+            features = model[0](x)
+            out = model[2](model[1](features))
+            g = torch.autograd.grad(out.sum(), features, retain_graph=True)[0]
+            loss = criterion(model(x * g.mean()), y)
+        """,
+    "of the loss, for a log": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            loss = criterion(model(x), y)
+            print(torch.autograd.grad(loss, x, retain_graph=True)[0].norm())
+        """,
+    "backward": """\
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(model(x), y)
+            loss.backward(create_graph=True)
+        """,
+    "jacobian": """\
+        for x, y in data:
+            opt.zero_grad()
+            j = torch.autograd.functional.jacobian(model, x, create_graph=True)
+            loss = criterion(model(x), y) + j.pow(2).sum()
+        """,
+    "torch.func": """\
+        for x, y in data:
+            opt.zero_grad()
+            g = torch.func.grad(lambda one: model(one).sum())(x)
+            loss = criterion(model(x), y) + g.pow(2).sum()
+        """,
+    "arguments in a dict": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            given = {"outputs": model(x).sum(), "inputs": x, "create_graph": True}
+            loss = criterion(model(x), y) + torch.autograd.grad(**given)[0].sum()
+        """,
+    "a penalty that is not called by name": """\
+        def penalty(x):
+            out = model(x)
+            return torch.autograd.grad(out.sum(), list(model.parameters()), create_graph=True)[0].sum()
+        extra = {"gp": penalty}
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(model(x), y) + extra["gp"](x)
+        """,
+    "a function that is not its own": """\
+        def penalty(y, x):
+            return torch.autograd.grad(y, x, create_graph=True)[0].pow(2).sum()
+        use = [penalty]
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            loss = criterion(model(x), y) + use[0](model(x).sum(), x)
+        """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_alone(name: str) -> None:
+    setup = """\
+        head = nn.Linear(3, 1)
+        opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+        """
+    backward = "    loss.backward()\n" if name != "backward" else ""
+    body = dedent(setup) + dedent(LEFT[name]) + backward + "    opt.step()\n"
+    assert left_alone(body) == "AMP023"
+
+
+def test_in_another_file(tmp_path: Path) -> None:
+    text = """\
+    import torch
+    from torch.autograd import Variable, grad
+
+    Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+
+
+    def compute_gradient_penalty(D, real, fake):
+        alpha = Tensor(real.size(0), 1).uniform_()
+        mix = Variable(alpha * real + (1 - alpha) * fake, requires_grad=True)
+        out = D(mix)
+        ones = Variable(Tensor(out.size()).fill_(1.0), requires_grad=False)
+        found = grad(outputs=out, inputs=mix, grad_outputs=ones, create_graph=True, only_inputs=True)
+        return ((found[0].norm(2, dim=1) - 1) ** 2).mean()
+    """
+    (tmp_path / "penalties.py").write_text(dedent(text))
+    loop = """\
+    from penalties import compute_gradient_penalty
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in data:
+        opt.zero_grad()
+        loss = model(x).mean() + compute_gradient_penalty(model, x.data, -x.data)
+        loss.backward()
+        opt.step()
+    """
+    (tmp_path / "train.py").write_text(HEAD + dedent(loop))
+    report = migrate_paths([str(tmp_path)])
+    outputs = {Path(m.result.path).name: m.result.output for m in report.changed}
+    assert outputs["penalties.py"].count("autocast") == 1
+    assert (
+        '    with torch.autocast("cuda", enabled=False):\n'
+        "        out = D(mix)\n"
+        "        ones = Variable("
+    ) in outputs["penalties.py"]
+
+
+def test_a_second_run_changes_nothing() -> None:
+    for case in CASES.values():
+        output = HEAD + before_and_after(written_out(case))[1]
+        assert migrate_source(output).output == output
+
+
+def test_bfloat16() -> None:
+    for case in CASES.values():
+        source = HEAD + before(before_and_after(written_out(case))[0])
+        result = migrate_source(source, options=Options(dtype="bfloat16"))
+        assert result.changed and not result.diagnostics
