@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
+from amp_migrate.facts.cells import cell_number
 from amp_migrate.plan.edits import FullPrecision, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import MODELS, Forward
@@ -85,7 +86,11 @@ class HigherOrder:
         ]
 
     def of_training(self, functions: Collection[str]) -> Refusal | None:
-        """An inner loop in the functions that train: gradients with respect to parameters."""
+        """What cannot be planned wherever the regions will be: a call that is none, and, in the
+        functions that train, an inner loop."""
+        line = self._kept()
+        if line:
+            return _Refused("is kept under another name", line).refusal
         for function, _, call in self._calls():
             if function in functions:
                 try:
@@ -93,6 +98,25 @@ class HigherOrder:
                 except _Refused as refused:
                     return refused.refusal
         return None
+
+    def _kept(self) -> int:
+        """The line where the function is mentioned without being called, or 0."""
+        program = self.program
+        for function in self.hazards.functions:
+            for stmt in ir.statements(program.functions[function].body):
+                for expr in stmt.exprs:
+                    called = {
+                        id(inner.func)
+                        for inner in ir.walk(expr)
+                        if isinstance(inner, ir.Call)
+                    }
+                    for inner in ir.walk(expr):
+                        if isinstance(inner, (ir.Name, ir.Attr)) and (
+                            id(inner) not in called
+                            and program.origin(inner, function) == GRAD
+                        ):
+                            return stmt.line
+        return 0
 
     def _calls(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
         return [
@@ -259,6 +283,8 @@ class HigherOrder:
         line = statements[0].line
         written: set[str] = set()
         for stmt in statements:
+            if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
+                raise _Refused("and what it is taken of stand in two cells", line)
             for event in self.events.of(function, stmt):
                 if event.kind in ("backward", "step") or any(
                     {"backward", "step"} & self.events.kinds(callee)

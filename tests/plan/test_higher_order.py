@@ -10,6 +10,7 @@ from programs import HEAD, before_and_after, left_alone, migrated, trains_as_bef
 from shorthand import before, written_out
 
 from amp_migrate.api import Options, migrate_paths, migrate_source
+from amp_migrate.facts.cells import cell_mark
 
 SETUP = """\
  opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -230,6 +231,30 @@ LEFT = {
             x.requires_grad_()
             given = {"outputs": model(x).sum(), "inputs": x, "create_graph": True}
             loss = criterion(model(x), y) + torch.autograd.grad(**given)[0].sum()
+        """,
+    "kept under another name": """\
+        take = torch.autograd.grad
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            loss = criterion(model(x), y) + take(model(x).sum(), x, create_graph=True)[0].sum()
+        """,
+    "a partial": """\
+        from functools import partial
+        take = partial(torch.autograd.grad, create_graph=True)
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            loss = criterion(model(x), y) + take(model(x).sum(), x)[0].sum()
+        """,
+    "two cells": f"""\
+        for x, y in data[:1]:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            {cell_mark(2)}
+            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            loss = criterion(model(x * 2), y) + g.pow(2).sum()
         """,
     "a penalty that is not called by name": """\
         def penalty(x):
