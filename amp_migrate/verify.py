@@ -11,13 +11,14 @@ import copy
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 
 _CREATORS = frozenset({"GradScaler"})
-_IMPORTED = frozenset({"torch", "os"})
+_IMPORTED = frozenset({"torch", "os", "torch._functorch.config"})
 """What is imported where it is missing."""
 
 _DECORATORS = {
@@ -30,6 +31,7 @@ _DECORATORS = {
 }
 """Decorators of the methods of a custom autograd Function, as they are written, and whose they are."""
 
+_SETTING = re.compile(r"\w+\._functorch\.config\.backward_pass_autocast = 'off'")
 _OPTIMIZER_WORD = re.compile(
     r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
 )
@@ -75,10 +77,8 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         # Nothing that had its name before is a switch.
         new = frozenset(switches - _names(befores[file]))
         _without_imports(afters[file], _IMPORTED - _imports(befores[file]))
-        if not _is_subsequence(_decorators(befores[file]), _decorators(afters[file])):
-            return file, "a decorator is lost"
-        if _off_regions(befores[file]) > _off_regions(afters[file]):
-            return file, "a region that turns autocast off is lost"
+        if _erasable(befores[file]) - _erasable(afters[file]):
+            return file, "a part of AMP that was there is lost"
         _without_switches(befores[file])
         _without_switches(afters[file])
         _call_closures_first(befores[file], _stepped(afters[file], new))
@@ -111,15 +111,23 @@ def _sole_import(stmt: ast.stmt) -> str:
     return ""
 
 
-def _decorators(tree: ast.Module) -> list[str]:
-    """The decorators that may be erased, in order."""
-    return [
-        ast.unparse(decorator)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        for decorator in node.decorator_list
-        if _decorated(decorator)
-    ]
+def _erasable(tree: ast.Module) -> Counter[str]:
+    """What is erased wherever it stands: decorators, settings, regions that turn autocast off."""
+    found: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            texts = [ast.unparse(d) for d in node.decorator_list if _decorated(d)]
+            found.update(texts)
+        elif isinstance(node, ast.With) and _turns_autocast_off(node):
+            found[ast.unparse(node.items[0])] += 1
+        elif isinstance(node, ast.Assign) and _is_setting(node):
+            found[ast.unparse(node)] += 1
+    return found
+
+
+def _is_setting(node: ast.Assign) -> bool:
+    """``torch._functorch.config.backward_pass_autocast = "off"``."""
+    return _SETTING.fullmatch(ast.unparse(node)) is not None
 
 
 def _decorated(decorator: ast.expr) -> str:
@@ -136,19 +144,6 @@ def _turns_autocast_off(node: ast.With) -> bool:
     text = ast.unparse(node.items[0])
     torch = text.partition(".")[0]
     return len(node.items) == 1 and text == f"{torch}.autocast('cuda', enabled=False)"
-
-
-def _off_regions(tree: ast.Module) -> int:
-    """How many regions turn autocast off."""
-    return sum(
-        isinstance(node, ast.With) and _turns_autocast_off(node)
-        for node in ast.walk(tree)
-    )
-
-
-def _is_subsequence(some: list[str], all_of_them: list[str]) -> bool:
-    rest = iter(all_of_them)
-    return all(one in rest for one in some)
 
 
 def _names(tree: ast.Module) -> set[str]:
@@ -374,6 +369,8 @@ class _Eraser(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         if all(self._is_switch(target) for target in node.targets):
+            return None
+        if _is_setting(node):
             return None
         if isinstance(node.value, ast.Call) and self._is_state_of_switch(node.value):
             return None

@@ -305,6 +305,7 @@ DECORATED = FUNCTION.replace("    def f", f"    {FWD}\n    def f").replace(
 OLD = DECORATED.replace(
     BWD, "@torch.cuda.amp.custom_bwd"
 ).replace(FWD, "@torch.cuda.amp.custom_fwd(cast_inputs=torch.float32)")  # fmt: skip
+LOST = "a part of AMP that was there is lost"
 WRONG_DECORATORS = {
     "another dtype": ("cast_inputs=torch.float32", "cast_inputs=torch.float16"),
     "another device": ('(device_type="cuda")', '(device_type="cpu")'),
@@ -330,7 +331,7 @@ def test_wrong_decorators_are_caught(name: str) -> None:
 
 
 def test_decorators_that_were_there_stay() -> None:
-    assert difference(DECORATED, FUNCTION) == "a decorator is lost"
+    assert difference(DECORATED, FUNCTION) == LOST
 
 
 PENALTY = """\
@@ -372,5 +373,30 @@ def test_other_regions_are_caught(header: str) -> None:
 
 
 def test_autocast_that_was_off_stays_off() -> None:
-    reason = "a region that turns autocast off is lost"
-    assert difference(ISLAND, PENALTY) == reason
+    assert difference(ISLAND, PENALTY) == LOST
+
+
+COMPILE = "import torch\nmodel = torch.compile(model)\n"
+SETTING = 'torch._functorch.config.backward_pass_autocast = "off"\n'
+SET = f"import torch\nimport torch._functorch.config\n{SETTING}model = torch.compile(model)\n"
+WRONG_SETTINGS = {
+    "on": ('"off"', '"same_as_forward"'),
+    "another": ("backward_pass_autocast", "donated_buffer"),
+    "of something else": ("torch._functorch.config.backward", "model.config.backward"),
+    "another import": ("_functorch.config\n", "_functorch.compilers\n"),
+}
+
+
+def test_a_setting_passes() -> None:
+    assert difference(COMPILE, SET) is None
+
+
+@pytest.mark.parametrize("name", WRONG_SETTINGS)
+def test_wrong_settings_are_caught(name: str) -> None:
+    wrong = SET.replace(*WRONG_SETTINGS[name])
+    assert wrong != SET
+    assert difference(COMPILE, wrong) is not None
+
+
+def test_a_setting_that_was_there_stays() -> None:
+    assert difference(SET, SET.replace(SETTING, "")) == LOST

@@ -13,8 +13,8 @@ def with_import(
 ) -> list[cst.BaseStatement]:
     """A module's statements with ``import name``.
 
-    One of the standard library joins the others of it; torch goes before the first import from it.
-    Where there are none, it goes before the first import, or the first statement.
+    One of the standard library joins the others of it; torch goes before the first import from it, and
+    what lies in it behind. Where there are none, it goes before the first import, or the first statement.
     """
     statements = list(body)
     made = cst.parse_statement(f"import {name}")
@@ -28,6 +28,8 @@ def with_import(
         blank = int(position < len(statements) and not _standard(statements[position]))
     else:
         position = _before_own(statements, name)
+        if "." in name and position and _imported(statements[position - 1]) == "torch":
+            return [*statements[:position], made, *statements[position:]]
     if position < len(statements):
         following = statements[position]
         assert isinstance(
@@ -54,9 +56,13 @@ def _among_standard(statements: Sequence[cst.BaseStatement], name: str) -> int:
 
 
 def _before_own(statements: Sequence[cst.BaseStatement], name: str) -> int:
-    """The place before the first import from a module."""
+    """The place before the first import from a module, or behind that of the module it is in."""
+    root = name.split(".")[0]
     for index, statement in enumerate(statements):
-        if _imported(statement).strip("~").split(".")[0] == name:
+        if root != name and _imported(statement) == root:
+            return index + 1
+    for index, statement in enumerate(statements):
+        if _imported(statement).strip("~").split(".")[0] == root:
             return index
     return _start(statements)
 

@@ -43,6 +43,7 @@ _MIXING_METHODS = frozenset(
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook
     register_multi_grad_hook register_comm_hook""".split())
+_REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
@@ -115,8 +116,14 @@ class Hazards:
         return seen
 
     def _called(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        program = self.program
         for call in calls_of(stmt):
-            yield from self.program.callees(call, function)
+            yield from program.callees(call, function)
+            # `checkpoint(run, x)` calls what it is given.
+            for arg in call.args:
+                for ref in program.resolve(arg.value, function):
+                    if ref.kind == "function":
+                        yield ref.name
 
     # -- setup --------------------------------------------------------------------------------
 
@@ -184,8 +191,6 @@ class Hazards:
         if origin.endswith(".MixedPrecisionPolicy"):
             message = "MixedPrecisionPolicy sets another precision by hand"
             return Refusal("AMP006", message, line)
-        if origin in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
-            return Refusal("AMP008", f"{origin}() needs care under autocast", line)
         if _HIGHER_ORDER.fullmatch(origin):
             return Refusal(
                 "AMP023", f"{origin}() differentiates outside of backward()", line
@@ -229,7 +234,7 @@ class Hazards:
             func = call.func
             if function not in self.functions:
                 continue
-            if isinstance(func, ir.Attr) and func.attr == "DataParallel":
+            if _last(func, self.program, function) in _REPLICATES:
                 message = (
                     "DataParallel runs its replicas in float16 whatever the dtype says"
                 )
@@ -405,6 +410,12 @@ class Hazards:
                     for d in found
                 )
         return False
+
+
+def _last(func: ir.Expr, program: Program, function: str) -> str:
+    """The last word of what is called, by its own name where it was imported under another."""
+    name = program.origin(func, function) or ir.key_of(func) or ""
+    return name.rsplit(".", 1)[-1]
 
 
 def _is_text(key: ir.Expr) -> bool:

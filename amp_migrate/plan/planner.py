@@ -13,6 +13,7 @@ from amp_migrate.plan.association import Association, Scalers, goes_through
 from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.closures import Closures
+from amp_migrate.plan.compiled import Compiled
 from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     Autocast,
@@ -217,6 +218,16 @@ class Planner:
         islands = higher_order.plan(runs)
         if isinstance(islands, Refusal):
             raise Blocked(islands)
+        settings = Compiled(
+            self.program,
+            self.events,
+            self.forward,
+            hazards,
+            self.options,
+            self.torch_names,
+        ).plan(runs)
+        if isinstance(settings, Refusal):
+            raise Blocked(settings)
         evaluated: list[Run] = []
         if self.options.evaluation:
             evaluated = plan_evaluation(
@@ -300,7 +311,7 @@ class Planner:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
         before = [] if group.regional is travel else group.regional.edits
-        group.edits = before + travel.edits + group.edits + decorators + islands
+        group.edits = before + travel.edits + group.edits + decorators + islands + settings
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.closures import called_first
+from amp_migrate.plan.compiled import CONFIG
 from amp_migrate.plan.edits import (
     AddDecorator,
     AddParameter,
@@ -90,6 +91,8 @@ def plan_program(
         imports = []
         if planner.os_names.of_file(file).missing and any(map(_asks_os, found)):
             imports.append("os")
+        if any(_sets(edit) for edit in found):
+            imports.append(CONFIG)
         if torch.missing and any(_says(edit, torch.name) for edit in found):
             imports.append("torch")
         planned.file_plans[file] = FilePlan(tuple(found), torch.name, tuple(imports))
@@ -110,6 +113,10 @@ def _says(edit: Edit, torch: str) -> bool:
             return f"{torch}." in code
         case _:
             return False
+
+
+def _sets(edit: Edit) -> bool:
+    return isinstance(edit, Insert) and "._functorch.config." in edit.code
 
 
 def _asks_os(edit: Edit) -> bool:
