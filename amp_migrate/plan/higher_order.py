@@ -198,6 +198,8 @@ class HigherOrder:
         scope = program.functions[function]
         block = _block_around(scope, stmt.path)
         index = stmt.path[-1][1]
+        if not block:
+            raise _Refused("stands in the body of a class", line)
         bounds = set() if inputs is None else forward.reads_of(inputs, function)
         needed = forward.reads_of(outputs, function) - bounds
         first = index if forward.in_expression(outputs, function) else -1
@@ -376,12 +378,13 @@ def _end(span: Span) -> tuple[str, int]:
 
 
 def _block_around(scope: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
-    """The block that a statement stands in."""
+    """The block that a statement stands in; empty for the body of a class."""
     parent, (field, _) = path[:-1], path[-1]
     if parent == scope.path:
         return scope.body
-    outer = next(s for s in ir.statements(scope.body) if s.path == parent)
-    return next(block.body for block in outer.blocks if block.field == field)
+    outer = [s for s in ir.statements(scope.body) if s.path == parent]
+    blocks = [b.body for s in outer for b in s.blocks if b.field == field]
+    return blocks[0] if blocks else ()
 
 
 def _merged(spans: Collection[Span]) -> list[Span]:

@@ -336,3 +336,20 @@ def test_bfloat16() -> None:
         source = HEAD + before(before_and_after(written_out(case))[0])
         result = migrate_source(source, options=Options(dtype="bfloat16"))
         assert result.changed and not result.diagnostics
+
+
+def test_in_the_body_of_a_class() -> None:
+    """It runs outside of the region, in fp32."""
+    source = """\
+    x = data[0][0].requires_grad_()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for y in [data[0][1]]:
+        opt.zero_grad()
+        class Penalty:
+            g = torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+        loss = criterion(model(x * 2), y) + Penalty.g.pow(2).sum()
+        loss.backward()
+        opt.step()
+    """
+    output = migrated(dedent(source))
+    assert "    class Penalty:\n        g = torch.autograd" in output
