@@ -17,7 +17,7 @@ from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import MODELS, Forward
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.precision import Precision
+from amp_migrate.plan.precision import Precision, block_around
 from amp_migrate.plan.regions import Run
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
@@ -196,7 +196,7 @@ class HigherOrder:
         """From the forward that makes ``outputs`` to ``stmt``; in the callers too, where it stands there."""
         forward, program = self.forward, self.program
         scope = program.functions[function]
-        block = _block_around(scope, stmt.path)
+        block = block_around(scope, stmt.path)
         index = stmt.path[-1][1]
         if not block:
             raise _Refused("stands in the body of a class", line)
@@ -375,16 +375,6 @@ def _asks_gradients(value: ir.Expr) -> bool:
 
 def _end(span: Span) -> tuple[str, int]:
     return span.path[-1][0], span.last
-
-
-def _block_around(scope: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
-    """The block that a statement stands in; empty for the body of a class."""
-    parent, (field, _) = path[:-1], path[-1]
-    if parent == scope.path:
-        return scope.body
-    outer = [s for s in ir.statements(scope.body) if s.path == parent]
-    blocks = [b.body for s in outer for b in s.blocks if b.field == field]
-    return blocks[0] if blocks else ()
 
 
 def _merged(spans: Collection[Span]) -> list[Span]:

@@ -49,14 +49,14 @@ class Precision:
 
         ``stmt``: the one that the expression stands in.
         """
-        return self._may_be_half(expr, function, self._is_under(function, stmt), 0)
+        return self._may_be_half(expr, function, stmt, 0)
 
     def _is_under(self, function: str, stmt: ir.Stmt) -> bool:
         site = (function, stmt.path)
         return site in self.under_autocast and site not in self.in_fp32
 
     def _may_be_half(
-        self, expr: ir.Expr, function: str, is_under: bool, depth: int
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt, depth: int
     ) -> bool:
         if depth > _DEEPEST:
             return True
@@ -73,17 +73,18 @@ class Precision:
                 ]
                 if plain and len(plain) == len(callees):
                     return any(self._returns_half(callee, depth) for callee in plain)
-                if is_under and self.forward.is_forward(expr, function):
-                    return True
-            case ir.Operation(op="@") if is_under:
+                if self._is_under(function, stmt):
+                    if self.forward.is_forward(expr, function):
+                        return True
+            case ir.Operation(op="@") if self._is_under(function, stmt):
                 return True
             case ir.Name(id=name):
-                return self._variable_may_be_half(name, function, depth)
+                return self._variable_may_be_half(name, function, stmt, depth)
             case ir.Attr(value=value, attr=attr) if own and value == ir.Name(own[0]):
                 definitions = self.program.attribute_definitions(own[1], attr)
                 return any(self._comes_out_half(d, depth) for d in definitions)
         return any(
-            self._may_be_half(child, function, is_under, depth)
+            self._may_be_half(child, function, stmt, depth)
             for child in ir.children(expr)
         )
 
@@ -93,9 +94,7 @@ class Precision:
         self._busy.add((function, "return"))
         try:
             return any(
-                self._may_be_half(
-                    stmt.value, function, self._is_under(function, stmt), depth + 1
-                )
+                self._may_be_half(stmt.value, function, stmt, depth + 1)
                 for stmt in ir.statements(self.program.functions[function].body)
                 if stmt.kind == "return"
                 and stmt.value is not None
@@ -104,23 +103,33 @@ class Precision:
         finally:
             self._busy.discard((function, "return"))
 
-    def _variable_may_be_half(self, name: str, function: str, depth: int) -> bool:
+    def _variable_may_be_half(
+        self, name: str, function: str, stmt: ir.Stmt, depth: int
+    ) -> bool:
         program = self.program
         own = program.self_class(function)
         owner = program.owner(name, function)
         if owner is None or (own is not None and name == own[0]):
             return False
-        if (owner, name) in self._busy:
-            return False
         if program.resolve(ir.Name(name), function) and self.forward.is_module(
             ir.Name(name), function
         ):
             return False
+        definitions = program.definitions(owner, name)
+        last = self._last_definition(definitions, function, stmt)
+        if last is not None:
+            if (function, f"{name}@{last.stmt.line}") in self._busy:
+                return False
+            self._busy.add((function, f"{name}@{last.stmt.line}"))
+            try:
+                return self._comes_out_half(last, depth)
+            finally:
+                self._busy.discard((function, f"{name}@{last.stmt.line}"))
+        if (owner, name) in self._busy:
+            return False
         self._busy.add((owner, name))
         try:
-            if any(
-                self._comes_out_half(d, depth) for d in program.definitions(owner, name)
-            ):
+            if any(self._comes_out_half(d, depth) for d in definitions):
                 return True
             scope = program.functions[owner]
             if all(param.name != name for param in scope.params):
@@ -130,17 +139,32 @@ class Precision:
                 # Who calls it is not known.
                 return True
             return any(
-                self._may_be_half(
-                    value,
-                    site.caller,
-                    self._is_under(site.caller, site.stmt),
-                    depth + 1,
-                )
+                self._may_be_half(value, site.caller, site.stmt, depth + 1)
                 for site in sites
                 if (value := program.argument_at(site, name)) is not None
             )
         finally:
             self._busy.discard((owner, name))
+
+    def _last_definition(
+        self, definitions: list[Definition], function: str, stmt: ir.Stmt
+    ) -> Definition | None:
+        """The one that a statement is sure to see: it stands before it in its block, or further out."""
+        scope = self.program.functions[function]
+        at = {d.stmt.path: d for d in definitions if d.function == function}
+        path = stmt.path
+        while len(path) > len(scope.path):
+            for earlier in reversed(block_around(scope, path)[: path[-1][1]]):
+                if earlier.path in at and earlier.kind in ("assign", "annassign"):
+                    return at[earlier.path]
+                if any(inner.path in at for inner in ir.statements((earlier,))):
+                    return None
+            path = path[:-1]
+            outer = next((s for s in ir.statements(scope.body) if s.path == path), None)
+            if outer is None or outer.kind in ("for", "while", "try", "trystar"):
+                # What a turn, or a part of it, leaves behind may be seen as well.
+                return None
+        return None
 
     def _comes_out_half(self, definition: Definition, depth: int) -> bool:
         stmt, function = definition.stmt, definition.function
@@ -151,8 +175,7 @@ class Precision:
         value = definition.value if definition.value is not None else stmt.value
         if value is None:
             return stmt.kind == "with"
-        is_under = self._is_under(function, stmt)
-        return self._may_be_half(value, function, is_under, depth + 1)
+        return self._may_be_half(value, function, stmt, depth + 1)
 
     # -- what is fp32 whatever goes in --------------------------------------------------------
 
@@ -232,3 +255,13 @@ def _same(expr: ir.Expr, name: str) -> bool:
             return False
         expr = expr.func.value
     return expr == ir.Name(name)
+
+
+def block_around(scope: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
+    """The block that a statement stands in; empty for the body of a class."""
+    parent, (field, _) = path[:-1], path[-1]
+    if parent == scope.path:
+        return scope.body
+    outer = [s for s in ir.statements(scope.body) if s.path == parent]
+    blocks = [b.body for s in outer for b in s.blocks if b.field == field]
+    return blocks[0] if blocks else ()
