@@ -120,11 +120,15 @@ class Compiled:
 
     def _statements(self) -> Iterator[tuple[str, ir.Stmt, bool]]:
         program = self.program
-        for function in self.hazards.functions:
-            for stmt in ir.statements(program.functions[function].body):
-                yield function, stmt, False
-        for found in program.classes.values():
-            if found.parent in self.hazards.functions:
+        for function, scope in program.functions.items():
+            known = function in self.hazards.functions
+            if known or ir.file_of(function) in self.hazards.files:
+                for stmt in ir.statements(scope.body):
+                    # Of a file that is only imported, what stands above a function or a class.
+                    if known or stmt.kind in ("functiondef", "classdef"):
+                        yield function, stmt, False
+        for name, found in program.classes.items():
+            if ir.file_of(name) in self.hazards.files:
                 for stmt in ir.statements(found.body):
                     yield found.parent, stmt, True
 

@@ -65,7 +65,7 @@ class Hazards:
         self.program = program
         self.forward = forward
         self.options = options
-        self._files = program.importing(files)
+        self.files = program.importing(files)
         self.functions = self.called_from(
             [q for q in program.functions if ir.file_of(q) in files]
         )
@@ -96,7 +96,7 @@ class Hazards:
                 yield run.function, stmt
                 pending += self._called(run.function, stmt)
         for class_name, found in program.classes.items():
-            if ir.file_of(class_name) in self._files:
+            if ir.file_of(class_name) in self.files:
                 if self.forward.is_module_class(class_name):
                     pending += [qualname for _, qualname in found.methods]
         for function in self.called_from(pending):

@@ -364,6 +364,9 @@ class HigherOrder:
 def _asks_gradients(value: ir.Expr) -> bool:
     """``torch.zeros(3, requires_grad=True)``, ``x.clone().requires_grad_()``."""
     for inner in ir.walk(value):
+        if isinstance(inner, ir.Comprehension):
+            # Copies of parameters, of which there are several.
+            return False
         if isinstance(inner, ir.Call):
             if isinstance(inner.func, ir.Attr) and inner.func.attr == "requires_grad_":
                 return not any(arg.value == ir.Const(False) for arg in inner.args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -9,7 +10,7 @@ from exactness import check_off, check_scaled
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options, migrate_source
+from amp_migrate.api import Options, migrate_paths, migrate_source
 
 NEW = Options(torch_version=(2, 9))
 LOOP = """\
@@ -127,6 +128,23 @@ def test_left_alone(name: str) -> None:
     result = migrate_source(source, options=NEW)
     assert result.output == source
     assert {found.code for found in result.diagnostics} == {"AMP008"}
+
+
+def test_a_function_that_is_compiled_in_another_file(tmp_path: Path) -> None:
+    text = """\
+    import torch
+    class Net(torch.nn.Linear):
+        @torch.compile
+        def forward(self, x):
+            return super().forward(x)
+    """
+    (tmp_path / "net.py").write_text(dedent(text))
+    source = HEAD + before("from net import Net\nmodel = Net(8, 3)\n" + LOOP)
+    (tmp_path / "train.py").write_text(source)
+    report = migrate_paths([str(tmp_path)], options=NEW)
+    assert not report.changed
+    (found,) = (d for result in report.results for d in result.diagnostics)
+    assert found.code == "AMP008"
 
 
 EXPORTED = {

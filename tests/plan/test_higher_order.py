@@ -192,6 +192,14 @@ LEFT = {
             fast = [p - 0.1 * g for p, g in zip(fast, gs)]
             loss = criterion(F.linear(x[:, :3], fast[-1][None, :3].expand(3, 3)), y) + model(x).mean()
         """,
+    "copies of parameters": """\
+        for x, y in data:
+            opt.zero_grad()
+            copies = [p.detach().clone().requires_grad_(True) for p in head.parameters()]
+            inner = F.linear(model(x), *copies).sum()
+            gs = torch.autograd.grad(inner, copies, create_graph=True)
+            loss = criterion(model(x), y) + gs[0].pow(2).sum()
+        """,
     "features": """\
         for x, y in data:
             opt.zero_grad()
