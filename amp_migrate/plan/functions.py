@@ -38,6 +38,7 @@ _HARMLESS = frozenset(
 )
 _IN_TORCH = ("torch.", "math.", "builtins.", "typing.", "warnings.")
 _OUT_OF_SIGHT = ("torch.ops.", "torch.utils.")
+_GIVEN = (*_DECORATORS, "setup_context", "vjp")
 _OF_CONTEXT = frozenset(
     """save_for_backward save_for_forward mark_dirty mark_non_differentiable mark_shared_storage
     set_materialize_grads""".split()
@@ -209,12 +210,17 @@ class CustomFunctions:
 
         if not family.methods.get("forward"):
             return refused("whose forward() is not visible")
+        if "vjp" in family.methods:
+            return refused("with vjp() in the place of backward()")
         if "setup_context" in family.methods:
             line = program.functions[family.methods["setup_context"][0]].line
             return refused(
                 "with setup_context(), for which custom_fwd is not made", line
             )
         for one in family.classes:
+            for stmt in ir.statements(program.classes[one].body):
+                if any(_last(target) in _GIVEN for target in stmt.targets):
+                    return refused("with a method that is assigned", stmt.line)
             bases = program.external_bases(one)
             if not _BASES & bases or any(base == "?" for base in bases):
                 reason = f"that shares methods with {program.classes[one].name}, which is none"

@@ -295,6 +295,22 @@ class Other(Own):
                 return g, None
         """,
     "in place, in fp32": "import numpy as np\n" + function(forward="x.abs_()\nz = np.exp(x)"),
+    "a lambda for backward": """\
+        class Own(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                return x.sign()
+            backward = staticmethod(lambda ctx, g: (g.clamp(-1, 1), None))
+        """,
+    "vjp": """\
+        class Own(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, w):
+                return x.sign()
+            @staticmethod
+            def vjp(ctx, g):
+                return g.clamp(-1, 1), None
+        """,
     "no forward": """\
         class Own(torch.autograd.Function):
             forward = staticmethod(lambda ctx, x, w: x)
