@@ -254,7 +254,7 @@ class CustomFunctions:
                 line = self._changes_its_inputs(qualname)
                 if line:
                     return refused("that changes its inputs in place", line)
-        if self.options.dtype == "float16":
+        if self.options.scaled:
             for qualname in family.methods.get("backward", ()):
                 line = inhomogeneous_line(program, qualname)
                 if line:

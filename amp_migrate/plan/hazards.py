@@ -75,7 +75,7 @@ class Hazards:
         """The first hazard for loops in ``functions`` whose regions are ``runs``."""
         runs = list(runs)
         refusal = self._of_training(functions)
-        if refusal is None and self.options.dtype == "bfloat16":
+        if refusal is None and self.options.dtype != "float16":
             refusal = self._of_bfloat16(runs)
         if refusal is not None:
             return refusal

@@ -311,7 +311,9 @@ class Planner:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
         before = [] if group.regional is travel else group.regional.edits
-        group.edits = before + travel.edits + group.edits + decorators + islands + settings
+        group.edits = (
+            before + travel.edits + group.edits + decorators + islands + settings
+        )
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:
