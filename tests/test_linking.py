@@ -18,6 +18,20 @@ def make_net():
     return nn.Linear(4, 2).to(device)
 batches = [(torch.randn(3, 4, device=device), torch.tensor([0, 1, 0], device=device))]
 """
+CLAMPED = """\
+class Clamped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+    @staticmethod
+    def backward(ctx, g):
+        return g.clamp(-1, 1)
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 2)
+    def forward(self, x):
+        return Clamped.apply(super().forward(x))
+def make"""
 ENGINE = """\
 from torch import nn
 def train(model, loader, optimizer):
@@ -180,7 +194,7 @@ LEFT = {
         {"AMP012"},
     ),
     "a custom Function in a file of the project": (
-        {"net.py": NET.replace("def make", "class F(torch.autograd.Function):\n    pass\ndef make")},
+        {"net.py": NET.replace("def make", CLAMPED) + "make_net = lambda: Net().to(device)\n"},
         {"AMP022"},
     ),
 }  # fmt: skip
