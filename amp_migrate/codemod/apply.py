@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from dataclasses import dataclass
+from itertools import takewhile
 
 import libcst as cst
 
