@@ -46,7 +46,13 @@ class Association(Walk[_Held]):
         self._optimizers: tuple[Slot, ...] = ()
 
     def _start(self, root: str) -> _Held:
-        self._optimizers = optimizers_in(self.identities, root)
+        steps = self.events.steps(root)
+        own = {one for slot in steps for one in self.identities.of_slot(slot)}
+        found = optimizers_in(self.identities, root)
+        # Gradients that nothing steps on here are no matter here.
+        self._optimizers = tuple(
+            one for one in found if one in own or one.owner == root
+        )
         return frozenset()
 
     def _joined(self, states: set[State[_Held]]) -> set[State[_Held]]:

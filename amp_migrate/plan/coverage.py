@@ -150,10 +150,6 @@ class Coverage:
             _within(one, other) or _within(other, one) for other in self.held.all
         )
 
-    def holds_whole(self, one: Identity) -> bool:
-        """Whether a module is one that is held as a whole, or part of one."""
-        return any(_within(one, other) for other in self.held.whole)
-
     def _born_at(self, site: CallSite) -> set[Birth]:
         """The births of the optimizers that a call hands over."""
         born: set[Birth] = set()

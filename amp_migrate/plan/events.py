@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
@@ -90,6 +90,18 @@ class Events:
     def kinds(self, function: str) -> frozenset[str]:
         """The kinds of event that a call of the function may bring about."""
         return self._kinds[function]
+
+    def leads_to(self, function: str, wanted: Collection[str]) -> bool:
+        """Whether a call of a function may bring about a call of one of those that are wanted."""
+        pending, seen = [function], {function}
+        while pending:
+            current = pending.pop()
+            if current in wanted:
+                return True
+            called = {c for _, event in self._direct[current] for c in event.callees}
+            pending += called - seen
+            seen |= called
+        return False
 
     def steps(self, function: str) -> frozenset[Slot]:
         """Slots whose optimizers step when a function is called."""

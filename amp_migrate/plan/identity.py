@@ -18,11 +18,19 @@ class Identities:
     """
 
     def __init__(
-        self, program: Program, optimizers: Optimizers, slots: Collection[Slot]
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        slots: Collection[Slot],
+        unborn: bool = False,
     ) -> None:
+        """``unborn``: optimizers whose birth is not in sight count, too, each by its own name."""
         self.program = program
         self.optimizers = optimizers
         self._same: dict[Slot, Slot] = {}
+        self._unborn = frozenset(
+            slot for slot in slots if unborn and not optimizers.origins(slot)
+        )
         for slot in sorted(slots, key=order):
             origins = sorted(optimizers.origins(slot), key=order)
             if slot in optimizers.trace(slot).each:
@@ -31,7 +39,8 @@ class Identities:
                 for other in origins[1:]:
                     self._same[self._one_of(other)] = self._one_of(origins[0])
         self.all = sorted(
-            {self._one_of(o) for slot in slots for o in optimizers.origins(slot)},
+            {self._one_of(o) for slot in slots for o in optimizers.origins(slot)}
+            | self._unborn,
             key=order,
         )
 
@@ -43,15 +52,21 @@ class Identities:
     def _is_told_by_calls(self, slot: Slot) -> bool:
         """Whether a slot is filled by a call that is on the way, be it under another name."""
         trace = self.optimizers.trace(slot)
-        source = trace.aliases.get(slot)
-        if source is not None and slot not in trace.parameters:
-            return self._is_told_by_calls(source) if source != slot else False
+        seen = {slot}
+        while slot not in trace.parameters:
+            source = trace.aliases.get(slot)
+            if source is None or source in seen:
+                return False
+            seen.add(source)
+            slot, trace = source, self.optimizers.trace(source)
         return slot in trace.parameters and not self.program.definitions(
             slot.owner, slot.name
         )
 
     def of_slot(self, slot: Slot) -> frozenset[Slot]:
         """All optimizers that a slot may hold, whatever the way."""
+        if slot in self._unborn:
+            return frozenset((slot,))
         return frozenset(map(self._one_of, self.optimizers.origins(slot)))
 
     def is_each(self, slot: Slot) -> bool:
@@ -75,7 +90,7 @@ class Identities:
             return found
         source = trace.aliases.get(slot)
         if slot not in trace.parameters:
-            if source is None or source == slot:
+            if source is None or not self._is_told_by_calls(slot):
                 return found
             return self.on_way(source, frames)
         entered = next(

@@ -134,17 +134,6 @@ class Ownership:
             if any(map(coverage.holds_some, coverage.identities(expr, function)))
         }
 
-    def common(self, optimizers: Iterable[Slot]) -> bool:
-        """Whether some of the optimizers are known to hold the same parameters."""
-        covers = [self._coverages[one] for one in optimizers if one in self._coverages]
-        return any(
-            other.holds_whole(module)
-            for i, one in enumerate(covers)
-            for other in covers[i + 1 :]
-            for module in one.held.whole
-        ) or any(
-            one.holds_whole(module)
-            for i, one in enumerate(covers)
-            for other in covers[i + 1 :]
-            for module in other.held.whole
-        )
+    def coverages(self, optimizers: Iterable[Slot]) -> list[Coverage]:
+        """What each of some optimizers holds."""
+        return [self._coverages[one] for one in optimizers if one in self._coverages]

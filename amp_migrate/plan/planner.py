@@ -15,6 +15,7 @@ from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.compiled import Compiled
 from amp_migrate.plan.device import Devices
+from amp_migrate.plan.disjoint import Disjoint
 from amp_migrate.plan.edits import (
     Autocast,
     Insert,
@@ -31,7 +32,7 @@ from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
-from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.plan.loops import Backward, Finder, Refusal
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
 from amp_migrate.plan.protocol import Placed, Placement
@@ -40,6 +41,7 @@ from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
 from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways
+from amp_migrate.plan.usage import Usage
 from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -66,6 +68,7 @@ class Planner:
         self.events = Events(program, self.optimizers)
         self.forward = Forward(program)
         self.regions = Regions(program, self.events, self.forward)
+        self.disjoint = Disjoint(program, self.forward)
         self.torch_names = TorchNames(program)
         self.os_names = ModuleNames(program, "os")
         self.state_files = StateFiles(program, self.os_names)
@@ -78,8 +81,9 @@ class Planner:
         finder = Finder(self.program, self.optimizers, self.events)
         groups: list[Group] = []
         loops = finder.find()
+        usage = Usage(self.program, self.optimizers, self.events, loops)
         for loop in loops:
-            self._leave_unused_out(loop, loops)
+            usage.settle(loop)
             traces = [
                 self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
             ]
@@ -95,44 +99,6 @@ class Planner:
         for group in groups:
             self._follow_onwards(group)
         return groups
-
-    def _leave_unused_out(self, loop: TrainingLoop, loops: list[TrainingLoop]) -> None:
-        """Drop from a loop's optimizers those that only stand near, and step on other gradients."""
-        if loop.refusal is not None or len(loop.slots) < 2:
-            return
-        traces = [self.optimizers.trace(slot) for slot in loop.slots]
-        slots = frozenset(loop.slots).union(*(trace.slots for trace in traces))
-        births = {birth for trace in traces for birth in trace.births}
-        identities = Identities(self.program, self.optimizers, slots)
-        if len(identities.all) < 2:
-            return
-        ownership = Ownership(
-            self.program, self.optimizers, self.events, identities, slots, births
-        )
-        sites = frozenset((b.function, b.stmt.path) for o in loops for b in o.backwards)
-        own = {(b.function, b.stmt.path) for b in loop.backwards}
-        scopes = {slot.owner for slot in slots} | {site[0] for site in own}
-        around = self.program.around(frozenset(map(ir.file_of, scopes)))
-        walk = self._walk(identities, ownership, sites, around)
-        used = {o for o, ways in walk.uses.items() if any(w[-1] in own for w in ways)}
-        loop.slots = frozenset(
-            slot for slot in loop.slots if (identities.of_slot(slot) | {slot}) & used
-        )
-        if not loop.slots:
-            message = "no optimizer steps on this backward()"
-            loop.refuse(Refusal("AMP011", message))
-
-    def _walk(
-        self,
-        identities: Identities,
-        ownership: Ownership,
-        backwards: frozenset[Site],
-        files: frozenset[str],
-    ) -> Association:
-        walk = Association(self.program, self.events, identities, ownership, backwards)
-        for root in roots(self.program, self.events, files):
-            walk.run(root)
-        return walk
 
     def plan(self, group: Group) -> None:
         """Fill a group with its edits, or with the reason why there are none."""
@@ -199,10 +165,13 @@ class Planner:
             self.program, self.optimizers, self.events, identities, slots, group.births
         )
         scalers, together = self._scalers(identities, ownership, sites, around)
-        if self.options.scaled and any(map(ownership.common, scalers.all)):
+        if self.options.scaled:
             line = min(b.event.line for b in backwards)
-            message = "two optimizers step on the same parameters"
-            raise Blocked(Refusal("AMP012", message, line))
+            for sharing in sorted(scalers.all, key=lambda s: sorted(map(order, s))):
+                doubt = self.disjoint.doubt(ownership.coverages(sharing))
+                if doubt is not None:
+                    raise Blocked(Refusal("AMP012", doubt, line))
+            self._refuse_instances(group, steps)
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
@@ -307,9 +276,6 @@ class Planner:
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
-        for run in evaluated:
-            with group.regional.attempt():
-                self._place_regions(group, [run], {})
         before = [] if group.regional is travel else group.regional.edits
         group.edits = (
             before + travel.edits + group.edits + decorators + islands + settings
@@ -328,7 +294,9 @@ class Planner:
         files: frozenset[str],
     ) -> tuple[Scalers, Scalers]:
         """The scalers of a group's optimizers, by what these step on; and what they have in common."""
-        walk = self._walk(identities, ownership, backwards, files)
+        walk = Association(self.program, self.events, identities, ownership, backwards)
+        for root in roots(self.program, self.events, files):
+            walk.run(root)
         together = Scalers.together(identities, walk.ways)
         if not self.options.scaled:
             return together, together
@@ -417,6 +385,34 @@ class Planner:
                 found.append((qualname, stmt, event.slot))
         self._refuse_twins(found)
         return found
+
+    def _refuse_instances(self, group: Group, steps: Steps) -> None:
+        """Several instances of a class at once have an optimizer each: only where one method of theirs
+        does all of a step are they never mistaken for one another."""
+        program = self.program
+        for birth in group.births:
+            slot = birth.slot
+            if slot.kind != "attribute":
+                continue
+            init = program.method(slot.owner, "__init__")
+            callers = [site.caller for site in program.call_sites.get(init or "", ())]
+            if all(callers.count(caller) < 2 for caller in callers):
+                continue
+            touching = {f for f, _, other in steps if other == slot}
+            touching |= {b.function for loop in group.loops for b in loop.backwards}
+            for function in program.functions:
+                for _, event in self.events.direct(function):
+                    if event.kind == "zero" and event.slot == slot:
+                        touching.add(function)
+            own = [program.self_class(function) for function in touching]
+            if (
+                len(touching) > 1
+                or own[0] is None
+                or own[0][1] not in program.family(slot.owner)
+            ):
+                name = ir.local_name(slot.owner)
+                message = f"several instances of {name} have an optimizer each, and are stepped from outside"
+                raise Blocked(Refusal("AMP012", message, birth.stmt.line))
 
     @staticmethod
     def _refuse_twins(steps: Steps) -> None:

@@ -119,6 +119,7 @@ class Protocol(Walk[Held]):
         self.exits: dict[tuple[Frames, Slot], set[str]] = {}
         """The scaler's states at ``continue``, ``break`` and ``return``."""
         self._optimizers: tuple[Slot, ...] = ()
+        self._training: dict[Site, bool] = {}
 
     def _fault(self, code: str, function: str, line: int, reason: str) -> None:
         self.faults.setdefault(Fault(code, function, line, reason))
@@ -335,7 +336,24 @@ class Protocol(Walk[Held]):
             for frame, at in self._frames:
                 if frame == function and at[: len(loop)] == loop:
                     return True
-        return False
+        return any(self._trains_around(frame, at) for frame, at in self._frames)
+
+    def _trains_around(self, function: str, path: ir.Path) -> bool:
+        """Whether a loop around a statement calls what goes backward for this group."""
+        if (function, path) not in self._training:
+            trained = {function for function, _ in self.backwards}
+            self._training[function, path] = any(
+                stmt.kind in ("for", "while")
+                and stmt.path == path[: len(stmt.path)]
+                and any(
+                    self.events.leads_to(callee, trained)
+                    for inner in ir.statements((stmt,))
+                    for event in self.events.of(function, inner)
+                    for callee in event.callees
+                )
+                for stmt in ir.statements(self.program.functions[function].body)
+            )
+        return self._training[function, path]
 
     def _leaving(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> None:
         frames = tuple(self._frames)

@@ -1,0 +1,91 @@
+"""Which optimizers step on the gradients of which loops, and so have to be planned together."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.association import Association
+from amp_migrate.plan.events import Events
+from amp_migrate.plan.identity import Identities
+from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.plan.ownership import Ownership
+from amp_migrate.plan.placement import roots
+from amp_migrate.plan.walk import Site
+from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Optimizers, Slot
+
+
+class Usage:
+    """Answers for all loops of a program."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        events: Events,
+        loops: list[TrainingLoop],
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.events = events
+        self.loops = loops
+        self._slots = frozenset(
+            event.slot
+            for qualname in program.functions
+            for _, event in events.direct(qualname)
+            if event.kind == "step"
+            and event.slot is not None
+            and event.slot.kind != "unknown"
+        )
+
+    @cached_property
+    def _identities(self) -> Identities:
+        traced = (self.optimizers.trace(slot).slots for slot in self._slots)
+        slots = self._slots.union(*traced)
+        return Identities(self.program, self.optimizers, slots, unborn=True)
+
+    @cached_property
+    def _used(self) -> dict[Site, set[Slot]]:
+        """The optimizers that step on what each backward leaves."""
+        identities = self._identities
+        births = {b for slot in self._slots for b in self.optimizers.trace(slot).births}
+        ownership = Ownership(
+            self.program, self.optimizers, self.events, identities, self._slots, births
+        )
+        sites = [(b.function, b.stmt.path) for o in self.loops for b in o.backwards]
+        files = self.program.around(frozenset(ir.file_of(site[0]) for site in sites))
+        walk = Association(
+            self.program, self.events, identities, ownership, frozenset(sites)
+        )
+        for root in roots(self.program, self.events, files):
+            walk.run(root)
+        used: dict[Site, set[Slot]] = {}
+        for one, ways in walk.uses.items():
+            for way in ways:
+                used.setdefault(way[-1], set()).add(one)
+        return used
+
+    def settle(self, loop: TrainingLoop) -> None:
+        """Make a loop's optimizers those that step on its gradients, near or far."""
+        if loop.refusal is not None or len(self._identities.all) < 2:
+            return
+        used: set[Slot] = set()
+        for backward in loop.backwards:
+            used |= self._used.get((backward.function, backward.stmt.path), set())
+        if not used:
+            if len(loop.slots) > 1:
+                message = "no optimizer steps on this backward()"
+                loop.refuse(Refusal("AMP011", message))
+            return
+        loop.slots = frozenset(
+            slot
+            for slot in self._slots
+            if (self._identities.of_slot(slot) | {slot}) & used
+        )
+        for slot in loop.slots:
+            trace = self.optimizers.trace(slot)
+            if trace.problems or not trace.births:
+                line = trace.problems[0].line if trace.problems else 0
+                message = f"{slot.shown}, which steps on these gradients, is not followed to its origin"
+                loop.refuse(Refusal("AMP010", message, line))
