@@ -9,15 +9,25 @@ from pathlib import Path
 from amp_migrate import config, engine
 from amp_migrate.engine import Report
 from amp_migrate.migration import migrate_program
+from amp_migrate.modernize.program import modernize_program
 from amp_migrate.options import Options
-from amp_migrate.programs import key, programs_of
-from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
+from amp_migrate.programs import ProgramSources, key, programs_of
+from amp_migrate.results import (
+    Diagnostic,
+    Loop,
+    OldUse,
+    Outcome,
+    Place,
+    Result,
+    SourceError,
+)
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
 
 __all__ = [
     "Diagnostic",
     "Loop",
+    "OldUse",
     "Options",
     "Outcome",
     "Place",
@@ -25,6 +35,7 @@ __all__ = [
     "SourceError",
     "migrate_paths",
     "migrate_source",
+    "modernize_source",
 ]
 
 _DEFAULTS = Options()
@@ -55,6 +66,22 @@ def migrate_source(
         if result is not None:
             return result
     return Result(path, text, text)
+
+
+def modernize_source(
+    text: str, *, path: str = "<string>", options: Options = _DEFAULTS
+) -> Result:
+    """Rewrite one file's uses of older AMP interfaces for torch.amp; it is looked at by itself.
+
+    Raises `SourceError` where the text is not valid for the Python that runs this.
+    """
+    found = modernize_program(
+        ProgramSources({path: text}, None), options, given={path}, shown={path: path}
+    )
+    result = found.get(path)
+    if isinstance(result, SourceError):
+        raise result
+    return Result(path, text, text) if result is None else result
 
 
 def migrate_paths(

@@ -25,12 +25,12 @@ class CatalogueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason for which a training loop is left byte for byte as it was."""
+    """One reason for which a training loop, or an older use, is left byte for byte as it was."""
 
     code: str
     name: str
     kind: str
-    """Always ``refusal``; rules of other kinds live beside these and are read elsewhere."""
+    """``refusal`` of a training loop, or ``old-use`` for an older AMP interface."""
     summary: str
     """Completes "2 loops ...", and so reads the same for any number: "with several optimizers"."""
     message: str
@@ -58,7 +58,12 @@ def refusal(code: str) -> Refusal:
 
 
 def refusals() -> tuple[Refusal, ...]:
-    """All rules of this kind, ordered by code."""
+    """Why training loops are left alone, ordered by code."""
+    return tuple(rule for rule in rules() if rule.kind == "refusal")
+
+
+def rules() -> tuple[Refusal, ...]:
+    """All rules, ordered by code."""
     return tuple(refusal(code) for code in sorted(_files()))
 
 
@@ -123,6 +128,6 @@ def _refusal(data: dict[str, Any]) -> Refusal:
             values[name] = tuple(value)
         else:
             raise ValueError(f"{name} must be a list of strings, and not an empty one")
-    if values["kind"] != "refusal":
-        raise ValueError(f"kind must be 'refusal', not {values['kind']!r}")
+    if values["kind"] not in ("refusal", "old-use"):
+        raise ValueError(f"kind must be 'refusal' or 'old-use', not {values['kind']!r}")
     return Refusal(**values)

@@ -12,6 +12,7 @@ import click
 from amp_migrate import __version__, config, engine
 from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.exits import ExitCode
+from amp_migrate.jobs import Job
 from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.results import Outcome, Place, SourceError
@@ -31,6 +32,16 @@ EXAMPLES = [
         "where each optimizer is born and how it travels",
     ),
     ("amp-migrate - < train.py", "from standard input to standard output"),
+]
+
+MODERNIZE_EXAMPLES = [
+    ("amp-migrate modernize", "show what would change in the current directory"),
+    ("amp-migrate modernize src --write", "rewrite the files"),
+    ("amp-migrate modernize src --check", "for CI: fail when a file would change"),
+    (
+        "amp-migrate modernize src --torch-version 2.4",
+        "custom_fwd and custom_bwd, too",
+    ),
 ]
 
 
@@ -79,31 +90,81 @@ def main() -> None:
     """
 
 
+def _shared(command: Decorated) -> Decorated:
+    """The argument and the options of every command that rewrites files."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
+_SHARED = (
+    click.argument("paths", nargs=-1, metavar="[PATHS]..."),
+    click.option(
+        "--diff", is_flag=True, help="Print a diff that git apply takes (the default)."
+    ),
+    click.option(
+        "--write",
+        is_flag=True,
+        help="Rewrite the files, those of one program together.",
+    ),
+    click.option(
+        "--check", is_flag=True, help="Write nothing; exit 1 if a file would change."
+    ),
+    click.option(
+        "--exit-code", is_flag=True, help="With --diff: exit 1 if a file would change."
+    ),
+    click.option(
+        "--torch-version",
+        metavar="X.Y",
+        callback=_torch_version,
+        help="The oldest torch to support: what the project requires, or 2.4.",
+    ),
+    _patterns(
+        "include", "Of the files in directories, take only these: all *.py and *.ipynb."
+    ),
+    _patterns(
+        "exclude",
+        "Leave these out of directories, but take '!these/' whatever excludes them.",
+    ),
+    _patterns("force-exclude", "Leave these out even when they are named."),
+    click.option(
+        "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
+    ),
+    click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        help="A pyproject.toml to use instead.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes: one per CPU.",
+    ),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Default: auto.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="Say which settings are in force, and more.",
+    ),
+)
+
+
 @main.command(cls=Command, examples=EXAMPLES)
-@click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option(
-    "--diff", is_flag=True, help="Print a diff that git apply takes (the default)."
-)
-@click.option(
-    "--write", is_flag=True, help="Rewrite the files, those of one program together."
-)
-@click.option(
-    "--check", is_flag=True, help="Write nothing; exit 1 if a file would change."
-)
+@_shared
 @click.option(
     "--explain-plan", is_flag=True, help="Print what was found and will be done."
 )
 @click.option(
-    "--exit-code", is_flag=True, help="With --diff: exit 1 if a file would change."
-)
-@click.option(
     "--dtype", type=click.Choice(DTYPES), help="What autocast casts to: float16."
-)
-@click.option(
-    "--torch-version",
-    metavar="X.Y",
-    callback=_torch_version,
-    help="The oldest torch to support: what the project requires, or 2.4.",
 )
 @click.option(
     "--eval/--no-eval",
@@ -111,40 +172,30 @@ def main() -> None:
     default=None,
     help="Put evaluation under no_grad under autocast too; off.",
 )
-@_patterns(
-    "include", "Of the files in directories, take only these: all *.py and *.ipynb."
-)
-@_patterns(
-    "exclude",
-    "Leave these out of directories, but take '!these/' whatever excludes them.",
-)
-@_patterns("force-exclude", "Leave these out even when they are named.")
-@click.option(
-    "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
-)
-@click.option(
-    "--config", "config_file", metavar="FILE", help="A pyproject.toml to use instead."
-)
-@click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes: one per CPU."
-)
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="Default: auto.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Say which settings are in force, and more."
-)
 def migrate(
+    *,
+    dtype: str | None,
+    evaluation: bool | None,
+    **given: Any,
+) -> ExitCode:
+    """Rewrite training loops for automatic mixed precision; what amp-migrate does by itself."""
+    return _run(Job.MIGRATE, dtype=dtype, evaluation=evaluation, **given)
+
+
+@main.command(cls=Command, examples=MODERNIZE_EXAMPLES)
+@_shared
+def modernize(**given: Any) -> ExitCode:
+    """Rewrite uses of torch.cuda.amp and torch.cpu.amp for torch.amp, or say why not."""
+    return _run(Job.MODERNIZE, **given)
+
+
+def _run(
+    job: Job,
     *,
     paths: tuple[str, ...],
     diff: bool,
     write: bool,
     check: bool,
-    explain_plan: bool,
     exit_code: bool,
     stdin_filename: str | None,
     config_file: str | None,
@@ -152,14 +203,14 @@ def migrate(
     color: str,
     quiet: bool,
     verbose: bool,
-    dtype: str | None,
     torch_version: tuple[int, int] | None,
-    evaluation: bool | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     force_exclude: tuple[str, ...],
+    explain_plan: bool = False,
+    dtype: str | None = None,
+    evaluation: bool | None = None,
 ) -> ExitCode:
-    """Rewrite training loops for automatic mixed precision; what amp-migrate does by itself."""
     chosen = {
         Mode.DIFF: diff,
         Mode.WRITE: write,
@@ -189,12 +240,16 @@ def migrate(
             return ExitCode.ERROR
         if from_stdin:
             report = engine.run_text(
-                data, path=stdin_filename or "<stdin>", settings=settings
+                data, path=stdin_filename or "<stdin>", settings=settings, job=job
             )
         else:
             with terminal.progress() as progress:
                 report = engine.run(
-                    named or (".",), settings=settings, jobs=jobs, progress=progress
+                    named or (".",),
+                    settings=settings,
+                    job=job,
+                    jobs=jobs,
+                    progress=progress,
                 )
     except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
@@ -213,6 +268,7 @@ def migrate(
     code = _conclude(
         report,
         terminal,
+        job=job,
         written=write or to_stdout,
         verbose=verbose,
         strict=check or exit_code,
@@ -305,6 +361,7 @@ def _conclude(
     report: engine.Report,
     terminal: Terminal,
     *,
+    job: Job,
     written: bool,
     verbose: bool,
     strict: bool,
@@ -318,15 +375,15 @@ def _conclude(
 
     by_hand: dict[tuple[str, ...], Place] = {}
     for result in report.results:
-        for loop in result.loops:
-            found = loop.diagnostic
-            if found is None or (loop.outcome is Outcome.ALREADY and not verbose):
+        for one in result.units:
+            found = one.diagnostic
+            if found is None or (one.outcome is Outcome.ALREADY and not verbose):
                 continue
             headline, *details = messages.diagnostic(found, by_hand)
             terminal.say(headline, bold=True)
             for line in details:
                 terminal.say(line)
-    terminal.say(messages.summary(report, written=written))
+    terminal.say(messages.summary(report, written=written, job=job))
     if report.failures or messages.has_internal_error(report):
         return ExitCode.ERROR
     return ExitCode.WOULD_CHANGE if strict and report.changed else ExitCode.OK

@@ -1,4 +1,4 @@
-"""From paths to results: find the files, read them, have each migrated, keep the errors apart.
+"""From paths to results: find the files, read them, have a job done on each program, keep the errors apart.
 
 Only `write` writes, so that a run is decided as a whole before it touches a file.
 """
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
+from amp_migrate.jobs import Job, Work, subject
 from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
-from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of, trains
+from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of
 from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source
@@ -37,7 +38,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file that takes part in training: as read, what came of it, and the bytes to write."""
+    """One file that a run is about: as read, what came of it, and the bytes to write."""
 
     document: Source
     result: Result
@@ -65,7 +66,7 @@ class Report:
     """What a run found."""
 
     migrations: tuple[Migration, ...]
-    """In the order of discovery; files that hold no loop and do not change are not among them."""
+    """In the order of discovery; files that it is not about are not among them."""
     failures: tuple[Failure, ...]
     files: int
     """How many files were looked at."""
@@ -92,10 +93,11 @@ def run(
     paths: Sequence[str | Path],
     *,
     settings: Settings,
+    job: Job = Job.MIGRATE,
     jobs: int | None = 1,
     progress: Progress | None = None,
 ) -> Report:
-    """Migrate the files that ``paths`` name, in memory.
+    """Do a job on the files that ``paths`` name, in memory.
 
     ``jobs`` is the most processes to use, None for one per processor. More than one needs, as all
     of `multiprocessing` does, a main module that can be imported without running the program.
@@ -109,12 +111,14 @@ def run(
             given[key(path)] = FileBytes(path, files.read(path))
         except SourceError as error:
             failures.append(Failure(error))
-    migrations, more = _migrate_all(given, settings, jobs, progress or _unheard)
+    migrations, more = _do_all(job, given, settings, jobs, progress or _unheard)
     return Report(migrations, (*failures, *more), len(found.files), found.skipped)
 
 
-def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
-    """Migrate one source that is not read from a file; ``path`` is the name it goes by."""
+def run_text(
+    data: bytes, *, path: str, settings: Settings, job: Job = Job.MIGRATE
+) -> Report:
+    """Do a job on one source that is not read from a file; ``path`` is the name it goes by."""
     if discovery.is_force_excluded(path, settings.filters):
         return Report((), (), 0)
     try:
@@ -122,7 +126,7 @@ def run_text(data: bytes, *, path: str, settings: Settings) -> Report:
     except SourceError as error:
         return Report((), (Failure(error),), 1)
     given = {key(path): FileBytes(path, data)}
-    return Report(*_migrate_all(given, settings, 1, _unheard), 1)
+    return Report(*_do_all(job, given, settings, 1, _unheard), 1)
 
 
 def _unheard(done: int, total: int) -> None:
@@ -164,21 +168,24 @@ class _Task:
     sources: ProgramSources
     given: tuple[str, ...]
     options: Options
+    job: Job
 
 
-def _migrate_all(
+def _do_all(
+    job: Job,
     given: Mapping[str, FileBytes],
     settings: Settings,
     jobs: int | None,
     progress: Progress,
 ) -> tuple[tuple[Migration, ...], tuple[Failure, ...]]:
-    programs = programs_of(given, settings.filters)
+    programs = programs_of(given, settings.filters, subject(job))
     tasks = [
         _Task(
             number,
             sources,
             tuple(file for file in sources.texts if file in given),
             settings.options,
+            job,
         )
         for number, sources in enumerate(programs.found)
     ]
@@ -188,7 +195,7 @@ def _migrate_all(
     else:
         outcomes = []
         for task in tasks:
-            outcomes.append(_migrate(task))
+            outcomes.append(_do(task))
             progress(len(outcomes), len(tasks))
     found = {file: one for outcome in outcomes for file, one in outcome.items()}
     found |= {file: Failure(error) for file, error in programs.errors.items()}
@@ -210,7 +217,7 @@ def _in_processes(
         pending: dict[Future[_Outcome], int] = {}
         with contextlib.suppress(BrokenExecutor):
             for task in tasks:
-                pending[pool.submit(_migrate, task)] = task.number
+                pending[pool.submit(_do, task)] = task.number
         for future in as_completed(pending):
             if future.exception() is None:
                 outcomes[pending[future]] = future.result()
@@ -222,7 +229,7 @@ def _in_processes(
         with _pool(1) as pool:
             while rest:
                 task = rest.pop(0)
-                future = pool.submit(_migrate, task)
+                future = pool.submit(_do, task)
                 died = future.exception() is not None
                 outcomes[task.number] = (
                     _failed(task, "the process died") if died else future.result()
@@ -263,10 +270,10 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _migrate(task: _Task) -> _Outcome:
+def _do(task: _Task) -> _Outcome:
     """The map over programs: everything that can go wrong with one becomes its `Failure`."""
     try:
-        found = migrate_program(
+        found = _work(task.job)(
             task.sources,
             task.options,
             given=task.given,
@@ -282,6 +289,15 @@ def _migrate(task: _Task) -> _Outcome:
         name = type(error).__name__
         what = f"{name}: {words}" if words else name
         return _failed(task, what, traceback.format_exc())
+
+
+def _work(job: Job) -> Work:
+    if job is Job.MODERNIZE:
+        # Imported here: most runs have no need of it.
+        from amp_migrate.modernize.program import modernize_program
+
+        return modernize_program
+    return migrate_program
 
 
 def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
@@ -303,7 +319,8 @@ def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
 def _failed(task: _Task, what: str, trace: str = "") -> _Outcome:
     """The failure of a program, told at one of its files that were named."""
     texts = task.sources.texts
-    file = next(file for file in task.given if trains(texts[file]))
+    concerns = subject(task.job).seems
+    file = next(file for file in task.given if concerns(texts[file]))
     document = task.sources.documents[file]
     return {file: Failure(_internal(document.path, what), trace)}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class ProgramSources:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Programs that train, and the files that should be part of one and cannot be read."""
+    """Programs that a run is about, and the files that should be part of one and cannot be read."""
 
     found: tuple[ProgramSources, ...]
     errors: Mapping[str, SourceError] = field(default_factory=dict)
@@ -78,26 +78,41 @@ def trains(text: str) -> bool:
     return _BACKWARD in text or bool(_DRIVES.search(text) and _FRAMEWORK.search(text))
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a run is about, told of a text at a glance: never no where it is."""
+
+    seems: Callable[[str], bool]
+    """Whether a text may be about it."""
+    matters: Callable[[str], bool]
+    """Whether such a text has to be readable."""
+
+
+TRAINING = Subject(trains, lambda text: _BACKWARD in text)
+
+
 def key(path: str | Path) -> str:
     """The name of a file among those of its program."""
     return Path(discovery.lexical(str(path))).as_posix()
 
 
 def programs_of(
-    given: Mapping[str, str | FileBytes], filters: Filters | None
+    given: Mapping[str, str | FileBytes],
+    filters: Filters | None,
+    subject: Subject = TRAINING,
 ) -> Programs:
     """The programs that the given files belong to, with all files of the project that take part.
 
     ``given``: files by `key`, or their texts. ``filters``: of the project whose other files are read
-    from disk; None: each text stands alone. Programs without a training loop in a given file are
-    left out; a given file that cannot be read is an error where it seems to hold one.
+    from disk; None: each text stands alone. Programs of which no given file seems to be about
+    ``subject`` are left out; a given file that cannot be read is an error where it matters.
     """
     rough = {file: _rough(one) for file, one in given.items()}
-    training = {file for file, text in rough.items() if trains(text)}
-    if not training:
+    about = {file for file, text in rough.items() if subject.seems(text)}
+    if not about:
         return Programs(())
     everything = dict(given)
-    groups: Iterable[Collection[str]] = [{file} for file in training]
+    groups: Iterable[Collection[str]] = [{file} for file in about]
     scans: dict[str, ImportScan] = {}
     edits_path = False
     if filters is not None:
@@ -117,7 +132,7 @@ def programs_of(
         groups = [
             group
             for group in components(layout, imports)
-            if not training.isdisjoint(group)
+            if not about.isdisjoint(group)
         ]
     found = []
     errors: dict[str, SourceError] = {}
@@ -136,9 +151,9 @@ def programs_of(
                     texts[file] = documents[file].text
             except SourceError as error:
                 unread[file] = rough[file]
-                if file in training and _BACKWARD in rough[file]:
+                if file in about and subject.matters(rough[file]):
                     errors[file] = error
-        if any(trains(texts[file]) for file in training & texts.keys()):
+        if any(subject.seems(texts[file]) for file in about & texts.keys()):
             own = {file: scans[file] for file in members if file in scans}
             narrow = None if filters is None else _layout(filters.root, own, edits_path)
             found.append(ProgramSources(texts, narrow, unread, documents))

@@ -14,6 +14,7 @@ class Outcome(str, Enum):
     """What became of one training loop."""
 
     MIGRATED = "migrated"
+    MODERNIZED = "modernized"
     LEFT_ALONE = "left alone"
     ALREADY = "under AMP already"
     """Nothing to do: somebody migrated it before. Its diagnostic says so, for those who ask."""
@@ -60,8 +61,17 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class OldUse:
+    """One use of an older AMP interface: an import with all that it is used for, or one mention."""
+
+    place: Place
+    outcome: Outcome
+    diagnostic: Diagnostic | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """The migration of one source text."""
+    """What became of one source text."""
 
     path: str
     source: str
@@ -70,6 +80,8 @@ class Result:
     loops: tuple[Loop, ...] = ()
     plan: tuple[str, ...] = field(default=())
     """What ``--explain-plan`` prints for this file, one line an entry."""
+    old_uses: tuple[OldUse, ...] = ()
+    """Of a file that is modernized, which has no ``loops``."""
 
     @property
     def changed(self) -> bool:
@@ -77,11 +89,14 @@ class Result:
         return self.output != self.source
 
     @property
+    def units(self) -> tuple[Loop | OldUse, ...]:
+        """What was looked at."""
+        return (*self.loops, *self.old_uses)
+
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """One per loop left alone, in source order."""
-        return tuple(
-            loop.diagnostic for loop in self.loops if loop.diagnostic is not None
-        )
+        """One per loop, or older use, left alone, in source order."""
+        return tuple(one.diagnostic for one in self.units if one.diagnostic is not None)
 
 
 class SourceError(Exception):

@@ -85,9 +85,9 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         left = ast.dump(_erase(befores[file], frozenset()))
         right = ast.dump(_erase(afters[file], new))
         if left != right:
-            shown = _first_difference(left, right)
+            shown = shown_difference(left, right)
             return file, f"without AMP the output is another program ({shown})"
-        if _comments(before) != _comments(after):
+        if comments(before) != comments(after):
             return file, "a comment is lost or has moved"
     return None
 
@@ -152,7 +152,8 @@ def _names(tree: ast.Module) -> set[str]:
     return names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
-def _first_difference(left: str, right: str) -> str:
+def shown_difference(left: str, right: str) -> str:
+    """Where two dumps begin to differ."""
     position = next(
         (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
         min(len(left), len(right)),
@@ -161,7 +162,8 @@ def _first_difference(left: str, right: str) -> str:
     return f"{left[start : position + 30]!r} became {right[start : position + 30]!r}"
 
 
-def _comments(text: str) -> list[str]:
+def comments(text: str) -> list[str]:
+    """Every comment of a text, in order."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT]
 

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from amp_migrate.catalogue import CatalogueError, refusal
 from amp_migrate.engine import Report
-from amp_migrate.results import Diagnostic, Loop, Outcome, Place
+from amp_migrate.jobs import Job
+from amp_migrate.results import Diagnostic, Loop, OldUse, Outcome, Place, Result
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""
 
 
 def diagnostic(found: Diagnostic, said: dict[tuple[str, ...], Place]) -> Iterator[str]:
-    """The lines for one loop left alone; those after the first are indented.
+    """The lines for one loop, or older use, left alone; those after the first are indented.
 
     ``said`` remembers between calls what was said to write by hand, so as not to say it twice.
     """
@@ -43,15 +44,15 @@ def has_internal_error(report: Report) -> bool:
     )
 
 
-def summary(report: Report, *, written: bool) -> str:
+def summary(report: Report, *, written: bool, job: Job = Job.MIGRATE) -> str:
     """One line with numbers. ``written``: whether the changes are on disk by now."""
-    loops = [loop for result in report.results for loop in _counted(result.loops)]
-    already = [loop for loop in loops if loop.outcome is Outcome.ALREADY]
-    loops = [loop for loop in loops if loop.outcome is not Outcome.ALREADY]
+    units = [unit for result in report.results for unit in _counted(result)]
+    already = [unit for unit in units if unit.outcome is Outcome.ALREADY]
+    units = [unit for unit in units if unit.outcome is not Outcome.ALREADY]
     sentences = []
-    if loops or not already:
-        sentences.append(_of_loops(report, loops, written=written))
-    left_alone = [loop for loop in loops if loop.outcome is Outcome.LEFT_ALONE]
+    if units or not already:
+        sentences.append(_of_units(report, units, job, written=written))
+    left_alone = [unit for unit in units if unit.outcome is Outcome.LEFT_ALONE]
     if left_alone:
         sentences.append(f"{len(left_alone)} left alone ({_reasons(left_alone)})")
     if already:
@@ -62,29 +63,43 @@ def summary(report: Report, *, written: bool) -> str:
     return "; ".join(sentences)
 
 
-def _of_loops(report: Report, loops: Sequence[Loop], *, written: bool) -> str:
+def _of_units(
+    report: Report, units: Sequence[Loop | OldUse], job: Job, *, written: bool
+) -> str:
+    one, many, verb = _WORDS[job]
     if not report.files:
         return "no Python files found"
-    if not loops:
-        return f"no training loops found in {_number(report.files, 'file')}"
-    migrated = sum(loop.outcome is Outcome.MIGRATED for loop in loops)
+    if not units:
+        return f"no {many} found in {_number(report.files, 'file')}"
+    done = len(units) - sum(unit.outcome is Outcome.LEFT_ALONE for unit in units)
     files = sum(
-        any(loop.outcome is not Outcome.ALREADY for loop in _counted(result.loops))
+        any(unit.outcome is not Outcome.ALREADY for unit in _counted(result))
         for result in report.results
     )
-    verb = "migrated" if written else "would migrate"
+    verb = f"{verb}d" if written else f"would {verb}"
     return (
-        f"{verb} {migrated} of {_number(len(loops), 'training loop')}"
+        f"{verb} {done} of {_number(len(units), one, many)}"
         f" in {_number(files, 'file')}"
     )
 
 
-def _counted(loops: Sequence[Loop]) -> list[Loop]:
-    return [loop for loop in loops if loop.outcome is not Outcome.OFF]
+_WORDS = {
+    Job.MIGRATE: ("training loop", "training loops", "migrate"),
+    Job.MODERNIZE: (
+        "use of an older AMP interface",
+        "uses of older AMP interfaces",
+        "modernize",
+    ),
+}
+"""What a job is about, one and many, and what is done with it."""
 
 
-def _reasons(loops: Sequence[Loop]) -> str:
-    codes = Counter(loop.diagnostic.code if loop.diagnostic else "" for loop in loops)
+def _counted(result: Result) -> list[Loop | OldUse]:
+    return [unit for unit in result.units if unit.outcome is not Outcome.OFF]
+
+
+def _reasons(units: Sequence[Loop | OldUse]) -> str:
+    codes = Counter(unit.diagnostic.code if unit.diagnostic else "" for unit in units)
     ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {_words(code)}" for code, count in ordered)
 
@@ -96,5 +111,5 @@ def _words(code: str) -> str:
         return code or "without a reason"
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def _number(count: int, noun: str, plural: str = "") -> str:
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"

@@ -1,0 +1,46 @@
+"""What a run may be for, and what does it: everything around it is the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Protocol
+
+from amp_migrate.options import Options
+from amp_migrate.programs import TRAINING, ProgramSources, Subject
+from amp_migrate.results import Result, SourceError
+
+
+class Job(str, Enum):
+    """The purpose of a run."""
+
+    MIGRATE = "migrate"
+    """Training loops in fp32, for AMP."""
+    MODERNIZE = "modernize"
+    """Older AMP interfaces, to torch.amp."""
+
+
+class Work(Protocol):
+    """Does a job on the files of one program that are ``given``; the others are only read.
+
+    ``shown``: what messages call a file, where that is not its path. The answer has an entry for each
+    given file that the job is about, that is to be changed, or that cannot be read.
+    """
+
+    def __call__(
+        self,
+        sources: ProgramSources,
+        options: Options,
+        *,
+        given: Collection[str],
+        shown: Mapping[str, str],
+    ) -> dict[str, Result | SourceError]: ...
+
+
+def subject(job: Job) -> Subject:
+    """What tells at a glance whether a text concerns a job."""
+    if job is Job.MODERNIZE:
+        from amp_migrate.modernize.program import is_old
+
+        return Subject(is_old, is_old)
+    return TRAINING

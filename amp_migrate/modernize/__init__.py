@@ -1,0 +1,1 @@
+"""Older AMP interfaces, ``torch.cuda.amp`` and its like, to ``torch.amp``."""

@@ -1,0 +1,168 @@
+"""A program's texts through all rooms: facts, plan, rewriting, and the check of what came out."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from functools import cache
+
+from amp_migrate.catalogue import refusal
+from amp_migrate.modernize.edits import Edit
+from amp_migrate.modernize.elsewhere import Elsewhere
+from amp_migrate.modernize.plan import Reason, Unit, plan
+from amp_migrate.modernize.uses import Uses, read_uses
+from amp_migrate.options import Options
+from amp_migrate.programs import ProgramSources
+from amp_migrate.results import Diagnostic, OldUse, Outcome, Result, SourceError
+from amp_migrate.rewritten import WrongError, laid_out
+from amp_migrate.telling import Telling
+
+_OLD = re.compile(
+    r"\b(?:cuda|cpu)\s*(?:\\\n\s*)?\.\s*(?:\\\n\s*)?amp\b"
+    r"|\bfrom\s+torch\.(?:cuda|cpu)\s+import\b|\btorch\.(?:cuda|cpu)\s+as\b"
+)
+_AMP = re.compile(r"\bamp\b|autocast|GradScaler")
+
+
+def is_old(text: str) -> bool:
+    """Whether a text may speak of an older AMP interface."""
+    return _OLD.search(text) is not None
+
+
+def modernize_program(
+    sources: ProgramSources,
+    options: Options,
+    *,
+    given: Collection[str],
+    shown: Mapping[str, str],
+) -> dict[str, Result | SourceError]:
+    """Modernize the files of one program that are ``given``; the others are only read.
+
+    ``shown``: what messages call a file, where that is not its path. The answer has an entry for each
+    given file that uses an older interface, or cannot be read.
+    """
+    return _Modernization(sources, options, given, shown).run()
+
+
+class _Modernization:
+    def __init__(
+        self,
+        sources: ProgramSources,
+        options: Options,
+        given: Collection[str],
+        shown: Mapping[str, str],
+    ) -> None:
+        self.sources = sources
+        self.options = options
+        self.given = [file for file in sources.texts if file in given]
+        self.telling = Telling(sources, shown)
+        self.errors: dict[str, SourceError] = {}
+
+    def run(self) -> dict[str, Result | SourceError]:
+        texts = self.sources.texts
+        units = self._plan(texts)
+        outputs = dict(texts)
+        try:
+            outputs |= self._rewrite(units)
+        except WrongError as wrong:
+            for unit in units:
+                if _changes(unit):
+                    unit.reason = Reason("AMP090", wrong.what, wrong.file, (1, 0))
+        found: dict[str, Result | SourceError] = {}
+        for file in self.given:
+            own = [unit for unit in units if unit.file == file]
+            own.sort(key=lambda unit: unit.at)
+            if file in self.errors:
+                if is_old(texts[file]):
+                    found[file] = self.errors[file]
+            elif own:
+                found[file] = Result(
+                    self.telling.file(file),
+                    texts[file],
+                    outputs[file],
+                    old_uses=tuple(map(self._told, own)),
+                )
+        return found
+
+    def _plan(self, texts: Mapping[str, str]) -> list[Unit]:
+        @cache
+        def read(file: str) -> Uses | None:
+            if file not in texts:
+                return None
+            try:
+                return read_uses(texts[file], file)
+            except SourceError as error:
+                self.errors[file] = self.telling.error(file, error)
+                return None
+
+        program = {
+            file: uses
+            for file, text in texts.items()
+            if _AMP.search(text) and (uses := read(file)) is not None
+        }
+        elsewhere = Elsewhere(
+            {**texts, **self.sources.unread}, self.sources.layout, read
+        )
+        return plan(
+            program,
+            texts,
+            self.options.torch_version,
+            elsewhere,
+            frozenset(self.given),
+            self.telling.file,
+        )
+
+    def _rewrite(self, units: list[Unit]) -> dict[str, str]:
+        """The new texts; raises `WrongError` where one of them does not pass its check."""
+        texts = self.sources.texts
+        edits: dict[str, list[Edit]] = defaultdict(list)
+        for unit in filter(_changes, units):
+            edits[unit.file] += unit.edits
+        outputs = {
+            file: self._rewrite_file(file, texts[file], found)
+            for file, found in edits.items()
+            if found
+        }
+        if not outputs:
+            return outputs
+        for unit in self._plan({**texts, **outputs}):
+            if _changes(unit) and unit.edits:
+                raise WrongError(unit.file, "a second run would change it again")
+        return outputs
+
+    def _rewrite_file(self, file: str, text: str, edits: list[Edit]) -> str:
+        # Imported only where something is written: most files of a run are only read.
+        from amp_migrate.codemod.formatting import mode_of_file
+        from amp_migrate.codemod.mismatch import MismatchError
+        from amp_migrate.modernize.rewrite import rewrite
+        from amp_migrate.modernize.verify import difference
+
+        document = self.sources.documents.get(file)
+        try:
+            output = rewrite(text, edits)
+        except MismatchError as error:
+            raise WrongError(file, str(error)) from error
+        output = laid_out(file, text, output, document, mode_of_file(file))
+        wrong = difference(text, output)
+        if wrong is not None:
+            raise WrongError(file, wrong)
+        return output
+
+    def _told(self, unit: Unit) -> OldUse:
+        place = self.telling.place(unit.file, unit.at[0], unit.at[1] + 1)
+        if unit.silent:
+            return OldUse(place, Outcome.OFF)
+        reason = unit.reason
+        if reason is None:
+            return OldUse(place, Outcome.MODERNIZED)
+        blame = self.telling.place(reason.file, reason.at[0], reason.at[1] + 1)
+        here = (blame.path, blame.line) == (place.path, place.line)
+        blocker = None if here else blame
+        by_hand = tuple(refusal(reason.code).by_hand)
+        found = Diagnostic(reason.code, place, reason.message, blocker, by_hand)
+        return OldUse(place, Outcome.LEFT_ALONE, found)
+
+
+def _changes(unit: Unit) -> bool:
+    return unit.reason is None and not unit.silent

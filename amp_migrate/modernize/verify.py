@@ -1,0 +1,229 @@
+"""The check before anything is written: do both texts ask for the same AMP, and nothing else differ?
+
+Independent of the plan: it sees two texts. Both are brought to one spelling, that of the newer
+interface with everything by name, and what comes out must be the same program. Every comment must be
+there, in order.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from amp_migrate.facts.syntax import parse
+from amp_migrate.modernize.calls import PARAMETERS
+from amp_migrate.results import SourceError
+from amp_migrate.verify import comments, shown_difference
+
+_OLD = re.compile(r"^torch\.(cuda|cpu)\.amp(?=\.|$)")
+_NEW = re.compile(r"^torch\.amp(?=\.|$)")
+_NEW_PARAMETERS = {
+    "autocast": ("device_type", "dtype", "enabled", "cache_enabled"),
+    "GradScaler": ("device", *PARAMETERS["GradScaler"]),
+    "custom_fwd": ("fwd",),
+    "custom_bwd": ("bwd",),
+}
+_USUAL = {"cuda": "float16", "cpu": "bfloat16"}
+
+
+def difference(before: str, after: str) -> str | None:
+    """What is wrong with ``after`` as a modern form of ``before``; None where nothing is."""
+    try:
+        new = parse(after, "output")
+    except SourceError as error:
+        return f"the output is {error.message}"
+    left, right = (
+        ast.dump(_Speller(tree).visit(tree)) for tree in (parse(before, "input"), new)
+    )
+    if left != right:
+        shown = shown_difference(left, right)
+        return f"the output is another program ({shown})"
+    if comments(before) != comments(after):
+        return "a comment is lost or has moved"
+    return None
+
+
+class _Speller(ast.NodeTransformer):
+    """One spelling for old and new."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.known: dict[str, set[str]] = {}
+        """What each name is imported as, or assigned from, wherever in the file."""
+        self.hidden: frozenset[str] = frozenset()
+        """Names that mean something else in the functions around."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    root = alias.name.split(".")[0]
+                    self._know(
+                        alias.asname or root, alias.name if alias.asname else root
+                    )
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    self._know(
+                        alias.asname or alias.name, f"{node.module}.{alias.name}"
+                    )
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                target, dotted = node.targets[0], self._dotted(node.value)
+                if isinstance(target, ast.Name) and (
+                    _OLD.match(dotted) or _NEW.match(dotted)
+                ):
+                    self._know(target.id, dotted)
+
+    def _know(self, name: str, dotted: str) -> None:
+        self.known.setdefault(name, set()).add(dotted)
+
+    def _dotted(self, node: ast.expr) -> str:
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id in self.hidden:
+            return ""
+        found = {
+            name
+            for name in self.known.get(node.id, set())
+            if _OLD.match(f"{name}.") or name.split(".")[0] == "torch"
+        }
+        if len(found) > 1:
+            # An older name with a newer one of the same end, or torch by several imports.
+            found = {name for name in found if _OLD.match(name)} or found
+        return ".".join([min(found), *reversed(parts)]) if found else ""
+
+    # -- imports ------------------------------------------------------------------------------
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        for alias in node.names:
+            alias.name = _OLD.sub("torch.amp", alias.name)
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | list[ast.stmt]:
+        """One statement for each name."""
+        if node.level or not (node.module or "").startswith("torch"):
+            return node
+        made: list[ast.stmt] = []
+        for alias in node.names:
+            whole = _OLD.sub("torch.amp", f"{node.module}.{alias.name}")
+            module, _, alias.name = whole.rpartition(".")
+            made.append(ast.ImportFrom(module, [alias], 0))
+        return sorted(made, key=ast.dump)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list):
+                setattr(node, field, list(_sorted_imports(body)))
+        return node
+
+    # -- names --------------------------------------------------------------------------------
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        dotted = self._dotted(node)
+        found = _OLD.match(dotted) or _NEW.match(dotted)
+        if found and isinstance(node.ctx, ast.Load):
+            return ast.Name(f"torch.amp{dotted[found.end():]}", ast.Load())
+        self.generic_visit(node)
+        return node
+
+    def _decorated(self, decorators: list[ast.expr]) -> None:
+        for index, decorator in enumerate(decorators):
+            dotted = self._dotted(decorator)
+            if _OLD.match(dotted) and dotted.rpartition(".")[2].startswith("custom_"):
+                decorators[index] = ast.Call(decorator, [], [])
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self._decorated(node.decorator_list)
+        return self._inside(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        self._decorated(node.decorator_list)
+        return self._inside(node)
+
+    def _inside(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        """A function, in which its parameters and variables hide what is imported outside."""
+        node.decorator_list = [self.visit(one) for one in node.decorator_list]
+        decorators, node.decorator_list = node.decorator_list, []
+        before = self.hidden
+        bound, imported = set(), set()
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.arg):
+                bound.add(inner.arg)
+            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                bound.add(inner.id)
+            elif isinstance(inner, ast.alias):
+                imported.add(inner.asname or inner.name.split(".")[0])
+            elif isinstance(inner, ast.Assign) and len(inner.targets) == 1:
+                dotted, target = self._dotted(inner.value), inner.targets[0]
+                if isinstance(target, ast.Name) and (
+                    _OLD.match(dotted) or _NEW.match(dotted)
+                ):
+                    imported.add(target.id)
+        self.hidden = (before | bound) - imported
+        self.generic_visit(node)
+        self.hidden = before
+        node.decorator_list = decorators
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        dotted = self._dotted(node.func)
+        name = dotted.rpartition(".")[2]
+        old = _OLD.match(dotted)
+        self.generic_visit(node)
+        if name not in PARAMETERS or not (old or _NEW.match(dotted)):
+            return node
+        parameters = (PARAMETERS if old else _NEW_PARAMETERS)[name]
+        given = dict(zip(parameters, node.args, strict=False))
+        spread = any(isinstance(arg, ast.Starred) for arg in node.args)
+        if spread and old:
+            node.args.insert(0, ast.Constant(old[1]))
+        if not spread:
+            rest = node.args[len(parameters) :]
+            keywords = [ast.keyword(key, value) for key, value in given.items()]
+            node.args, node.keywords = rest, [*keywords, *node.keywords]
+            if old:
+                key = _NEW_PARAMETERS[name][0]
+                key = "device_type" if name.startswith("custom") else key
+                node.keywords.append(ast.keyword(key, ast.Constant(old[1])))
+        device = next(
+            (
+                k.value.value
+                for k in node.keywords
+                if k.arg == "device_type" and isinstance(k.value, ast.Constant)
+            ),
+            None,
+        )
+        node.keywords = sorted(
+            (
+                k
+                for k in node.keywords
+                if name != "autocast" or not _says_usual(k, device)
+            ),
+            key=lambda keyword: keyword.arg or "~",
+        )
+        return node
+
+
+def _says_usual(keyword: ast.keyword, device: object) -> bool:
+    """Whether an older region says by itself what a newer one may have to be told."""
+    if keyword.arg == "cache_enabled":
+        return isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+    usual = _USUAL.get(str(device))
+    return keyword.arg == "dtype" and (
+        isinstance(keyword.value, ast.Attribute) and keyword.value.attr == usual
+    )
+
+
+def _sorted_imports(body: Iterable[ast.AST]) -> Iterable[ast.AST]:
+    """A block with imports that stand together in one order."""
+    run: list[ast.AST] = []
+    for stmt in body:
+        if isinstance(stmt, ast.ImportFrom):
+            run.append(stmt)
+            continue
+        yield from sorted(run, key=ast.dump)
+        run = []
+        yield stmt
+    yield from sorted(run, key=ast.dump)
