@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from amp_migrate.catalogue import refusal
 from amp_migrate.facts import ir, read_module
 from amp_migrate.options import Options
 from amp_migrate.plan import Planned, plan_program
+from amp_migrate.plan.device import Told
 from amp_migrate.plan.edits import FilePlan
 from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.programs import ProgramSources
@@ -30,17 +31,25 @@ def migrate_program(
     ``shown``: what messages call a file, where that is not its path. The answer has an entry for each
     given file that holds training loops, is to be changed, or cannot be read.
     """
-    return _Migration(sources, options, given, shown).run()
+    return Migration(sources, options, given, shown).run()
 
 
-class _Migration:
+class Migration:
+    """The migration of one program."""
+
     def __init__(
         self,
         sources: ProgramSources,
         options: Options,
         given: Collection[str],
         shown: Mapping[str, str],
+        *,
+        told: Told = lambda function, birth: None,
+        wanted: Callable[[TrainingLoop], bool] = lambda loop: True,
     ) -> None:
+        """``told`` and ``wanted``: see `plan_program`."""
+        self.told = told
+        self.wanted = wanted
         self.sources = sources
         self.options = options
         self.given = [file for file in sources.texts if file in given]
@@ -49,6 +58,7 @@ class _Migration:
         self.unread = dict(sources.unread)
 
     def run(self) -> dict[str, Result | SourceError]:
+        """See `migrate_program`."""
         planned = self._plan(self.sources.texts)
         outputs = dict(self.sources.texts)
         if planned.file_plans:
@@ -93,6 +103,8 @@ class _Migration:
             mentioned_elsewhere=known.mentions,
             shown=self.telling.file,
             spot=self.telling.spot,
+            told=self.told,
+            wanted=self.wanted,
         )
 
     def _rewrite(self, planned: Planned) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 
 from amp_migrate.catalogue import refusal
@@ -21,7 +22,9 @@ from amp_migrate.telling import Telling
 _OLD = re.compile(
     r"\b(?:cuda|cpu)\s*(?:\\\n\s*)?\.\s*(?:\\\n\s*)?amp\b"
     r"|\bfrom\s+torch\.(?:cuda|cpu)\s+import\b|\btorch\.(?:cuda|cpu)\s+as\b"
+    r"|\bapex\b"
 )
+_APEX = re.compile(r"\bapex\b")
 _AMP = re.compile(r"\bamp\b|autocast|GradScaler")
 
 
@@ -69,6 +72,7 @@ class _Modernization:
             for unit in units:
                 if _changes(unit):
                     unit.reason = Reason("AMP090", wrong.what, wrong.file, (1, 0))
+        apex = self._apex(outputs)
         found: dict[str, Result | SourceError] = {}
         for file in self.given:
             own = [unit for unit in units if unit.file == file]
@@ -76,13 +80,52 @@ class _Modernization:
             if file in self.errors:
                 if is_old(texts[file]):
                     found[file] = self.errors[file]
-            elif own:
+            elif own or file in apex:
+                uses = [self._told(unit) for unit in own]
                 found[file] = Result(
                     self.telling.file(file),
                     texts[file],
                     outputs[file],
-                    old_uses=tuple(map(self._told, own)),
+                    old_uses=(*uses, *apex.get(file, ())),
                 )
+        return found
+
+    def _apex(self, outputs: dict[str, str]) -> dict[str, list[OldUse]]:
+        """What became of apex.amp in each file; its new text is put among the outputs."""
+        sources = replace(self.sources, texts=outputs)
+        uses = {}
+        for file, text in outputs.items():
+            if _APEX.search(text) and file not in self.errors:
+                try:
+                    uses[file] = read_uses(text, file)
+                except SourceError as error:
+                    self.errors[file] = self.telling.error(file, error)
+        if not uses:
+            return {}
+        # Imported here: it brings all that migrating needs.
+        from amp_migrate.modernize.apex import Apex, Stays
+
+        marked = {file for file, found in uses.items() if found.off}
+        shown = {file: self.telling.file(file) for file in outputs}
+        apex = Apex(sources, uses, self.options, self.given, shown)
+        if not apex.is_used or marked & apex.names.keys():
+            return {}
+        outcome = apex.run()
+        found: dict[str, list[OldUse]] = {}
+        for file, at in apex.places().items():
+            if file not in self.given:
+                continue
+            if isinstance(outcome, Stays):
+                unit = Unit(file, at)
+                unit.reason = Reason(
+                    outcome.code, outcome.message, outcome.file, outcome.at
+                )
+                found[file] = [self._told(unit)]
+            else:
+                place = self.telling.place(file, at[0], at[1] + 1)
+                found[file] = [OldUse(place, Outcome.MODERNIZED)]
+        if not isinstance(outcome, Stays):
+            outputs |= outcome
         return found
 
     def _plan(self, texts: Mapping[str, str]) -> list[Unit]:

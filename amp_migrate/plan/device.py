@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -38,6 +38,11 @@ class Undecided:
     """Where; 0 for the optimizer's own."""
 
 
+Told = Callable[[str, ir.Stmt], str | None]
+"""The condition for a switch that is born right after a statement in a function, where it is known
+from elsewhere."""
+
+
 class Devices:
     """The device decisions in some files of a program."""
 
@@ -47,7 +52,9 @@ class Devices:
         forward: Forward,
         torch_names: TorchNames,
         files: Collection[str],
+        told: Told = lambda function, birth: None,
     ) -> None:
+        self.told = told
         self.files = files
         self.program = program
         self.torch_names = torch_names
@@ -58,6 +65,9 @@ class Devices:
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``."""
+        told = self.told(function, birth)
+        if told is not None:
+            return Decision(told)
         self.torch = self.torch_names.of(function)
         place = Place(function, birth)
         reaching = self.moves.reaching

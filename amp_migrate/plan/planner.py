@@ -14,7 +14,7 @@ from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.compiled import Compiled
-from amp_migrate.plan.device import Devices
+from amp_migrate.plan.device import Devices, Told
 from amp_migrate.plan.disjoint import Disjoint
 from amp_migrate.plan.edits import (
     Autocast,
@@ -57,9 +57,12 @@ class Planner:
         program: Program,
         options: Options,
         mentioned_elsewhere: Callable[[str, str], str | None],
+        told: Told = lambda function, birth: None,
     ) -> None:
         """``mentioned_elsewhere``: which file that could not be read, if any, speaks of a file's
-        function of that name."""
+        function of that name. ``told``: the condition of a switch that is known from elsewhere.
+        """
+        self.told = told
         self.program = program
         self.options = options
         self.mentioned_elsewhere = mentioned_elsewhere
@@ -308,7 +311,7 @@ class Planner:
     def _devices_in(self, files: frozenset[str]) -> Devices:
         if files not in self._devices:
             self._devices[files] = Devices(
-                self.program, self.forward, self.torch_names, files
+                self.program, self.forward, self.torch_names, files, self.told
             )
         return self._devices[files]
 

@@ -10,6 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan.closures import called_first
 from amp_migrate.plan.compiled import CONFIG
+from amp_migrate.plan.device import Told
 from amp_migrate.plan.edits import (
     AddDecorator,
     AddParameter,
@@ -52,19 +53,25 @@ def plan_program(
     mentioned_elsewhere: _Mentions = lambda name, file: None,
     shown: Callable[[str], str] = str,
     spot: Spot = lambda line, file: f"line {line}",
+    told: Told = lambda function, birth: None,
+    wanted: Callable[[TrainingLoop], bool] = lambda loop: True,
 ) -> Planned:
     """Plan all loops of some linked files.
 
     ``writable``: the files that may be changed (None: all). A group of loops that needs an edit in
     another one is left alone as a whole. ``mentioned_elsewhere`` tells which file that could not be
     read, if any, speaks of a file's function of that name; ``shown`` what messages call a file,
-    ``spot`` what they call a line of it.
+    ``spot`` what they call a line of it. ``told`` knows the conditions of some switches; loops that
+    are not ``wanted`` are treated as marked off.
     """
     planned = Planned()
     program = called_first(program)
     edits: dict[str, dict[Edit, None]] = defaultdict(dict)
-    planner = Planner(program, options, mentioned_elsewhere)
-    for cluster in _clusters(planner.groups()):
+    planner = Planner(program, options, mentioned_elsewhere, told)
+    groups = planner.groups()
+    for loop in (loop for group in groups for loop in group.loops):
+        loop.off = loop.off or not wanted(loop)
+    for cluster in _clusters(groups):
         for group in _plan_cluster(planner, cluster):
             if group.refusal is None and writable is not None:
                 group.refusal = _out_of_reach(group, writable, shown)

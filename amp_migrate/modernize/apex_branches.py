@@ -1,0 +1,139 @@
+"""Conditions and branches around apex.amp: what they amount to without it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Sequence
+
+import libcst as cst
+
+MASTER_PARAMETERS = '[p for group in {}.param_groups for p in group["params"]]'
+"""What ``amp.master_params(optimizer)`` yields where the master parameters are the model's own."""
+
+_MASTER = re.compile(
+    r"\[p for group in [\w.\[\]']+\.param_groups for p in group\['params'\]\]"
+)
+_PARAMETERS = re.compile(r"[\w.\[\]']+\.parameters\(\)")
+_PURE = (
+    ast.Name,
+    ast.Attribute,
+    ast.Constant,
+    ast.Compare,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Subscript,
+    ast.List,
+    ast.Tuple,
+    ast.expr_context,
+    ast.boolop,
+    ast.operator,
+    ast.unaryop,
+    ast.cmpop,
+)
+_DECLINES = ("ImportError", "ModuleNotFoundError", "Exception", "")
+_TOLD = re.compile(r"(?i)print|log|warn|info|exit")
+
+
+def code_of(node: cst.CSTNode) -> str:
+    """The code of an expression, on one line."""
+    return " ".join(cst.Module([]).code_for_node(node).split())
+
+
+def is_pure(node: cst.BaseExpression) -> bool:
+    """Whether evaluating an expression does nothing else."""
+    tree = ast.parse(code_of(node), mode="eval")
+    return all(isinstance(inner, _PURE) for inner in ast.walk(tree.body))
+
+
+def same_but_parameters(
+    left: Sequence[cst.BaseStatement], right: Sequence[cst.BaseStatement]
+) -> bool:
+    """Whether two branches say the same, an optimizer's parameters being those of a model."""
+    return _plain(left) == _plain(right)
+
+
+def _plain(body: Sequence[cst.BaseStatement]) -> str:
+    code = ast.unparse(ast.parse(cst.Module(list(body)).code))  # type: ignore[arg-type]
+    return _PARAMETERS.sub("PARAMETERS", _MASTER.sub("PARAMETERS", code))
+
+
+def simplified(
+    test: cst.BaseExpression, true: Collection[str]
+) -> tuple[cst.BaseExpression | bool, list[str]]:
+    """A condition in which some variables are true, and which of them it asked."""
+    match test:
+        case cst.Name(value=name) if name in true:
+            return True, [name]
+        case cst.UnaryOperation(operator=cst.Not(), expression=inner):
+            found, asked = simplified(inner, true)
+            return (not found if isinstance(found, bool) else test), (
+                asked if isinstance(found, bool) else []
+            )
+        case cst.BooleanOperation(left=left, operator=operator, right=right):
+            first, asked_first = simplified(left, true)
+            second, asked_second = simplified(right, true)
+            asked = [*asked_first, *asked_second]
+            if not asked:
+                return test, []
+            stops = isinstance(operator, cst.Or)
+            if first is stops or second is stops:
+                return stops, asked
+            if isinstance(first, bool):
+                return second, asked
+            if isinstance(second, bool):
+                return first, asked
+    return test, []
+
+
+def only_declines(
+    stmt: cst.Try, rest: Sequence[cst.BaseStatement]
+) -> tuple[str, ...] | None:
+    """The variables that say whether an import worked, where a ``try`` does nothing more.
+
+    ``rest``: what its body does beside the import.
+    """
+    orelse = (
+        list(stmt.orelse.body.body)
+        if stmt.orelse is not None and isinstance(stmt.orelse.body, cst.IndentedBlock)
+        else []
+    )
+    names: set[str] = set()
+    for line in (*rest, *orelse):
+        match line:
+            case cst.SimpleStatementLine(
+                body=[
+                    cst.Assign(
+                        targets=[cst.AssignTarget(target=cst.Name(value=name))],
+                        value=cst.Name(value="True"),
+                    )
+                ]
+            ):
+                names.add(name)
+            case _:
+                return None
+    for handler in stmt.handlers:
+        kind = "" if handler.type is None else code_of(handler.type)
+        if kind not in _DECLINES or not isinstance(handler.body, cst.IndentedBlock):
+            return None
+        for line in handler.body.body:
+            match line:
+                case cst.SimpleStatementLine(body=[cst.Raise() | cst.Pass()]):
+                    pass
+                case cst.SimpleStatementLine(
+                    body=[
+                        cst.Assign(
+                            targets=[cst.AssignTarget(target=cst.Name(value=name))],
+                            value=cst.Name(value=value),
+                        )
+                    ]
+                ) if value == "None" or (value == "False" and name in names):
+                    pass
+                case cst.SimpleStatementLine(
+                    body=[cst.Expr(value=cst.Call(func=func))]
+                ) if _TOLD.search(code_of(func)):
+                    pass
+                case _:
+                    return None
+    return tuple(sorted(names))

@@ -1,0 +1,78 @@
+"""Where a file mentions apex.amp, and which of its imports serve nothing else."""
+
+from __future__ import annotations
+
+import re
+
+from amp_migrate.modernize.uses import Binding, Position, Uses
+
+_AMP = re.compile(r"^apex\.amp(?=\.|$)")
+
+
+class ApexNames:
+    """The names of apex.amp in one file."""
+
+    def __init__(self, uses: Uses) -> None:
+        self.mentions: dict[Position, str] = {}
+        """The dotted name of each mention."""
+        self.imports: set[Position] = set()
+        """The imported names that are for apex.amp alone."""
+        self.unclear: Position | None = None
+        """A name that is apex.amp or something else."""
+        self.others: dict[str, list[Position]] = {}
+        """Every other mention, by its first name."""
+        plain: set[tuple[int, str]] = set()
+        for mention in uses.mentions:
+            owner = uses.owner(mention.parts[0], mention.scope)
+            bindings = (
+                [] if owner is None else uses.scopes[owner].bindings[mention.parts[0]]
+            )
+            target = self._target(bindings)
+            dotted = ".".join((target, *mention.parts[1:])) if target else ""
+            if _AMP.match(dotted):
+                self.mentions[mention.at] = dotted
+                continue
+            self.others.setdefault(mention.parts[0], []).append(mention.at)
+            if dotted.partition(".")[0] == "apex" and owner is not None:
+                plain.add((owner, mention.parts[0]))
+        for owner, scope in enumerate(uses.scopes):
+            for name, bindings in scope.bindings.items():
+                target = self._target(bindings)
+                for binding in bindings:
+                    if binding.kind not in ("import", "from"):
+                        continue
+                    is_amp = _AMP.match(binding.target) or _AMP.match(binding.module)
+                    if is_amp and not target:
+                        self.unclear = binding.at
+                    root_only = binding.target == "apex" and (owner, name) not in plain
+                    if target and (_AMP.match(target) or root_only):
+                        # `import apex` for its amp; not where it is there for its own sake.
+                        if is_amp or any(
+                            uses.owner(m.parts[0], m.scope) == owner
+                            and m.parts[0] == name
+                            for m in uses.mentions
+                            if m.at in self.mentions
+                        ):
+                            self.imports.add(binding.at)
+
+    @staticmethod
+    def _target(bindings: list[Binding]) -> str:
+        """What apex a variable stands for wherever the import of apex succeeds."""
+        found = {b.target for b in bindings if b.target.partition(".")[0] == "apex"}
+        if len(found) != 1:
+            return ""
+        tries = {
+            number
+            for b in bindings
+            if b.target in found
+            for number, field in b.tries
+            if field == "body"
+        }
+        for other in bindings:
+            if other.target in found:
+                continue
+            if other.target or not any(
+                field == "handlers" and number in tries for number, field in other.tries
+            ):
+                return ""
+        return found.pop()

@@ -1,0 +1,219 @@
+"""The check of code without apex.amp: is it the program that was there, and nothing else?
+
+Independent of what took apex out: it sees two texts. An eraser that knows only apex.amp's own
+vocabulary takes it out of both, and what remains must be the same program. Every comment must be
+there, in order.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TypeVar
+
+from amp_migrate.facts.syntax import parse
+from amp_migrate.results import SourceError
+from amp_migrate.verify import comments, shown_difference
+
+_CALL = re.compile(r"(?:\w+\.)*(?:amp|apex_amp)\.(\w+)")
+_LIST = re.compile(
+    r"\[p for group in ([\w.\[\]']+)\.param_groups for p in group\['params'\]\]"
+)
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def difference(before: str, after: str) -> str | None:
+    """What is wrong with ``after`` as ``before`` without apex.amp; None where nothing is."""
+    try:
+        new = parse(after, "output")
+    except SourceError as error:
+        return f"the output is {error.message}"
+    left, right = (ast.dump(_erased(tree)) for tree in (parse(before, "input"), new))
+    if left != right:
+        return (
+            f"without apex.amp it is another program ({shown_difference(left, right)})"
+        )
+    if comments(before) != comments(after):
+        return "a comment is lost or has moved"
+    return None
+
+
+def _erased(tree: ast.Module) -> ast.Module:
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "apex"
+        for alias in node.names
+        if alias.name == "amp"
+    }
+    available = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try) and _imports_amp(node)
+        for stmt in (*node.body, *node.orelse)
+        if isinstance(stmt, ast.Assign)
+        and isinstance(stmt.value, ast.Constant)
+        and stmt.value.value is True
+        for target in stmt.targets
+        if isinstance(target, ast.Name)
+    }
+    plainly_apex = any(
+        isinstance(node, ast.Import) and any(a.name == "apex" for a in node.names)
+        for node in ast.walk(tree)
+    )
+    erased = _Eraser(names, available, plainly_apex).visit(tree)
+    assert isinstance(erased, ast.Module)
+    return erased
+
+
+def _imports_amp(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, (ast.Import, ast.ImportFrom)) and "apex" in ast.unparse(inner)
+        for inner in ast.walk(node)
+    )
+
+
+class _Eraser(ast.NodeTransformer):
+    def __init__(self, names: set[str], available: set[str], plain: bool) -> None:
+        self.names = names
+        self.available = available
+        self.plain = plain
+
+    def _method(self, call: ast.AST) -> str:
+        """``initialize`` for ``amp.initialize(...)``."""
+        if not isinstance(call, ast.Call):
+            return ""
+        root, _, method = ast.unparse(call.func).rpartition(".")
+        known = root in self.names or root == "apex.amp"
+        return method if known else ""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list) and any(isinstance(s, ast.stmt) for s in body):
+                setattr(node, field, [stmt for stmt in body if not _is_empty(stmt)])
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        if node.module == "apex":
+            node.names = [alias for alias in node.names if alias.name != "amp"]
+        return node if node.names else None
+
+    def visit_Import(self, node: ast.Import) -> ast.AST | None:
+        node.names = [
+            alias for alias in node.names if alias.name not in ("apex", "apex.amp")
+        ]
+        return node if node.names else None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        if self._method(node.value) in ("initialize", "state_dict"):
+            return None
+        if all(
+            isinstance(t, ast.Name) and t.id in self.available for t in node.targets
+        ):
+            return None
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        if self._method(node.value) == "load_state_dict":
+            return None
+        return self.generic_visit(node)
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        call = node.items[0].context_expr
+        name = node.items[0].optional_vars
+        if self._method(call) == "scale_loss" and len(node.body) == 1:
+            assert isinstance(call, ast.Call)
+            stmt = node.body[0]
+            loss = call.args[0] if call.args else call.keywords[0].value
+            if (
+                isinstance(stmt, ast.Expr)
+                and isinstance(stmt.value, ast.Call)
+                and isinstance(stmt.value.func, ast.Attribute)
+                and stmt.value.func.attr == "backward"
+                and isinstance(name, ast.Name)
+                and ast.unparse(stmt.value.func.value) == name.id
+            ):
+                stmt.value.func.value = loss
+                return self.generic_visit(stmt)
+        return self.generic_visit(node)
+
+    def visit_Try(self, node: ast.Try) -> ast.AST | list[ast.stmt] | None:
+        ours = _imports_amp(node)
+        self.generic_visit(node)
+        return None if ours and not node.body and not node.orelse else node
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt] | None:
+        node.test = self._simplified(node.test)
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Constant) and isinstance(node.test.value, bool):
+            return node.body if node.test.value else node.orelse
+        if not node.body and not node.orelse:
+            return None
+        if node.orelse and _plainly(node.body) == _plainly(node.orelse):
+            # Either will do, but for whose parameters they are: those of the model.
+            both = (node.body, node.orelse)
+            return next((b for b in both if "PARAMETERS" not in _spelled(b)), both[0])
+        return node
+
+    def _simplified(self, test: ast.expr) -> ast.expr:
+        if isinstance(test, ast.Name) and test.id in self.available:
+            return ast.Constant(True)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self._simplified(test.operand)
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, bool):
+                return ast.Constant(not inner.value)
+        if isinstance(test, ast.BoolOp):
+            values = [self._simplified(value) for value in test.values]
+            stops = isinstance(test.op, ast.Or)
+            if any(isinstance(v, ast.Constant) and v.value is stops for v in values):
+                return ast.Constant(stops)
+            left = [
+                v
+                for v in values
+                if not (
+                    isinstance(v, ast.Constant)
+                    and v.value is not stops
+                    and isinstance(v.value, bool)
+                )
+            ]
+            if len(left) == 1:
+                return left[0]
+            test.values = left
+        return test
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if self._method(node) == "master_params" and len(node.args) == 1:
+            optimizer = ast.unparse(node.args[0])
+            code = f"[p for group in {optimizer}.param_groups for p in group['params']]"
+            return ast.parse(code, mode="eval").body
+        node.keywords = [k for k in node.keywords if not self._is_state(k.value)]
+        return self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        pairs = [
+            (key, value)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if not self._is_state(value)
+        ]
+        node.keys = [key for key, _ in pairs]
+        node.values = [value for _, value in pairs]
+        return self.generic_visit(node)
+
+    def _is_state(self, value: ast.AST) -> bool:
+        if isinstance(value, ast.IfExp):
+            return self._is_state(value.body)
+        return self._method(value) == "state_dict"
+
+
+def _is_empty(stmt: ast.AST) -> bool:
+    return isinstance(stmt, ast.If) and not stmt.body and not stmt.orelse
+
+
+def _spelled(body: list[ast.stmt]) -> str:
+    return _LIST.sub("PARAMETERS", "\n".join(map(ast.unparse, body)))
+
+
+def _plainly(body: list[ast.stmt]) -> str:
+    return re.sub(r"[\w.\[\]']+\.parameters\(\)", "PARAMETERS", _spelled(body))
