@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from amp_migrate.facts import ir
+from amp_migrate.facts.imports import scan_imports
 from amp_migrate.migration import Migration
 from amp_migrate.modernize.apex_names import ApexNames
 from amp_migrate.modernize.apex_removal import (
@@ -26,11 +27,13 @@ from amp_migrate.options import Options
 from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.plan.travel import Blocked
 from amp_migrate.programs import ProgramSources
+from amp_migrate.project.layout import Ambiguous, Located
 from amp_migrate.results import Outcome, Result, SourceError
 from amp_migrate.rewritten import WrongError, laid_out
 from amp_migrate.sources.document import open_document
 
 CODE = "AMP053"
+_STAR = re.compile(r"^[ \t]*from\s.*\bimport\s+\*", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,41 @@ class Stays:
     at: Position
 
 
+def apart(sources: ProgramSources, uses: Mapping[str, Uses]) -> list[dict[str, Uses]]:
+    """The files that use apex, those together of which one leads to the other by its imports."""
+    reached = {file: _reached(file, sources) for file in uses}
+    groups: list[dict[str, Uses]] = []
+    for file, found in uses.items():
+        joined = {file: found}
+        separate = []
+        for group in groups:
+            if any(other in reached[file] or file in reached[other] for other in group):
+                joined |= group
+            else:
+                separate.append(group)
+        groups = [*separate, joined]
+    return groups
+
+
+def _reached(file: str, sources: ProgramSources) -> set[str]:
+    """The files that a file imports, directly or through others."""
+    reached: set[str] = set()
+    pending = [file]
+    while pending and sources.layout is not None:
+        current = pending.pop()
+        for target in scan_imports(sources.texts.get(current, "")).targets:
+            found = sources.layout.locate(current, target)
+            several = found.files if isinstance(found, Ambiguous) else ()
+            files = (found.file,) if isinstance(found, Located) else several
+            for other in files:
+                if other not in reached:
+                    reached.add(other)
+                    pending.append(other)
+    return reached
+
+
 class Apex:
-    """One program's use of apex.amp."""
+    """The use of apex.amp in some files of a program."""
 
     def __init__(
         self,
@@ -59,11 +95,10 @@ class Apex:
         self.options = replace(options, dtype="float16")
         self.given = frozenset(given)
         self.shown = shown
-        names = {file: ApexNames(found) for file, found in uses.items()}
         self.names = {
             file: found
-            for file, found in names.items()
-            if found.mentions or found.imports or found.unclear
+            for file, facts in uses.items()
+            if (found := ApexNames(facts)).mentions or found.imports or found.unclear
         }
         self.removed: dict[str, Removed] = {}
 
@@ -92,6 +127,11 @@ class Apex:
                 self.removed[file] = without_apex(self.sources.texts[file], names)
             except UnknownFormError as unknown:
                 return Stays(CODE, str(unknown), file, unknown.at)
+        importer = self._importer()
+        if importer is not None:
+            file = min(self.names)
+            message = f"amp is imported from here by {self.shown[importer]}"
+            return Stays(CODE, message, file, self.places().get(file, (1, 0)))
         found = agree(self.removed)
         if found is not None:
             return Stays(CODE, *found)
@@ -104,6 +144,20 @@ class Apex:
             return stays.why
         except WrongError as wrong:
             return Stays("AMP090", wrong.what, wrong.file, (1, 0))
+
+    def _importer(self) -> str | None:
+        """A file that takes apex from one of those that import it."""
+        layout = self.sources.layout
+        for other, text in self.sources.texts.items():
+            if layout is None or not re.search(r"\b(?:amp|apex)\b", text):
+                continue
+            for target in scan_imports(text).targets:
+                found = layout.locate(other, target)
+                if isinstance(found, Located) and found.file in self.names:
+                    whole = not found.rest and _STAR.search(text)
+                    if whole or found.rest[:1] in (("amp",), ("apex",)):
+                        return other
+        return None
 
     @cached_property
     def _initializes(self) -> list[Initialize]:

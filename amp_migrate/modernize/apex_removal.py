@@ -79,6 +79,11 @@ def without_apex(text: str, names: ApexNames) -> Removed:
     for at, dotted in sorted(names.mentions.items()):
         if at not in remover.seen:
             raise UnknownFormError(f"{dotted} is used in a way that is not known", at)
+    for name, spans in remover.scaled.items():
+        for line, column in names.others.get(name, ()):
+            if not any(first <= line <= last for first, last in spans):
+                message = f"{name} is used outside of amp.scale_loss()"
+                raise UnknownFormError(message, (line, column))
     for name, places in remover.available.items():
         if len(names.others.get(name, ())) > places:
             at = names.others[name][0]
@@ -95,6 +100,8 @@ class _Remover:
         self.seen: set[Position] = set()
         self.available: dict[str, int] = {}
         """Variables that say whether apex could be imported, and how often one was asked."""
+        self.scaled: dict[str, list[tuple[int, int]]] = {}
+        """The names of scaled losses, with the lines between which each is one."""
         self.function = "<module>"
         self.tests: tuple[tuple[str, cst.If], ...] = ()
 
@@ -193,8 +200,10 @@ class _Remover:
             case cst.Import() | cst.ImportFrom():
                 return self._import(line, small)
             case cst.Assign(value=cst.Call() as call) if self._is(call, "initialize"):
-                self._initialize(small, call)
-                return []
+                value = self._initialize(small, call)
+                if value is None:
+                    return []
+                return [line.with_changes(body=[small.with_changes(value=value)])]
             case cst.Expr(value=cst.Call() as call) if self._is(
                 call, "load_state_dict"
             ):
@@ -222,7 +231,10 @@ class _Remover:
             small = small.with_changes(names=kept)
         return [line.with_changes(body=[small])]
 
-    def _initialize(self, stmt: cst.Assign, call: cst.Call) -> None:
+    def _initialize(
+        self, stmt: cst.Assign, call: cst.Call
+    ) -> cst.BaseExpression | None:
+        """What the same names are bound to without apex; None where they are it already."""
         given = arguments_of(call, ("models", "optimizers", "enabled", "opt_level"))
         if given is None or "models" not in given:
             raise self._fail(
@@ -233,11 +245,6 @@ class _Remover:
         if "optimizers" in given and code_of(given["optimizers"]) != "None":
             wanted.append(code_of(given["optimizers"]))
             optimizers = tuple(_elements(given["optimizers"]))
-        bound = [code_of(target.target) for target in stmt.targets]
-        if len(bound) != 1 or _flat(bound[0]) != _flat(", ".join(wanted)):
-            raise self._fail(
-                "amp.initialize() binds other names than it is given", stmt
-            )
         level = level_of(given)
         if isinstance(level, str):
             raise self._fail(level, stmt)
@@ -254,6 +261,10 @@ class _Remover:
                 self.function, self.at(stmt), tuple(reversed(flags)), level, optimizers
             )
         )
+        bound = [code_of(target.target) for target in stmt.targets]
+        if len(bound) == 1 and _flat(bound[0]) == _flat(", ".join(wanted)):
+            return None
+        return cst.parse_expression(", ".join(wanted))
 
     def _scales(self, stmt: cst.With) -> bool:
         return any(
@@ -296,6 +307,8 @@ class _Remover:
                 message = "not only one backward() is under amp.scale_loss()"
                 raise self._fail(message, stmt)
         self._see(call)
+        end = self.positions[stmt].end.line  # type: ignore[attr-defined]
+        self.scaled.setdefault(used, []).append((self.at(stmt)[0], end))
         loss = given["loss"]
         if not isinstance(loss, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
             if not loss.lpar:
@@ -351,7 +364,7 @@ class _Remover:
                 and isinstance(stmt.orelse, cst.If)
             ):
                 return [made.with_changes(orelse=orelse[0])]
-            block = cst.IndentedBlock(orelse)
+            block: cst.BaseSuite = cst.IndentedBlock(orelse)
             if isinstance(stmt.orelse, cst.Else):
                 block = stmt.orelse.body.with_changes(body=orelse)
             old = stmt.orelse if isinstance(stmt.orelse, cst.Else) else cst.Else(block)
@@ -522,6 +535,8 @@ def _lost_comments(
 ) -> tuple[list[cst.EmptyLine], list[cst.EmptyLine]]:
     """The comments of a statement that what it became has no more: those before it, those behind."""
     before, after = _comments([old]), _comments(made)
+    if not after:
+        return _lines(before), []
     for start in range(len(before) - len(after) + 1):
         if before[start : start + len(after)] == after:
             head, tail = before[:start], before[start + len(after) :]

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import TypeGuard
 
 from amp_migrate.modernize.apex_removal import Initialize, Removed, ScaledBackward
 from amp_migrate.modernize.uses import Position
@@ -18,11 +19,17 @@ def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position] | None:
     starts = [(file, one) for file, r in program.items() for one in r.initializes]
     scales = [(file, one) for file, r in program.items() for one in r.backwards]
     if not starts:
-        file, one = scales[0] if scales else (next(iter(program)), None)
-        return "amp.initialize() is not seen", file, one.at if one else (1, 0)
+        file = scales[0][0] if scales else next(iter(program))
+        at = scales[0][1].at if scales else (1, 0)
+        return "amp.initialize() is not seen", file, at
     if not scales:
         file, first = starts[0]
         return "amp.scale_loss() is not seen", file, first.at
+    functions: set[tuple[str, str]] = set()
+    for file, start in starts:
+        if (file, start.function) in functions:
+            return "amp.initialize() is called twice", file, start.at
+        functions.add((file, start.function))
     file, first = starts[0]
     if len({one.level.off for _, one in starts}) > 1:
         return "amp.initialize() is called with O0 and with others", file, first.at
@@ -53,12 +60,18 @@ def _conjuncts(tests: tuple[str, ...]) -> Iterator[str]:
     """Conditions that must all hold, without the objects that hold the settings."""
     for test in tests:
         tree = ast.parse(test, mode="eval").body
-        parts = tree.values if _is_and(tree) else [tree]  # type: ignore[attr-defined]
+        parts = tree.values if _is_and(tree) else [tree]
         for part in parts:
+            while _is_not(part) and _is_not(part.operand):
+                part = part.operand.operand
             yield _PREFIX.sub("", ast.unparse(part)).lstrip("_")
 
 
-def _is_and(tree: ast.expr) -> bool:
+def _is_not(tree: ast.expr) -> TypeGuard[ast.UnaryOp]:
+    return isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not)
+
+
+def _is_and(tree: ast.expr) -> TypeGuard[ast.BoolOp]:
     return isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
 
 
@@ -120,7 +133,7 @@ class Switch:
     def _is_bool_part(self, part: ast.expr) -> bool:
         if isinstance(part, ast.Compare):
             return True
-        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
+        if _is_not(part):
             return True
         name = re.escape(ast.unparse(part).rpartition(".")[2].lstrip("_"))
         option = re.compile(

@@ -107,8 +107,22 @@ class _Eraser(ast.NodeTransformer):
         return node if node.names else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        if self._method(node.value) in ("initialize", "state_dict"):
+        if self._method(node.value) == "state_dict":
             return None
+        if self._method(node.value) == "initialize":
+            assert isinstance(node.value, ast.Call)
+            given = [
+                *node.value.args,
+                *(
+                    k.value
+                    for k in node.value.keywords
+                    if k.arg in ("models", "optimizers")
+                ),
+            ][:2]
+            value = ast.Tuple(given, ast.Load()) if len(given) > 1 else given[0]
+            if [_flat(target) for target in node.targets] == [_flat(value)]:
+                return None
+            node.value = value
         if all(
             isinstance(t, ast.Name) and t.id in self.available for t in node.targets
         ):
@@ -205,6 +219,11 @@ class _Eraser(ast.NodeTransformer):
         if isinstance(value, ast.IfExp):
             return self._is_state(value.body)
         return self._method(value) == "state_dict"
+
+
+def _flat(node: ast.expr) -> str:
+    """Names in one spelling, whatever brackets they stand in."""
+    return "".join(c for c in ast.unparse(node) if c not in " ()[]").rstrip(",")
 
 
 def _is_empty(stmt: ast.AST) -> bool:

@@ -92,7 +92,7 @@ class _Modernization:
 
     def _apex(self, outputs: dict[str, str]) -> dict[str, list[OldUse]]:
         """What became of apex.amp in each file; its new text is put among the outputs."""
-        sources = replace(self.sources, texts=outputs)
+        sources = replace(self.sources, texts=dict(outputs))
         uses = {}
         for file, text in outputs.items():
             if _APEX.search(text) and file not in self.errors:
@@ -103,29 +103,27 @@ class _Modernization:
         if not uses:
             return {}
         # Imported here: it brings all that migrating needs.
-        from amp_migrate.modernize.apex import Apex, Stays
+        from amp_migrate.modernize.apex import Apex, Stays, apart
 
-        marked = {file for file, found in uses.items() if found.off}
         shown = {file: self.telling.file(file) for file in outputs}
-        apex = Apex(sources, uses, self.options, self.given, shown)
-        if not apex.is_used or marked & apex.names.keys():
-            return {}
-        outcome = apex.run()
         found: dict[str, list[OldUse]] = {}
-        for file, at in apex.places().items():
-            if file not in self.given:
+        for group in apart(sources, uses):
+            apex = Apex(sources, group, self.options, self.given, shown)
+            if not apex.is_used or any(uses[file].off for file in apex.names):
                 continue
-            if isinstance(outcome, Stays):
+            outcome = apex.run()
+            for file, at in apex.places().items():
+                if file not in self.given:
+                    continue
                 unit = Unit(file, at)
-                unit.reason = Reason(
-                    outcome.code, outcome.message, outcome.file, outcome.at
-                )
+                if isinstance(outcome, Stays):
+                    unit.reason = Reason(
+                        outcome.code, outcome.message, outcome.file, outcome.at
+                    )
                 found[file] = [self._told(unit)]
-            else:
-                place = self.telling.place(file, at[0], at[1] + 1)
-                found[file] = [OldUse(place, Outcome.MODERNIZED)]
-        if not isinstance(outcome, Stays):
-            outputs |= outcome
+            if not isinstance(outcome, Stays):
+                outputs |= outcome
+                sources = replace(sources, texts=dict(outputs))
         return found
 
     def _plan(self, texts: Mapping[str, str]) -> list[Unit]:
