@@ -33,6 +33,7 @@ from amp_migrate.rewritten import WrongError, laid_out
 from amp_migrate.sources.document import open_document
 
 CODE = "AMP053"
+_OTHER_DEVICE = re.compile(r"\b(?:npu|torch_npu|torch_xla|xpu)\b")
 _STAR = re.compile(r"^[ \t]*from\s.*\bimport\s+\*", re.MULTILINE)
 
 
@@ -123,6 +124,11 @@ class Apex:
             message = "apex.amp is used in files that are not among the given ones"
             return Stays("AMP017", message, file, self.places().get(file, (1, 0)))
         for file, names in self.names.items():
+            if _OTHER_DEVICE.search(self.sources.texts[file]):
+                at = self.places().get(file, (1, 0))
+                return Stays(
+                    CODE, "it is written for another device than CUDA", file, at
+                )
             try:
                 self.removed[file] = without_apex(self.sources.texts[file], names)
             except UnknownFormError as unknown:

@@ -305,6 +305,10 @@ class _Remover:
                 pass
             case _:
                 message = "not only one backward() is under amp.scale_loss()"
+                if len(body) > 1:
+                    message = (
+                        "more than backward() sees gradients that are still scaled"
+                    )
                 raise self._fail(message, stmt)
         self._see(call)
         end = self.positions[stmt].end.line  # type: ignore[attr-defined]

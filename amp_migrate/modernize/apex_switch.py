@@ -37,21 +37,25 @@ def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position] | None:
     if len(flags) > 1:
         return "amp.initialize() is called under several conditions", file, first.at
     wanted = flags.pop()
+    # What is said of the level, some say again where the loss is scaled.
+    level = frozenset(_conjuncts(first.level.enabled))
     for file, one in scales:
-        message = _disagreement(one, wanted)
+        message = _disagreement(one, wanted, level)
         if message:
             return message, file, one.at
     return None
 
 
-def _disagreement(one: ScaledBackward, wanted: frozenset[str]) -> str:
+def _disagreement(
+    one: ScaledBackward, wanted: frozenset[str], level: frozenset[str]
+) -> str:
     around = set(_conjuncts(one.tests))
     if not wanted <= around:
         missing = sorted(wanted - around)[0]
         return f"amp.initialize() is called only if {missing}, amp.scale_loss() always"
     gone = set(_conjuncts(one.collapsed))
-    if not gone <= wanted:
-        extra = sorted(gone - wanted)[0]
+    if not gone <= wanted | level:
+        extra = sorted(gone - wanted - level)[0]
         return f"amp.scale_loss() is used only if {extra}, amp.initialize() always"
     return ""
 
@@ -64,6 +68,12 @@ def _conjuncts(tests: tuple[str, ...]) -> Iterator[str]:
         for part in parts:
             while _is_not(part) and _is_not(part.operand):
                 part = part.operand.operand
+            if _is_not(part) and isinstance(part.operand, ast.Compare):
+                compared = part.operand
+                if len(compared.ops) == 1 and isinstance(compared.ops[0], ast.Eq):
+                    part = ast.Compare(
+                        compared.left, [ast.NotEq()], compared.comparators
+                    )
             yield _PREFIX.sub("", ast.unparse(part)).lstrip("_")
 
 

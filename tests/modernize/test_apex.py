@@ -126,6 +126,15 @@ CASES = {
         ),
         migrated(setup=FLAG + "level = argument()\n", enabled='fp16 and level != "O0"'),
     ),
+    "a level that is asked where the loss is scaled": (
+        script(
+            setup="level = argument()\n",
+            start=START.replace('"O1"', "level"),
+            backward="    if level == 'O0':\n        loss.backward()\n    else:\n"
+            + textwrap.indent(SCALED, "    "),
+        ),
+        migrated(setup="level = argument()\n", enabled='level != "O0"'),
+    ),
     "switched by itself": (
         script(setup=FLAG, start=START.replace('"O1"', '"O1", enabled=fp16')),
         migrated(setup=FLAG, enabled="fp16"),
@@ -301,7 +310,15 @@ STAYS = {
     ),
     "a step under scaling": (
         script(backward=SCALED + "        optimizer.step()\n", step=""),
+        "more than backward() sees gradients that are still scaled",
+    ),
+    "no backward": (
+        script(backward=SCALED.replace("scaled_loss.backward()", "run(scaled_loss)")),
         "not only one backward() is under amp.scale_loss()",
+    ),
+    "another device": (
+        script(setup='device = torch.device("npu:0")\n'),
+        "it is written for another device than CUDA",
     ),
     "a scaled loss that is used later": (
         script(backward=SCALED + "    print(scaled_loss)\n"),
