@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
@@ -59,21 +59,44 @@ def _plain(body: Sequence[cst.BaseStatement]) -> str:
     return _PARAMETERS.sub("PARAMETERS", _MASTER.sub("PARAMETERS", code))
 
 
+Present = Callable[[cst.BaseExpression], bool]
+
+
 def simplified(
-    test: cst.BaseExpression, true: Collection[str]
+    test: cst.BaseExpression, true: Collection[str], present: Present
 ) -> tuple[cst.BaseExpression | bool, list[str]]:
-    """A condition in which some variables are true, and which of them it asked."""
+    """A condition in which some variables are true, and which of them it asked.
+
+    ``present``: whether an expression is apex.amp itself, which is there.
+    """
     match test:
         case cst.Name(value=name) if name in true:
             return True, [name]
+        case cst.Name() if present(test):
+            return True, [""]
+        case cst.Comparison(
+            left=cst.Name(value=name) as left,
+            comparisons=[
+                cst.ComparisonTarget(
+                    operator=operator, comparator=cst.Name(value=value)
+                )
+            ],
+        ) if value in ("True", "False", "None"):
+            known = name in true
+            if not known and not (value == "None" and present(left)):
+                return test, []
+            same = isinstance(operator, (cst.Is, cst.Equal))
+            if not same and not isinstance(operator, (cst.IsNot, cst.NotEqual)):
+                return test, []
+            return same == (value == "True"), [name if known else ""]
         case cst.UnaryOperation(operator=cst.Not(), expression=inner):
-            found, asked = simplified(inner, true)
+            found, asked = simplified(inner, true, present)
             return (not found if isinstance(found, bool) else test), (
                 asked if isinstance(found, bool) else []
             )
         case cst.BooleanOperation(left=left, operator=operator, right=right):
-            first, asked_first = simplified(left, true)
-            second, asked_second = simplified(right, true)
+            first, asked_first = simplified(left, true, present)
+            second, asked_second = simplified(right, true, present)
             asked = [*asked_first, *asked_second]
             if not asked:
                 return test, []
@@ -101,34 +124,22 @@ def only_declines(
     )
     names: set[str] = set()
     for line in (*rest, *orelse):
-        match line:
-            case cst.SimpleStatementLine(
-                body=[
-                    cst.Assign(
-                        targets=[cst.AssignTarget(target=cst.Name(value=name))],
-                        value=cst.Name(value="True"),
-                    )
-                ]
-            ):
-                names.add(name)
-            case _:
-                return None
+        name = sets_constant(line, ("True",))
+        if not name:
+            return None
+        names.add(name)
     for handler in stmt.handlers:
         kind = "" if handler.type is None else code_of(handler.type)
         if kind not in _DECLINES or not isinstance(handler.body, cst.IndentedBlock):
             return None
         for line in handler.body.body:
+            if (
+                sets_constant(line, ("None",))
+                or sets_constant(line, ("False",)) in names
+            ):
+                continue
             match line:
                 case cst.SimpleStatementLine(body=[cst.Raise() | cst.Pass()]):
-                    pass
-                case cst.SimpleStatementLine(
-                    body=[
-                        cst.Assign(
-                            targets=[cst.AssignTarget(target=cst.Name(value=name))],
-                            value=cst.Name(value=value),
-                        )
-                    ]
-                ) if value == "None" or (value == "False" and name in names):
                     pass
                 case cst.SimpleStatementLine(
                     body=[cst.Expr(value=cst.Call(func=func))]
@@ -137,3 +148,20 @@ def only_declines(
                 case _:
                     return None
     return tuple(sorted(names))
+
+
+def sets_constant(line: cst.CSTNode, values: Collection[str]) -> str:
+    """The variable that a statement sets to one of some constants, and does nothing else."""
+    match line:
+        case cst.SimpleStatementLine(
+            body=[
+                cst.Assign(
+                    targets=[cst.AssignTarget(target=cst.Name(value=name))],
+                    value=cst.Name(value=value),
+                )
+            ]
+        ) if (
+            value in values
+        ):
+            return name
+    return ""

@@ -53,6 +53,8 @@ def level_of(given: Mapping[str, cst.BaseExpression]) -> Level | str:
     if text == "'O0'":
         return Level(off=True)
     if text in ("'O1'", "'O2'"):
+        if text == "'O2'" and "optimizers" not in given:
+            return "torch.amp has no half model for inference"
         return Level(enabled=tuple(enabled))
     if text.startswith("'"):
         return f"torch.amp has no opt_level={text}: nothing stays in fp32"

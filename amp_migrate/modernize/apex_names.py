@@ -21,6 +21,8 @@ class ApexNames:
         """A name that is apex.amp or something else."""
         self.others: dict[str, list[Position]] = {}
         """Every other mention, by its first name."""
+        self.bound: dict[str, list[Position]] = {}
+        """Where each name is given a value, in whatever scope."""
         plain: set[tuple[int, str]] = set()
         for mention in uses.mentions:
             owner = uses.owner(mention.parts[0], mention.scope)
@@ -37,6 +39,8 @@ class ApexNames:
                 plain.add((owner, mention.parts[0]))
         for owner, scope in enumerate(uses.scopes):
             for name, bindings in scope.bindings.items():
+                places = self.bound.setdefault(name, [])
+                places += [binding.at for binding in bindings]
                 target = self._target(bindings)
                 for binding in bindings:
                     if binding.kind not in ("import", "from"):

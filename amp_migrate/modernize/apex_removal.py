@@ -18,6 +18,7 @@ from amp_migrate.modernize.apex_branches import (
     is_pure,
     only_declines,
     same_but_parameters,
+    sets_constant,
     simplified,
 )
 from amp_migrate.modernize.apex_level import Level, arguments_of, level_of
@@ -85,8 +86,9 @@ def without_apex(text: str, names: ApexNames) -> Removed:
                 message = f"{name} is used outside of amp.scale_loss()"
                 raise UnknownFormError(message, (line, column))
     for name, places in remover.available.items():
-        if len(names.others.get(name, ())) > places:
-            at = names.others[name][0]
+        bound = [at for at in names.bound[name] if at not in remover.unset]
+        if len(names.others.get(name, ())) > places or bound:
+            at = (bound or names.others[name])[0]
             raise UnknownFormError(f"{name} is used for more than apex.amp", at)
     return Removed(module.code, remover.initializes, remover.backwards)
 
@@ -104,6 +106,8 @@ class _Remover:
         """The names of scaled losses, with the lines between which each is one."""
         self.function = "<module>"
         self.tests: tuple[tuple[str, cst.If], ...] = ()
+        self.unset: set[Position] = set()
+        """Where such a variable got a value, in statements that are gone."""
 
     def at(self, node: cst.CSTNode) -> Position:
         """Where a node stands."""
@@ -123,6 +127,13 @@ class _Remover:
     def module(self, module: cst.Module) -> cst.Module:
         """A module without apex."""
         body, rest = self.block(module.body)
+        for index, stmt in reversed(list(enumerate(body))):
+            # `AVAILABLE = False`, before it is tried.
+            if sets_constant(stmt, ("False",)) in self.available:
+                self.unset.add(self.at(stmt))
+                del body[index]
+                if index < len(body):
+                    body[index] = _led_by(_lines(_comments([stmt])), body[index])
         return module.with_changes(body=body, footer=[*rest, *module.footer])
 
     def block(
@@ -248,8 +259,17 @@ class _Remover:
         level = level_of(given)
         if isinstance(level, str):
             raise self._fail(level, stmt)
+        bound = [code_of(target.target) for target in stmt.targets]
+        same = len(bound) == 1 and _flat(bound[0]) == _flat(", ".join(wanted))
         if not optimizers:
-            raise self._fail("amp.initialize() is given no optimizer", stmt)
+            # For inference, which is in fp32 then, as all evaluation is.
+            if level != Level():
+                message = (
+                    "amp.initialize() is given no optimizer, and a level of its own"
+                )
+                raise self._fail(message, stmt)
+            self._see(call)
+            return None if same else cst.parse_expression(wanted[0])
         flags = []
         for test, around in reversed(self.tests):
             if _assigns(around, optimizers, self.at(stmt)[0], self):
@@ -261,8 +281,7 @@ class _Remover:
                 self.function, self.at(stmt), tuple(reversed(flags)), level, optimizers
             )
         )
-        bound = [code_of(target.target) for target in stmt.targets]
-        if len(bound) == 1 and _flat(bound[0]) == _flat(", ".join(wanted)):
+        if same:
             return None
         return cst.parse_expression(", ".join(wanted))
 
@@ -326,8 +345,8 @@ class _Remover:
         return line.with_changes(body=[made], leading_lines=stmt.leading_lines)
 
     def _if(self, stmt: cst.If) -> list[cst.BaseStatement]:
-        test, asked = simplified(stmt.test, self.available.keys())
-        for name in asked:
+        test, asked = simplified(stmt.test, self.available.keys(), self._is_apex)
+        for name in filter(None, asked):
             self.available[name] += 1
         if isinstance(test, bool):
             return self._branch_taken(stmt, test)
@@ -408,10 +427,16 @@ class _Remover:
             if body is None:
                 raise self._fail("more hangs on the import of apex", stmt)
             others = [*stmt.handlers, stmt.orelse, stmt.finalbody]
+            if any(sets_constant(line, ("True",)) for line in rest):
+                raise self._fail("more hangs on the import of apex", stmt)
             if any(other is not None and self._concerns(other) for other in others):
                 raise self._fail("apex.amp is used where there is no apex", stmt)
             return [stmt.with_changes(body=body)]
         self.available |= dict.fromkeys(names, 0)
+        first, last = self.at(stmt)[0], self.positions[stmt].end.line  # type: ignore[attr-defined]
+        for name in names:
+            inside = [at for at in self.names.bound[name] if first <= at[0] <= last]
+            self.unset.update(inside)
         return []
 
     # -- names --------------------------------------------------------------------------------
@@ -426,6 +451,14 @@ class _Remover:
         if root is None:
             return False
         return self.names.mentions.get(root) == f"apex.amp.{name}"
+
+    def _is_apex(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is apex.amp, asked whether it is there."""
+        root = self._root(node)
+        if root is None or self.names.mentions.get(root) != "apex.amp":
+            return False
+        self.seen.add(root)
+        return True
 
     def _see(self, call: cst.Call) -> None:
         root = self._root(call.func)
@@ -541,7 +574,7 @@ def _lost_comments(
     before, after = _comments([old]), _comments(made)
     if not after:
         return _lines(before), []
-    for start in range(len(before) - len(after) + 1):
+    for start in reversed(range(len(before) - len(after) + 1)):
         if before[start : start + len(after)] == after:
             head, tail = before[:start], before[start + len(after) :]
             return _lines(head), _lines(tail)

@@ -172,8 +172,16 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def _simplified(self, test: ast.expr) -> ast.expr:
-        if isinstance(test, ast.Name) and test.id in self.available:
+        if isinstance(test, ast.Name) and test.id in self.available | self.names:
             return ast.Constant(True)
+        if (
+            isinstance(test, ast.Compare)
+            and isinstance(test.left, ast.Name)
+            and test.left.id in self.available | self.names
+            and isinstance(test.comparators[0], ast.Constant)
+        ):
+            same = isinstance(test.ops[0], (ast.Is, ast.Eq))
+            return ast.Constant(same == (test.comparators[0].value is True))
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             inner = self._simplified(test.operand)
             if isinstance(inner, ast.Constant) and isinstance(inner.value, bool):

@@ -156,6 +156,32 @@ CASES = {
         ),
         migrated(setup=FLAG, enabled="fp16"),
     ),
+    "the same, set before": (
+        script(
+            imports="APEX = False\ntry:\n    from apex import amp\n    APEX = True\n"
+            "except ImportError:\n    pass\n",
+            setup="if APEX is False:\n    raise SystemExit(1)\n",
+        ),
+        migrated(),
+    ),
+    "amp or None": (
+        script(
+            imports="try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n",
+            setup=FLAG + "if fp16 and amp is None:\n    raise SystemExit(1)\n",
+            start=IF_START.replace("if fp16", "if fp16 and amp is not None"),
+            backward=FLAGGED,
+        ),
+        migrated(setup=FLAG, enabled="fp16"),
+    ),
+    "for inference, too": (
+        script()
+        + 'other = nn.Linear(8, 1).cuda()\nother = amp.initialize(other, opt_level="O1")\n',
+        migrated() + "other = nn.Linear(8, 1).cuda()\n",
+    ),
+    "other names": (
+        script(start=START.replace("model, optimizer =", "net, opt =")),
+        None,
+    ),
     "an import under the flag": (
         script(
             imports="",
@@ -236,6 +262,20 @@ CASES = {
 CASES["a flag the other way round"] = (
     CASES["a flag the other way round"][0],
     CASES["a flag"][1],
+)
+
+
+CASES["other names"] = (
+    script(
+        start="def f():\n    pass\n"
+        + START.replace("model, optimizer =", "net, optimizer =")
+    ).replace("model(x", "net(x"),
+    migrated()
+    .replace("batches:", "batches:")
+    .replace(
+        "for x, y", "def f():\n    pass\nnet, optimizer = model, optimizer\nfor x, y"
+    )
+    .replace("model(x", "net(x"),
 )
 
 
@@ -340,6 +380,21 @@ STAYS = {
             setup="print(APEX)\n",
         ),
         "APEX is used for more than apex.amp",
+    ),
+    "a variable that is set again": (
+        script(
+            imports="try:\n    from apex import amp\n    APEX = True\n"
+            "except ImportError:\n    APEX = False\n",
+            setup="APEX = argument()\n",
+        ),
+        "APEX is used for more than apex.amp",
+    ),
+    "more in the try": (
+        script(
+            imports="try:\n    sys.path.append('apex')\n    from apex import amp\n"
+            "    APEX = True\nexcept ImportError:\n    APEX = False\n",
+        ),
+        "more hangs on the import of apex",
     ),
     "one or the other": (
         script(
