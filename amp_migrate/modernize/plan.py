@@ -32,6 +32,11 @@ _LEAVES = frozenset(
     grad_scaler.OptState""".split()
 )
 
+_OTHER_DEVICES = re.compile(
+    r"\b(?:transfer_to_npu|gpu_migration|torch_mlu|torch_musa)\b"
+)
+"""Packages that put their own device in the place of CUDA's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -100,8 +105,25 @@ def plan(
         if unit.file not in writable and unit.reason is None:
             # Whatever stands there stays.
             unit.reason = Reason("AMP017", "", unit.file, unit.at)
+    reason = _replaced(program, texts)
+    for unit in found.values():
+        if reason is not None and unit.reason is None:
+            unit.reason = Reason("AMP051", reason, unit.file, unit.at)
     _agree(found)
     return [unit for unit in found.values() if unit.file in writable]
+
+
+def _replaced(program: Mapping[str, Uses], texts: Mapping[str, str]) -> str | None:
+    """Why the older names may not be torch's own, if something in the program puts others there."""
+    if any(map(_OTHER_DEVICES.search, texts.values())):
+        return "another device's package may replace torch.cuda.amp"
+    for uses in program.values():
+        names = FileNames(uses)
+        for parts in uses.patches:
+            dotted = names.dotted(parts, TOP) if parts else ""
+            if OLD_NAME.match(dotted) or OLD_NAME.match(".".join(parts)):
+                return "the program replaces names in torch.cuda.amp"
+    return None
 
 
 def _agree(found: Mapping[tuple[str, int, str] | int, Unit]) -> None:
@@ -217,6 +239,8 @@ class _File:
             unit.silent = meaning.has_new
             self._leave(unit, f"{name} is bound to something else, too", first.at)
             return
+        if self.uses.scopes[owner].is_class:
+            self._leave(unit, f"{name} is an attribute of a class", first.at)
         leaf = _leaf(meaning.target)
         self._check_there(unit, meaning.target, leaf, first.at)
         for binding in meaning.old:
@@ -282,6 +306,8 @@ class _File:
                 self._rename(unit, at, written, new)
             case "type" | "tested":
                 self._rename(unit, at, written, new)
+            case "text":
+                self._leave(unit, f"{written} stands in a text", at)
             case "decorator":
                 self._leave(unit, f"@{written} is not called", at)
             case _:

@@ -24,7 +24,8 @@ OLD_NAME = re.compile(r"torch\.(cuda|cpu)\.amp(?=\.|$)")
 _VERSION_TEST = re.compile(r"(?i)version|torch_?\d|hasattr\(torch")
 _NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})
-_BLOCKS = ("body", "orelse", "finalbody")
+_PATCHERS = frozenset({"setattr", "patch", "object"})
+"""``setattr(a, ...)``, ``mock.patch("a.b")`` and ``mock.patch.object(a, ...)``."""
 
 Position = tuple[int, int]
 """(line from 1, column in characters from 0)."""
@@ -65,8 +66,8 @@ class Mention:
     at: Position
     role: str
     """``call``, ``decorator`` (not called), ``type`` (an annotation), ``tested`` (what isinstance is
-    asked for), ``alias`` (the whole value of ``name = ...``), ``compared``, ``base`` (of a class), or
-    ``value``."""
+    asked for), ``alias`` (the whole value of ``name = ...``), ``compared``, ``base`` (of a class),
+    ``text`` (in an f-string), or ``value``."""
     arguments: tuple[Argument, ...] = ()
     """Of a call."""
     alias: str = ""
@@ -103,6 +104,8 @@ class Uses:
     """The names in ``__all__``."""
     off: bool
     """The whole file is marked ``# amp: off``."""
+    patches: tuple[tuple[str, ...], ...]
+    """What attributes are set on from outside: ``a.b`` for ``a.b.c = ...`` or ``setattr(a.b, ...)``."""
     autocast_dtypes: frozenset[str]
     """What ``autocast(dtype=...)`` calls are given, as far as it is a dotted name; else ``?``."""
 
@@ -137,6 +140,7 @@ def read_uses(text: str, path: str) -> Uses:
         frozenset(reader.sound),
         frozenset(_exported(tree)),
         off,
+        tuple(reader.patches),
         frozenset(reader.autocast_dtypes),
     )
 
@@ -159,6 +163,7 @@ class _Reader:
         self.stars: list[tuple[str, Position]] = []
         self.strings: list[tuple[str, Position]] = []
         self.sound: set[int] = set()
+        self.patches: list[tuple[str, ...]] = []
         self.autocast_dtypes: set[str] = set()
         self.off_lines: frozenset[int] = frozenset()
         self.off = False
@@ -354,12 +359,14 @@ class _Reader:
             target = scope
             self._bind_other(node.id, target, node)
             return
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            self.patches.append(_dotted(node.value))
         if _dotted(node):
             self._mention(node, scope, role)
             return
         match node:
             case ast.Call():
-                self._call(node, scope)
+                self._call(node, scope, role == "text")
             case ast.Lambda():
                 inner = self._open(scope)
                 self._parameters(node.args, scope, inner)
@@ -395,6 +402,11 @@ class _Reader:
                     node, (ast.Subscript, ast.BinOp, ast.Tuple, ast.List)
                 )
                 inside = role if role in ("type", "tested") and keeps else "value"
+                if isinstance(node, ast.JoinedStr):
+                    # Older Pythons do not know where such a name stands.
+                    inside = "text"
+                if role == "text":
+                    inside = role
                 if isinstance(node, ast.Compare):
                     inside = "compared"
                 for child in ast.iter_child_nodes(node):
@@ -403,10 +415,10 @@ class _Reader:
                     elif not isinstance(child, (ast.expr_context, ast.operator)):
                         self._others(child, scope)
 
-    def _call(self, node: ast.Call, scope: int) -> None:
+    def _call(self, node: ast.Call, scope: int, in_text: bool) -> None:
         func = _dotted(node.func)
         if func:
-            self._mention(node.func, scope, "call", node)
+            self._mention(node.func, scope, "text" if in_text else "call", node)
         else:
             self._expr(node.func, scope, "value")
         if func[-1:] == ("autocast",):
@@ -414,12 +426,18 @@ class _Reader:
             dtype = given.get("dtype", node.args[1] if len(node.args) > 1 else None)
             if dtype is not None:
                 self.autocast_dtypes.add(_said(dtype) or "?")
+        if func[-1:] and func[-1] in _PATCHERS and node.args:
+            first = node.args[0]
+            whole = first.value if isinstance(first, ast.Constant) else None
+            text = whole.rpartition(".")[0] if isinstance(whole, str) else ""
+            self.patches.append(tuple(text.split(".")) if text else _dotted(first))
         for index, arg in enumerate(node.args):
             asked = func[-1:] and func[0] in _TYPE_TESTS and index == 1
             value = arg.value if isinstance(arg, ast.Starred) else arg
-            self._expr(value, scope, "tested" if asked else "value")
+            plain = "text" if in_text else "value"
+            self._expr(value, scope, "tested" if asked and not in_text else plain)
         for keyword in node.keywords:
-            self._expr(keyword.value, scope, "value")
+            self._expr(keyword.value, scope, "text" if in_text else "value")
 
     def _mention(
         self,

@@ -438,6 +438,20 @@ LEFT = {
         "from torch import cuda\nwith cuda.amp.autocast():\n    pass\n",
         "torch itself is not imported",
     ),
+    "an attribute of a class": (
+        "class A:\n    from torch.cuda.amp import autocast\n"
+        "    def f(self):\n        return self.autocast(True)\n",
+        "autocast is an attribute of a class",
+    ),
+    "a text": (
+        "import torch\nprint(f'{1} {torch.cuda.amp.GradScaler()}')\n",
+        "torch.cuda.amp.GradScaler stands in a text",
+    ),
+    "another device": (
+        "import torch\nfrom torch_npu.contrib import transfer_to_npu\n"
+        "with torch.cuda.amp.autocast():\n    pass\n",
+        "another device's package may replace torch.cuda.amp",
+    ),
     "a list of what others may import": (
         "from torch.cuda.amp import autocast\n__all__ = ['autocast']\n",
         "autocast may be imported from here",
@@ -494,3 +508,18 @@ def test_black_stays_black() -> None:
     black = pytest.importorskip("black")
     output = modernized(text)
     assert black.format_str(output, mode=black.Mode()) == output
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "torch.cuda.amp.autocast = mine\n",
+        "setattr(torch.cuda.amp, 'autocast', mine)\n",
+        "mock.patch('torch.cuda.amp.autocast', mine).start()\n",
+        "mock.patch.object(torch.cuda.amp, 'autocast', mine).start()\n",
+    ],
+)
+def test_what_is_replaced_stays(patch: str) -> None:
+    text = f"import torch\n{patch}with torch.cuda.amp.autocast(True):\n    pass\n"
+    messages = {message for _, message in kept(text)}
+    assert "the program replaces names in torch.cuda.amp" in messages
