@@ -28,6 +28,8 @@ class FileNames:
     def __init__(self, uses: Uses) -> None:
         self.uses = uses
         self.meaning = cache(self._meaning)
+        self._asked: set[tuple[int, str]] = set()
+        """Variables whose meaning is being found: `a = b` and `b = a` lead nowhere."""
 
     def dotted(self, parts: tuple[str, ...], scope: int) -> str:
         """``torch.cuda.amp.autocast`` for what is written as ``amp.autocast``; else nothing."""
@@ -55,7 +57,9 @@ class FileNames:
 
     def _meaning(self, owner: int, name: str) -> Meaning:
         bindings = self.uses.scopes[owner].bindings[name]
-        targets = [self._target(binding, owner, name) for binding in bindings]
+        self._asked.add((owner, name))
+        targets = [self._target(binding, owner) for binding in bindings]
+        self._asked.discard((owner, name))
         pairs = list(zip(bindings, targets, strict=True))
         old = tuple(b for b, target in pairs if OLD_NAME.match(target))
         if len(set(targets)) == 1:
@@ -65,11 +69,10 @@ class FileNames:
             return Meaning(found.pop(), old)
         return Meaning("", old, any(t.startswith(_NEW_ROOTS) for t in targets))
 
-    def _target(self, binding: Binding, owner: int, name: str) -> str:
+    def _target(self, binding: Binding, owner: int) -> str:
         if binding.kind == "alias":
-            # `amp = amp` and the like lead nowhere.
             root = self.uses.owner(binding.parts[0], owner)
-            if root is None or (root == owner and binding.parts[0] == name):
+            if root is None or (root, binding.parts[0]) in self._asked:
                 return ""
             return self.dotted(binding.parts, owner)
         return binding.target

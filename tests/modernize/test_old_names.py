@@ -371,6 +371,7 @@ MODERN = [
     "import torch\nif hasattr(torch.amp, 'GradScaler'):\n    s = torch.amp.GradScaler('cuda')\n"
     "else:\n    s = torch.cuda.amp.GradScaler()\n",
     "import torch\nprint(torch.cuda.amplitude, amp.autocast())\n",
+    "import torch\na = b\nb = a\na = a.amp\na.autocast()\nprint(torch.cuda.amplitude)\n",
     "# amp: off\nimport torch\ns = torch.cuda.amp.GradScaler()\n",
     "import torch\ns = torch.cuda.amp.GradScaler()  # amp: off\n",
     '"""\nUses torch.cuda.amp.autocast().\n"""\n',
