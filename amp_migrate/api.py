@@ -8,6 +8,7 @@ from pathlib import Path
 
 from amp_migrate import config, engine
 from amp_migrate.engine import Report
+from amp_migrate.jobs import Job
 from amp_migrate.migration import migrate_program
 from amp_migrate.modernize.program import modernize_program
 from amp_migrate.options import Options
@@ -35,6 +36,7 @@ __all__ = [
     "SourceError",
     "migrate_paths",
     "migrate_source",
+    "modernize_paths",
     "modernize_source",
 ]
 
@@ -101,6 +103,27 @@ def migrate_paths(
     Raises `amp_migrate.config.ConfigError` where the configuration is not valid, and `SourceError`
     where an interrupted write has to be put right by hand.
     """
+    return _rewrite_paths(Job.MIGRATE, paths, options, jobs, write)
+
+
+def modernize_paths(
+    paths: Sequence[str | Path],
+    *,
+    options: Options | None = None,
+    jobs: int | None = 1,
+    write: bool = False,
+) -> Report:
+    """Rewrite uses of older AMP interfaces in files and directories; otherwise as `migrate_paths`."""
+    return _rewrite_paths(Job.MODERNIZE, paths, options, jobs, write)
+
+
+def _rewrite_paths(
+    job: Job,
+    paths: Sequence[str | Path],
+    options: Options | None,
+    jobs: int | None,
+    write: bool,
+) -> Report:
     settings = config.load([str(path) for path in paths])
     if write:
         recovery = journal.recover(settings.root)
@@ -108,5 +131,5 @@ def migrate_paths(
             raise SourceError(str(settings.root), "; ".join(recovery.lines))
     if options is not None:
         settings = replace(settings, options=options)
-    report = engine.run(paths, settings=settings, jobs=jobs)
+    report = engine.run(paths, settings=settings, job=job, jobs=jobs)
     return engine.write(report, settings.root) if write else report

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from amp_migrate.api import modernize_paths
 from amp_migrate.cli import main
 from amp_migrate.exits import ExitCode
 
@@ -118,6 +119,27 @@ def test_the_oldest_torch_of_the_project_counts() -> None:
     assert 'custom_fwd(device_type="cuda")' in amp("--torch-version", "2.4").stdout
     Path("requirements.txt").write_text("torch>=2.5\n")
     assert 'custom_fwd(device_type="cuda")' in amp().stdout
+
+
+def test_in_several_processes() -> None:
+    for number in range(30):
+        write(**{f"m{number}": OLD})
+    done = subprocess.run(
+        [sys.executable, "-m", "amp_migrate", "modernize", "--write", "--jobs", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "modernized 30 of 30 uses of older AMP interfaces in 30 files" in done.stderr
+    assert {path.read_text() for path in Path().glob("m*.py")} == {NEW}
+
+
+def test_from_python() -> None:
+    write(a=OLD)
+    report = modernize_paths(["."], write=True)
+    assert [one.result.path for one in report.changed] == ["a.py"]
+    assert Path("a.py").read_text() == NEW
 
 
 # Several files
