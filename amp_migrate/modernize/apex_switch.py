@@ -146,12 +146,16 @@ class Switch:
         if _is_not(part):
             return True
         name = re.escape(ast.unparse(part).rpartition(".")[2].lstrip("_"))
+        texts = self._program.values()
+        # An option of the command line says itself what it is.
         option = re.compile(
-            rf"add_argument\([^()]*['\"]--{name.replace('_', '[-_]')}['\"][^()]*"
-            r"(?:store_true|store_false|type=bool)"
-            rf"|\b_?{name}(?:\s*:\s*bool)?\s*=\s*(?:True|False)\b"
+            rf"add_argument\([^()]*['\"]--{name.replace('_', '[-_]')}['\"]([^()]*)"
         )
-        return any(option.search(text) for text in self._program.values())
+        options = [said for text in texts for said in option.findall(text)]
+        if options:
+            return all("store_true" in o or "store_false" in o for o in options)
+        set_here = re.compile(rf"\b_?{name}(?:\s*:\s*bool)?\s*=\s*(?:True|False)\b")
+        return any(set_here.search(text) for text in texts)
 
 
 def _roots(code: str) -> set[str]:

@@ -109,6 +109,19 @@ CASES = {
         script(setup="fp16 = settings()\n", start=IF_START, backward=FLAGGED),
         migrated(setup="fp16 = settings()\n", enabled="bool(fp16)"),
     ),
+    "a level for a flag": (
+        script(
+            setup='parser.add_argument("--fp16", default=0, type=str)\nargs = parser()\n'
+            "def f(fp16=False):\n    pass\n",
+            start=IF_START.replace("fp16", "args.fp16"),
+            backward=FLAGGED.replace("fp16", "args.fp16"),
+        ),
+        migrated(
+            setup='parser.add_argument("--fp16", default=0, type=str)\nargs = parser()\n'
+            "def f(fp16=False):\n    pass\n",
+            enabled="bool(args.fp16)",
+        ),
+    ),
     "a flag the other way round": (
         script(
             setup=FLAG,
