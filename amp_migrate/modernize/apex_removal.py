@@ -6,7 +6,7 @@ reason to take nothing out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -23,9 +23,8 @@ from amp_migrate.modernize.apex_branches import (
 )
 from amp_migrate.modernize.apex_level import Level, arguments_of, level_of
 from amp_migrate.modernize.apex_names import ApexNames
+from amp_migrate.modernize.comments import comments_of, led_by, lost_comments, own_lines
 from amp_migrate.modernize.uses import Position
-
-Block = Sequence[cst.BaseStatement | cst.BaseSmallStatement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class _Remover:
                 self.unset.add(self.at(stmt))
                 del body[index]
                 if index < len(body):
-                    body[index] = _led_by(_lines(_comments([stmt])), body[index])
+                    body[index] = led_by(own_lines(comments_of([stmt])), body[index])
         return module.with_changes(body=body, footer=[*rest, *module.footer])
 
     def block(
@@ -144,14 +143,14 @@ class _Remover:
         comments: list[cst.EmptyLine] = []
         for stmt in body:
             if not self._concerns(stmt):
-                kept.append(_led_by(comments, stmt))
+                kept.append(led_by(comments, stmt))
                 comments = []
                 continue
             made = self._statement(stmt)
-            lost = _lost_comments(stmt, made)
+            lost = lost_comments(stmt, made)
             if made:
                 head, tail = lost
-                kept += [_led_by([*comments, *head], made[0]), *made[1:]]
+                kept += [led_by([*comments, *head], made[0]), *made[1:]]
                 comments = tail
             else:
                 comments += [*lost[0], *lost[1]]
@@ -536,54 +535,6 @@ class _Expressions(cst.CSTTransformer):
             case cst.IfExp(test=test, body=body, orelse=cst.Name(value="None")):
                 return is_pure(test) and self._is_state(body)
         return False
-
-
-# -- comments -------------------------------------------------------------------------------------
-
-
-def _led_by(
-    comments: Iterable[cst.EmptyLine], stmt: cst.BaseStatement
-) -> cst.BaseStatement:
-    lines = list(comments)
-    if not lines:
-        return stmt
-    own = list(getattr(stmt, "leading_lines", ()))
-    return stmt.with_changes(leading_lines=[*lines, *own])
-
-
-class _Comments(cst.CSTVisitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def visit_Comment(self, node: cst.Comment) -> None:
-        self.found.append(node.value)
-
-
-def _comments(nodes: Iterable[cst.CSTNode]) -> list[str]:
-    found = _Comments()
-    for node in nodes:
-        node.visit(found)
-    return found.found
-
-
-def _lost_comments(
-    old: cst.BaseStatement, made: Sequence[cst.BaseStatement]
-) -> tuple[list[cst.EmptyLine], list[cst.EmptyLine]]:
-    """The comments of a statement that what it became has no more: those before it, those behind."""
-    before, after = _comments([old]), _comments(made)
-    if not after:
-        return _lines(before), []
-    for start in reversed(range(len(before) - len(after) + 1)):
-        if before[start : start + len(after)] == after:
-            head, tail = before[:start], before[start + len(after) :]
-            return _lines(head), _lines(tail)
-    # Those in between have no place; the check of the result says so.
-    return [], []
-
-
-def _lines(comments: Iterable[str]) -> list[cst.EmptyLine]:
-    return [cst.EmptyLine(comment=cst.Comment(text)) for text in comments]
 
 
 # -- amp.initialize ---------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from amp_migrate.catalogue import refusal
 from amp_migrate.modernize.edits import Edit
 from amp_migrate.modernize.elsewhere import Elsewhere
 from amp_migrate.modernize.plan import Reason, Unit, plan
-from amp_migrate.modernize.uses import Uses, read_uses
+from amp_migrate.modernize.uses import Uses
+from amp_migrate.modernize.uses_reader import read_uses
 from amp_migrate.options import Options
 from amp_migrate.programs import ProgramSources
 from amp_migrate.results import Diagnostic, OldUse, Outcome, Result, SourceError
