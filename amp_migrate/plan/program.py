@@ -88,7 +88,7 @@ def plan_program(
             for file in {ir.file_of(loop.function) for loop in group.loops}:
                 lines = explain_group(group, program, shown, spot)
                 planned.explanation.setdefault(file, []).extend(lines)
-    for loop, placed in _driven(planner, planned.loops):
+    for loop, placed in _driven(planner, planned.loops, wanted):
         if placed is not None and not (writable is None or placed[0] in writable):
             loop.refuse(Refusal("AMP017", _OUTSIDE + shown(placed[0])))
         elif placed is not None:
@@ -172,13 +172,18 @@ def _out_of_reach(
 
 
 def _driven(
-    planner: Planner, loops: list[TrainingLoop]
+    planner: Planner,
+    loops: list[TrainingLoop],
+    wanted: Callable[[TrainingLoop], bool],
 ) -> list[tuple[TrainingLoop, Placed | None]]:
     """The loops that a framework drives, with the edits that switch them; new ones join ``loops``."""
     neighbours = Neighbours(
         planner.program, planner.options, planner.torch_names, planner.events
     )
-    loops += neighbours.loops()
+    driven = neighbours.loops()
+    for loop in driven:
+        loop.off = loop.off or not wanted(loop)
+    loops += driven
     found: list[tuple[TrainingLoop, Placed | None]] = []
     for loop in loops:
         if loop.refusal is not None and loop.refusal.code == "AMP003" and not loop.off:

@@ -384,7 +384,7 @@ STAYS = {
     "started twice": (script(start=START + START), "amp.initialize() is called twice"),
     "not to be migrated": (
         script(step="    optimizer.step(closure)\n"),
-        "without apex.amp, step() is given a closure",
+        "without apex.amp, the closure of step()",
     ),
     "a variable that more depends on": (
         script(
@@ -444,6 +444,15 @@ def test_other_loops_stay_plain() -> None:
     )
     output = modernize_source(script() + plain).output
     assert plain in output and "scaler.step(optimizer)" in output
+
+
+def test_what_a_framework_drives_stays_plain() -> None:
+    driven = (
+        "import lightning as L\n\n\nclass Lit(L.LightningModule):\n    pass\n\n\n"
+        "L.Trainer(accelerator='cuda', precision='32-true').fit(Lit())\n"
+    )
+    output = modernize_source(script() + driven).output
+    assert driven in output
 
 
 # Files
