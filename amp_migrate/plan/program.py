@@ -180,7 +180,7 @@ def _driven(
     neighbours = Neighbours(
         planner.program, planner.options, planner.torch_names, planner.events
     )
-    driven = neighbours.loops()
+    driven = list(neighbours.loops())
     for loop in driven:
         loop.off = loop.off or not wanted(loop)
     loops += driven
