@@ -217,7 +217,8 @@ class Apex:
             return code
 
         def wanted(loop: TrainingLoop) -> bool:
-            return loop.function in scaled
+            driven = loop.refusal is not None and loop.refusal.code == "AMP003"
+            return loop.function in scaled and not driven
 
         migration = Migration(
             sources, self.options, self.given, self.shown, told=told, wanted=wanted
