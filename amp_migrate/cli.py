@@ -39,8 +39,8 @@ MODERNIZE_EXAMPLES = [
     ("amp-migrate modernize src --write", "rewrite the files"),
     ("amp-migrate modernize src --check", "for CI: fail when a file would change"),
     (
-        "amp-migrate modernize src --torch-version 2.4",
-        "custom_fwd and custom_bwd, too",
+        "amp-migrate modernize src --torch-version 2.3",
+        "for torch 2.3, without custom_fwd and custom_bwd",
     ),
 ]
 

@@ -115,6 +115,8 @@ def test_the_oldest_torch_of_the_project_counts() -> None:
     write(
         a="from torch.cuda.amp import custom_fwd\n\n\n@custom_fwd\ndef f():\n    pass\n"
     )
+    assert "AMP052" in amp("--torch-version", "2.3").stderr
+    Path("requirements.txt").write_text("torch>=2.3\n")
     assert "AMP052" in amp().stderr
     assert 'custom_fwd(device_type="cuda")' in amp("--torch-version", "2.4").stdout
     Path("requirements.txt").write_text("torch>=2.5\n")
