@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -26,6 +26,7 @@ from amp_migrate.plan.edits import (
 from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.walk import Frames
+from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
@@ -570,49 +571,77 @@ class Travel:
     # -- births -------------------------------------------------------------------------------
 
     def give_birth(self) -> None:
-        """Insert the births, each right behind the optimizer's own, or the last of those that share it."""
+        """Insert the births, each right behind the optimizer's own, or the first of those that share it."""
         by_scope: dict[tuple[str, str, str, str], list[Birth]] = {}
         for birth in sorted(self.births, key=_place_of):
             slot = birth.slot
             key = (slot.kind, slot.owner, self._names[slot], birth.function)
             by_scope.setdefault(key, []).append(birth)
-        if not self.carried.is_scaler:
-            for births in by_scope.values():
+        for scope, births in by_scope.items():
+            if len({birth.slot for birth in births}) > 1 or not self._is_whole(births):
+                beside = [k for k in by_scope if k[:3] == scope[:3]]
+                inits = scope[0] == "attribute" and any(_is_init(k[3]) for k in beside)
+                everywhere = [b for k in beside for b in by_scope[k]]
+                if inits and not _is_init(scope[3]) and self._is_whole(everywhere):
+                    # The instance has had it from the start.
+                    continue
+                whole = self._is_whole(everywhere if inits else births)
+                if self.carried.is_scaler and not whole:
+                    self._scattered(births[-1].stmt.line)
                 self._give_birth_first(births)
-            return
-        self._refuse_scattered(by_scope.values())
-        for births in by_scope.values():
-            function = births[0].function
-            slots = list(dict.fromkeys(birth.slot for birth in births))
-            anchors = [
-                self._anchors(function, [b for b in births if b.slot == slot])
-                for slot in slots
-            ]
-            for stmts in zip(*anchors, strict=False):
-                last = max(range(len(slots)), key=lambda i: stmts[i].line)
-                blocks = {(stmt.path[:-1], stmt.path[-1][0]) for stmt in stmts}
-                if len(blocks) > 1 or len({len(a) for a in anchors}) > 1:
-                    self._scattered(stmts[last].line)
-                self._insert_birth(slots[last], function, stmts[last])
+                continue
+            function, slot = births[0].function, births[0].slot
+            for stmt in self._anchors(function, births):
+                self._insert_birth(slot, function, stmt)
+
+    def _is_whole(self, births: list[Birth]) -> bool:
+        """Whether all optimizers that share a switch are made among some births."""
+        identities = self.scalers.identities
+        here = {one for birth in births for one in identities.of_slot(birth.slot)}
+        return all(
+            scaler <= here
+            for birth in births
+            for scaler in self.scalers.of_slot(birth.slot)
+        )
 
     def _give_birth_first(self, births: list[Birth]) -> None:
-        """Make what all optimizers of a scope have in common behind the first, on each way."""
+        """Make what several optimizers of a scope have in common behind the first of them."""
         function = births[0].function
-        made: list[ir.Path] = []
-        for birth in births:
-            for stmt in self._anchors(function, [birth]):
-                if not any(_comes_after(stmt.path, path) for path in made):
-                    made.append(stmt.path)
-                    self._insert_birth(birth.slot, function, stmt)
+        anchors: dict[ir.Path, tuple[ir.Stmt, Slot]] = {}
+        for slot in dict.fromkeys(birth.slot for birth in births):
+            for stmt in self._anchors(function, [b for b in births if b.slot == slot]):
+                anchors.setdefault(stmt.path, (stmt, slot))
+        turns: list[list[tuple[ir.Stmt, Slot]]] = []
+        for stmt, slot in sorted(anchors.values(), key=lambda found: found[0].line):
+            again = bool(turns) and slot in {other for _, other in turns[-1]}
+            if turns and not again and _comes_after(stmt.path, turns[-1][0][0].path):
+                turns[-1].append((stmt, slot))
+                continue
+            if self.carried.is_scaler and turns and not again:
+                self._scattered(stmt.line)
+            turns.append([(stmt, slot)])
+        for turn in turns:
+            stmt, slot = turn[0]
+            if self.carried.is_scaler and self._are_neighbours(function, turn):
+                stmt, slot = turn[-1]
+            self._insert_birth(slot, function, stmt)
 
-    def _refuse_scattered(self, scopes: Iterable[list[Birth]]) -> None:
-        """Optimizers with one scaler are made in one place, where it can be made as well."""
-        for births in scopes:
-            made = {scaler for b in births for scaler in self.scalers.of_slot(b.slot)}
-            here = {self.scalers.identities.of_slot(birth.slot) for birth in births}
-            for scaler in made:
-                if scaler != frozenset().union(*here):
-                    self._scattered(births[-1].stmt.line)
+    def _are_neighbours(self, function: str, turn: list[tuple[ir.Stmt, Slot]]) -> bool:
+        """Whether nothing between the first and the last of some births may want the switch."""
+        first, last = turn[0][0].path, turn[-1][0].path
+        if first[:-1] != last[:-1] or first[-1][0] != last[-1][0]:
+            return False
+        return not any(
+            (
+                isinstance(call.func, ir.Attr)
+                and call.func.attr.endswith(("state_dict", "backward", "step"))
+            )
+            or self.program.callees(call, function)
+            for stmt in ir.statements(self.program.functions[function].body)
+            if first < stmt.path <= last and stmt.path[: len(first) - 1] == first[:-1]
+            for call in calls_of(stmt)
+            if self.optimizers.makers.construction(call, function) is None
+        )
 
     def _scattered(self, line: int) -> None:
         reason = "optimizers that need one scaler are made in different places"
@@ -704,6 +733,10 @@ class Travel:
                     raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
                 self._place(function, Insert(stmt.path, f"global {self._names[slot]}"))
                 return
+
+
+def _is_init(function: str) -> bool:
+    return ir.local_name(function).endswith(".__init__")
 
 
 def _place_of(birth: Birth) -> tuple[int, ...]:
