@@ -150,6 +150,11 @@ class Coverage:
             _within(one, other) or _within(other, one) for other in self.held.all
         )
 
+    def parts_of(self, one: Identity) -> set[str]:
+        """The attributes of a module in which what is held of it stands."""
+        inside = [held for held in self.held.all if _within(held, one) and held != one]
+        return {held[len(one)] for held in inside}
+
     def _born_at(self, site: CallSite) -> set[Birth]:
         """The births of the optimizers that a call hands over."""
         born: set[Birth] = set()

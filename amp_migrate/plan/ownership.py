@@ -134,6 +134,54 @@ class Ownership:
             if any(map(coverage.holds_some, coverage.identities(expr, function)))
         }
 
+    def may_hold(self, target: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
+        """The optimizers that may hold some of what a target stands for."""
+        found: set[Slot] = set()
+        for one, coverage in self._coverages.items():
+            held = coverage.of_target(target, function, stmt, None)
+            if not held.complete or not held.all:
+                return set(self._coverages)
+            if any(map(coverage.may_hold, held.all)):
+                found.add(one)
+        # What nobody is known to hold may be known to somebody by another name.
+        return found or set(self._coverages)
+
+    def runs(self, expr: ir.Expr, function: str) -> set[Slot]:
+        """The optimizers all of whose part in what an expression stands for gets gradients with it:
+        they hold it, or a part that its own forward always runs."""
+        found: set[Slot] = set()
+        for one, coverage in self._coverages.items():
+            identities = coverage.identities(expr, function)
+            if len(identities) == 1:
+                (identity,) = identities
+                if coverage.covers(identity):
+                    found.add(one)
+                elif coverage.holds_some(identity):
+                    parts = coverage.parts_of(identity)
+                    if parts and all(
+                        self._always_run(expr, function, p) for p in parts
+                    ):
+                        found.add(one)
+        return found
+
+    def _always_run(self, expr: ir.Expr, function: str, part: str) -> bool:
+        """Whether the forward of a module of this program runs a part of it in any case."""
+        program = self.program
+        for class_name in program.instance_classes(expr, function):
+            forward = program.method(class_name, "forward")
+            if forward is None:
+                return False
+            scope = program.functions[forward]
+            mentioned = ir.Attr(ir.Name(scope.self_name or "?"), part)
+            if not any(
+                mentioned in ir.walk(inner)
+                for stmt in scope.body
+                if not stmt.blocks
+                for inner in stmt.exprs
+            ):
+                return False
+        return bool(program.instance_classes(expr, function))
+
     def coverages(self, optimizers: Iterable[Slot]) -> list[Coverage]:
         """What each of some optimizers holds."""
         return [self._coverages[one] for one in optimizers if one in self._coverages]

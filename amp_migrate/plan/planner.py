@@ -476,29 +476,38 @@ class Planner:
         scalers: Scalers,
         ownership: Ownership,
     ) -> frozenset[Site]:
-        """Steps of optimizers that share a scaler, and are not seen to get gradients of its losses.
+        """Steps of optimizers that are not seen to get gradients in any case.
 
-        A scaler raises where an optimizer finds none.
+        A scaler raises where an optimizer finds none, where the optimizer alone does nothing.
         """
+        identities = scalers.identities
         shared = {one for scaler in scalers.all if len(scaler) > 1 for one in scaler}
+        if len(identities.all) < 2 or not self.options.scaled:
+            return frozenset()
+        reach = Reach(self.program, self.regions, self.forward, ownership)
+        unsure = set(reach.switched)
         # Those that a loop trains one after the other have a backward each.
         for function, stmt, slot in steps:
-            if self._has_its_turn(function, stmt, slot, scalers.identities):
-                shared -= scalers.identities.of_slot(slot)
-        if not shared:
-            return frozenset()
-        reach = Reach(self.program, self.regions, ownership)
-        reached: set[Slot] = set()
-        for backward in backwards:
-            site = (backward.function, backward.stmt.path)
-            reached |= reach.reached(backward, forwards[site])
-        if any(not scaler & reached for scaler in scalers.all if scaler & shared):
-            message = "which optimizers get gradients of this loss is not visible"
-            raise Blocked(Refusal("AMP012", message, backwards[0].event.line))
+            if self._has_its_turn(function, stmt, slot, identities):
+                shared -= identities.of_slot(slot)
+        if shared:
+            known = [(b, forwards[b.function, b.stmt.path]) for b in backwards]
+            surely = {one for found in known for one in reach.surely(*found)} - unsure
+            reached = {one for found in known for one in reach.reached(*found)}
+            only = all(reach.only(*found) for found in known)
+            for scaler in scalers.all:
+                if scaler & shared and not scaler & surely:
+                    if not only or not scaler & reached:
+                        message = (
+                            "which optimizers get gradients of this loss is not visible"
+                        )
+                        line = backwards[0].event.line
+                        raise Blocked(Refusal("AMP012", message, line))
+            unsure |= shared - surely
         return frozenset(
             (function, stmt.path)
             for function, stmt, slot in steps
-            if scalers.identities.of_slot(slot) & (shared - reached)
+            if identities.of_slot(slot) & unsure
         )
 
     def _loss_name(self, function: str) -> str:

@@ -1,10 +1,12 @@
-"""Which optimizers' parameters a loss is computed from, as far as that can be seen."""
+"""Which optimizers are sure to find gradients of a loss: a scaler raises where one finds none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.forward import MODULES, Forward
 from amp_migrate.plan.loops import Backward
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.regions import Regions, Run
@@ -12,43 +14,181 @@ from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
+_CUTS_OFF = frozenset(
+    """detach detach_ data no_grad inference_mode set_grad_enabled argmax argmin item numpy tolist
+    round sign long int bool multinomial sample topk bernoulli where""".split()
+)
+"""What gradients do not pass, or not all of them."""
+
+_MAY_BE_LEFT_OUT = frozenset("if for while try trystar match".split())
+_SEVERAL_VALUES = frozenset({"if", "and", "or"})
+
 
 class Reach:
     """Answers for the losses of one group."""
 
     def __init__(
-        self, program: Program, regions: Regions, ownership: Ownership
+        self,
+        program: Program,
+        regions: Regions,
+        forward: Forward,
+        ownership: Ownership,
     ) -> None:
         self.program = program
         self.regions = regions
+        self.forward = forward
         self.ownership = ownership
 
     def reached(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
         """The optimizers that hold a module which the forward of a loss mentions."""
         found: set[Slot] = set()
-        seen: set[str] = set()
-        for function, stmt in self._statements(backward, runs):
-            found |= self._in_statement(function, stmt, seen)
+        for function, stmt, _ in self._statements(backward, runs):
+            found |= self._mentioned(function, stmt)
         return frozenset(found)
+
+    def surely(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
+        """Those among them that get gradients whenever the loss goes backward."""
+        statements = list(self._statements(backward, runs))
+        if any(_cuts_off(stmt) for _, stmt, _ in statements):
+            return frozenset()
+        found: set[Slot] = set()
+        for function, stmt, always in statements:
+            if always:
+                found |= self._mentioned(function, stmt, alone=True)
+        return frozenset(found)
+
+    def only(self, backward: Backward, runs: Sequence[Run]) -> bool:
+        """Whether all modules of a forward belong to the optimizers, so that one of them, at least,
+        gets gradients."""
+        for function, stmt, _ in self._statements(backward, runs):
+            for call in calls_of(stmt):
+                if not self.forward.is_forward(call, function, MODULES):
+                    continue
+                if self.program.callees(call, function):
+                    # What it runs is looked at as well.
+                    continue
+                if self.program.origin(call.func, function) is not None:
+                    continue
+                if not self.ownership.holders(call.func, function):
+                    key = ir.key_of(call.func) or ""
+                    if "loss" not in key.lower() and "crit" not in key.lower():
+                        return False
+        return True
 
     def _statements(
         self, backward: Backward, runs: Sequence[Run]
-    ) -> Iterator[tuple[str, ir.Stmt]]:
-        yield backward.function, backward.stmt
-        for run in runs:
-            for stmt in self.regions.statements_in(run):
-                yield run.function, stmt
+    ) -> Iterator[tuple[str, ir.Stmt, bool]]:
+        """The statements of a forward, and whether each runs whenever the loss is made."""
+        yield backward.function, backward.stmt, True
+        seen: set[str] = set()
+        needed = self.forward.reads_of(backward.receiver, backward.function)
+        for run in reversed(runs):
+            always = True
+            for outer in ir.statements(self.program.functions[run.function].body):
+                if outer.path == run.path[: len(outer.path)] and outer.path != run.path:
+                    if outer.kind == "with":
+                        yield run.function, outer, True
+                    elif outer.kind in _MAY_BE_LEFT_OUT:
+                        own = run.function == backward.function
+                        both = outer.path == backward.stmt.path[: len(outer.path)]
+                        always = always and own and both
+            inside = self.regions.statements_in(run)
+            if run.function == backward.function:
+                inside = self._that_matter(run.function, inside, needed)
+            yield from self._in_block(run.function, inside, len(run.path), seen, always)
+        yield from self._called(backward.function, backward.stmt, seen, True)
 
-    def _in_statement(self, function: str, stmt: ir.Stmt, seen: set[str]) -> set[Slot]:
-        found: set[Slot] = set()
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
-                    found |= self.ownership.holders(inner, function)
+    def _that_matter(
+        self, function: str, body: list[ir.Stmt], needed: set[str]
+    ) -> list[ir.Stmt]:
+        """Those of some statements, in order, from which a loss is made."""
+        kept = []
+        for stmt in reversed(body):
+            if stmt.blocks or self.forward.writes(stmt, function) & needed:
+                needed |= self.forward.uses(stmt, function)
+                kept.append(stmt)
+            elif stmt.kind not in ("assign", "annassign", "augassign"):
+                kept.append(stmt)
+        return kept[::-1]
+
+    def _in_block(
+        self,
+        function: str,
+        body: Sequence[ir.Stmt],
+        depth: int,
+        seen: set[str],
+        always: bool,
+    ) -> Iterator[tuple[str, ir.Stmt, bool]]:
+        outer = {s.path for s in body if s.kind in _MAY_BE_LEFT_OUT}
+        for stmt in body:
+            inside = any(
+                stmt.path[:size] in outer for size in range(depth, len(stmt.path))
+            )
+            here = always and not inside and not _chooses(stmt)
+            yield function, stmt, here
+            yield from self._called(function, stmt, seen, here)
+
+    def _called(
+        self, function: str, stmt: ir.Stmt, seen: set[str], always: bool
+    ) -> Iterator[tuple[str, ir.Stmt, bool]]:
         for call in calls_of(stmt):
             for callee in self.program.callees(call, function):
                 if callee not in seen:
                     seen.add(callee)
-                    for own in ir.statements(self.program.functions[callee].body):
-                        found |= self._in_statement(callee, own, seen)
+                    found = self.program.functions[callee]
+                    body = list(ir.statements(found.body))
+                    depth = len(found.path) + 1
+                    yield from self._in_block(callee, body, depth, seen, always)
+
+    def _mentioned(
+        self, function: str, stmt: ir.Stmt, alone: bool = False
+    ) -> set[Slot]:
+        """``alone``: only by names that stand for one module, which runs as a whole."""
+        found: set[Slot] = set()
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
+                    if alone:
+                        found |= self.ownership.runs(inner, function)
+                    else:
+                        found |= self.ownership.holders(inner, function)
         return found
+
+    @cached_property
+    def switched(self) -> frozenset[Slot]:
+        """The optimizers some of whose parameters may be kept from getting gradients for a while."""
+        found: set[Slot] = set()
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                for holder in _switches(stmt):
+                    found |= self.ownership.may_hold(holder, qualname, stmt)
+        return frozenset(found)
+
+
+def _switches(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """Whose ``requires_grad`` a statement sets to anything but True."""
+    if stmt.kind == "assign" and stmt.value != ir.Const(True):
+        for target in stmt.targets:
+            if isinstance(target, ir.Attr) and target.attr == "requires_grad":
+                yield target.value
+    for call in calls_of(stmt):
+        if isinstance(call.func, ir.Attr) and call.func.attr == "requires_grad_":
+            if call.args and call.args[0].value != ir.Const(True):
+                yield call.func.value
+
+
+def _cuts_off(stmt: ir.Stmt) -> bool:
+    return any(
+        (isinstance(inner, ir.Attr) and inner.attr in _CUTS_OFF)
+        or (isinstance(inner, ir.Name) and inner.id in _CUTS_OFF)
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+    )
+
+
+def _chooses(stmt: ir.Stmt) -> bool:
+    return any(
+        isinstance(inner, ir.Operation) and inner.op in _SEVERAL_VALUES
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+    )
