@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.project.link import CallSite, Program
+from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 Identity = tuple[str, ...]
@@ -482,6 +483,10 @@ class Coverage:
                         found.add((slot.kind, slot.owner, slot.name))
             for definition in definitions:
                 value = definition.value
+                elements = self._elements(definition, slot, depth)
+                if elements:
+                    found |= elements
+                    continue
                 if value is None or definition.index is not None:
                     found.add((slot.kind, slot.owner, slot.name))
                     continue
@@ -496,6 +501,33 @@ class Coverage:
             return frozenset(found)
         finally:
             self._naming.discard(slot)
+
+    def _elements(
+        self, definition: Definition, slot: Slot, depth: int
+    ) -> frozenset[Identity]:
+        """What a loop's variable stands for in turn, where the loop goes through a list in sight."""
+        collections = self.optimizers.collections
+        through = collections.iterated(definition.stmt, slot.name, definition.function)
+        if through is None:
+            return frozenset()
+        lists = [(definition.function, through)]
+        if isinstance(through, ir.Name):
+            owner = self.program.owner(through.id, definition.function)
+            if owner is not None:
+                lists = [
+                    (site.caller, given)
+                    for site in self._sites(owner)
+                    if (given := self.program.argument_at(site, through.id)) is not None
+                ]
+        found: set[Identity] = set()
+        for function, expr in lists:
+            if not isinstance(expr, ir.Display) or expr.kind == "dict":
+                inner = self.identities(expr, function, depth + 1)
+                found |= inner
+                continue
+            for item in expr.items:
+                found |= self.identities(item, function, depth + 1)
+        return frozenset(found)
 
     def _fresh(self, value: ir.Expr, slot: Slot, function: str) -> set[Identity]:
         """A value that is no other object under a new name gets the slot's own identity.

@@ -507,7 +507,12 @@ class Planner:
         return frozenset(
             (function, stmt.path)
             for function, stmt, slot in steps
-            if identities.of_slot(slot) & unsure
+            if any(
+                one not in reach.switched
+                or one in shared
+                or not reach.switched_on(function, stmt, one)
+                for one in identities.of_slot(slot) & unsure
+            )
         )
 
     def _loss_name(self, function: str) -> str:

@@ -164,6 +164,31 @@ class Reach:
                     found |= self.ownership.may_hold(holder, qualname, stmt)
         return frozenset(found)
 
+    def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
+        """Whether what comes before a step in its block lets its optimizer have gradients again."""
+        parent, (field, index) = step.path[:-1], step.path[-1]
+        on = False
+        for stmt in ir.statements(self.program.functions[function].body):
+            beside = stmt.path[:-1] == parent and stmt.path[-1][0] == field
+            if not beside or stmt.path[-1][1] >= index:
+                continue
+            for call in calls_of(stmt):
+                callees = self.program.callees(call, function)
+                if not any(map(self._is_switch, callees)):
+                    continue
+                given = [inner for arg in call.args for inner in ir.walk(arg.value)]
+                if any(
+                    optimizer in self.ownership.holders(inner, function)
+                    for inner in given
+                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+                ):
+                    on = ir.Const(True) in given
+        return on
+
+    def _is_switch(self, function: str) -> bool:
+        body = ir.statements(self.program.functions[function].body)
+        return any(any(_switches(stmt)) for stmt in body)
+
 
 def _switches(stmt: ir.Stmt) -> Iterator[ir.Expr]:
     """Whose ``requires_grad`` a statement sets to anything but True."""
