@@ -72,6 +72,8 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
             afters[file] = parse(after, "output")
         except SourceError as error:
             return file, f"the output is {error.message}"
+        if _compiles(befores[file]) and not _compiles(afters[file]):
+            return file, "the output does not compile"
     switches = _switches(afters.values())
     for file, (before, after) in pairs.items():
         # Nothing that had its name before is a switch.
@@ -186,6 +188,16 @@ def _is_chosen(node: ast.expr) -> bool:
         and [type(op) for op in node.ops] == [ast.IsNot]
         and ast.unparse(node.comparators[0]) == "None"
     )
+
+
+def _compiles(tree: ast.Module) -> bool:
+    """Whether a program holds none of the mistakes that a parser lets pass, such as an argument given
+    twice."""
+    try:
+        compile(tree, "<program>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _switches(trees: Iterable[ast.Module]) -> set[str]:

@@ -400,3 +400,10 @@ def test_wrong_settings_are_caught(name: str) -> None:
 
 def test_a_setting_that_was_there_stays() -> None:
     assert difference(SET, SET.replace(SETTING, "")) == LOST
+
+
+def test_an_argument_given_twice() -> None:
+    before = "f(a=opt.state_dict())\n"
+    after = "f(a=opt.state_dict(), s=scaler.state_dict(), s=scaler.state_dict())\n"
+    head = "scaler = torch.amp.GradScaler()\n"
+    assert difference(before, head + after) == "the output does not compile"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.association import Scaler
 from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.state_files import StateFiles
@@ -28,30 +30,109 @@ def plan_checkpoints(
 
     Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
     """
-    edits: list[Placed] = []
-    for function, stmt, call in program.all_calls():
-        if not isinstance(call.func, ir.Attr):
-            continue
+    keys = _Keys(program, optimizers, travel, slots)
+    edits: dict[Placed, None] = {}
+    for function, stmt, call in _state_calls(program):
+        assert isinstance(call.func, ir.Attr)
         receiver, method = call.func.value, call.func.attr
-        if method not in ("state_dict", "load_state_dict"):
-            continue
         slot = optimizers.slot(receiver, function)
-        if slot not in slots:
+        if slot is None or slot not in slots:
             continue
         switch = travel.of_receiver(receiver, function)
         edit: Edit | None
         if method == "state_dict":
             edit = files.saved(function, stmt, call, switch)
-            edit = edit or _save(program, function, stmt, call, switch)
+            edit = edit or _save(program, function, stmt, call, switch, keys.of(slot))
         else:
             edit = files.loaded(function, stmt, call, switch)
-            edit = edit or _load(program, stmt, call, switch)
-        edits.append((ir.file_of(function), edit))
-    return edits
+            edit = edit or _load(stmt, call, switch, keys.of(slot))
+        if not any(_is_same(edit, function, *other) for other in edits):
+            edits[ir.file_of(function), edit] = None
+    return list(edits)
+
+
+def _is_same(edit: Edit, function: str, file: str, other: Edit) -> bool:
+    """Whether a scaler's state is there already: that of another optimizer's scaler is the same one."""
+    if file != ir.file_of(function):
+        return False
+    match edit, other:
+        case AddEntry(), AddEntry():
+            return (edit.path, edit.key) == (other.path, other.key)
+        case Insert(), Insert():
+            return edit.code == other.code and edit.path[:-1] == other.path[:-1]
+    return False
+
+
+def _state_calls(program: Program) -> list[tuple[str, ir.Stmt, ir.Call]]:
+    found = [
+        *program.calls_named("state_dict"),
+        *program.calls_named("load_state_dict"),
+    ]
+    return [found_one for found_one in found if isinstance(found_one[2].func, ir.Attr)]
+
+
+class _Keys:
+    """The keys under which scalers' states are kept, from those of their optimizers."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        travel: Travel,
+        slots: frozenset[Slot],
+    ) -> None:
+        self.program = program
+        self.travel = travel
+        self._scalers: dict[str, set[frozenset[Scaler]]] = {}
+        """Of which scalers the states would be kept under one name, going by the optimizers' keys."""
+        for function, stmt, call in _state_calls(program):
+            assert isinstance(call.func, ir.Attr)
+            slot = optimizers.slot(call.func.value, function)
+            if slot is None or slot not in slots:
+                continue
+            for key in _keys_at(program, function, stmt, call):
+                name = _sibling(program, key)
+                self._scalers.setdefault(name, set()).add(travel.scalers.of_slot(slot))
+
+    def of(self, slot: Slot) -> Callable[[str], str]:
+        """Gives the key for a scaler beside the key of one of its optimizers."""
+        scalers = self.travel.scalers.of_slot(slot)
+
+        def name(key: str) -> str:
+            if any(len(scaler) > 1 for scaler in scalers):
+                return _sibling(self.program, "optimizer")
+            found = _sibling(self.program, key)
+            if len(self._scalers.get(found, ())) > 1:
+                return f"{key}_{_WORDS[0]}"
+            return found
+
+        return name
+
+
+def _keys_at(
+    program: Program, function: str, stmt: ir.Stmt, call: ir.Call
+) -> Iterator[str]:
+    """The key under which a call's value is kept, or from which it is loaded."""
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            key = _key_of(program, function, inner, call)
+            if key is not None:
+                yield key
+    given = call.args[0].value if len(call.args) == 1 else None
+    targets = stmt.targets if stmt.value is call else ()
+    for item in (given, *targets):
+        if isinstance(item, ir.Item) and isinstance(item.key, ir.Const):
+            if isinstance(item.key.value, str):
+                yield item.key.value
 
 
 def _save(
-    program: Program, function: str, stmt: ir.Stmt, call: ir.Call, switch: str
+    program: Program,
+    function: str,
+    stmt: ir.Stmt,
+    call: ir.Call,
+    switch: str,
+    sibling: Callable[[str], str],
 ) -> Edit:
     beside = ir.render(call)
     value = f"{switch}.state_dict()"
@@ -60,13 +141,13 @@ def _save(
             for inner in ir.walk(expr):
                 key = _key_of(program, function, inner, call)
                 if key is not None:
-                    return AddEntry(stmt.path, beside, _sibling(program, key), value)
+                    return AddEntry(stmt.path, beside, sibling(key), value)
         if stmt.kind == "assign" and stmt.value is call and len(stmt.targets) == 1:
             target = stmt.targets[0]
             if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
                 holder = ir.render(target.value)
                 if holder is not None and isinstance(target.key.value, str):
-                    name = _sibling(program, target.key.value)
+                    name = sibling(target.key.value)
                     return Insert(stmt.path, f'{holder}["{name}"] = {value}')
     message = "the optimizer's state is saved in a form that the scaler's cannot join"
     raise Blocked(Refusal("AMP040", message, call.line))
@@ -95,7 +176,9 @@ def _key_of(
     return None
 
 
-def _load(program: Program, stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
+def _load(
+    stmt: ir.Stmt, call: ir.Call, switch: str, sibling: Callable[[str], str]
+) -> Edit:
     given = call.args[0].value if len(call.args) == 1 else None
     if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
         holder = ir.render(given.value)
@@ -104,7 +187,7 @@ def _load(program: Program, stmt: ir.Stmt, call: ir.Call, switch: str) -> Edit:
             and isinstance(given.key, ir.Const)
             and isinstance(given.key.value, str)
         ):
-            key = _sibling(program, given.key.value)
+            key = sibling(given.key.value)
             code = (
                 f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'
                 f'    {switch}.load_state_dict({holder}["{key}"])'

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
+from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
@@ -208,13 +209,21 @@ class Coverage:
             return self._of_construction(birth.call, birth.function, birth.stmt)
         held = Held()
         found = False
-        for callee in self.program.callees(birth.call, birth.function):
+        for site in self.program.call_sites_of(birth.call, birth.function):
+            callee = site.callee
+            wanted = self._handed_out(birth, callee)
+            outer, self._site = self._site, site
             for stmt in ir.statements(self.program.functions[callee].body):
                 for expr in stmt.exprs:
                     for call in ir.calls_in(expr):
-                        if self.optimizers.makers.construction(call, callee) == "plain":
-                            found = True
-                            held.join(self._of_construction(call, callee, stmt))
+                        kind = self.optimizers.makers.construction(call, callee)
+                        if kind != "plain" or not (
+                            wanted is None or call in wanted or stmt.value in wanted
+                        ):
+                            continue
+                        found = True
+                        held.join(self._of_construction(call, callee, stmt))
+            self._site = outer
         held.complete &= found
         if isinstance(birth.call.func, ir.Attr):
             receivers = self.identities(birth.call.func.value, birth.function)
@@ -227,6 +236,35 @@ class Coverage:
                 }
             )
         return held
+
+    def _handed_out(self, birth: Birth, callee: str) -> list[ir.Expr] | None:
+        """Of several optimizers that a function makes, the expressions for the one that a birth is of;
+        None where there is but one."""
+        position = next(
+            (
+                index
+                for target, _, index in unpacked(birth.stmt)
+                if self.optimizers.slot(target, birth.function) == birth.slot
+            ),
+            None,
+        )
+        key = birth.slot.key if position is None else position
+        if key is None:
+            return None
+        found: list[ir.Expr] = []
+        for stmt in ir.statements(self.program.functions[callee].body):
+            if stmt.kind != "return" or stmt.value is None:
+                continue
+            item = self.optimizers.collections.element(stmt.value, key, callee)
+            if isinstance(item, ir.Name):
+                found += [
+                    d.value
+                    for d in self.program.definitions(callee, item.id)
+                    if d.value is not None
+                ]
+            elif item is not None:
+                found.append(item)
+        return found or None
 
     def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
         given = call.argument(0, "params")
