@@ -8,7 +8,7 @@ shown not to happen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
@@ -80,8 +80,8 @@ class Coverage:
         ]
         self._busy: set[tuple[str, str]] = set()
         self._naming: set[Slot] = set()
-        self._site: CallSite | None = None
-        """The only call that counts of the function it calls; None: all do."""
+        self._way: Mapping[str, CallSite] = {}
+        """The only call that counts of a function, where it is on a way that is looked at."""
         self._held = {birth: self._of_birth(birth) for birth in self.births}
         self.held = Held()
         for one in self._held.values():
@@ -97,14 +97,15 @@ class Coverage:
             return self._owns(targets, function, stmt, self._held.values())
         # Each caller hands over an optimizer and a model that belong together.
         try:
-            for self._site in sites:
-                born = self._born_at(self._site)
+            for site in sites:
+                self._way = {site.callee: site}
+                born = self._born_at(site)
                 held = [h for birth, h in self._held.items() if birth in born]
                 if not self._owns(targets, function, stmt, held or self._held.values()):
                     return False
             return True
         finally:
-            self._site = None
+            self._way = {}
 
     def _owns(
         self,
@@ -127,14 +128,18 @@ class Coverage:
         return True
 
     def of_target(
-        self, target: ir.Expr, function: str, stmt: ir.Stmt, site: CallSite | None
+        self,
+        target: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        way: Mapping[str, CallSite],
     ) -> Held:
-        """What one target stands for; ``site``: the only call of the function that counts."""
+        """What one target stands for; ``way``: the only calls that count of some functions."""
         try:
-            self._site = site
+            self._way = way
             return self._of(target, function, stmt, 0)
         finally:
-            self._site = None
+            self._way = {}
 
     def covers(self, one: Identity) -> bool:
         """Whether all parameters of a module are held, whichever birth has taken place."""
@@ -168,8 +173,8 @@ class Coverage:
 
     def _sites(self, function: str) -> list[CallSite]:
         """The calls of a function: all, or the one that is being looked at."""
-        if self._site is not None and self._site.callee == function:
-            return [self._site]
+        if function in self._way:
+            return [self._way[function]]
         return self.program.call_sites.get(function, [])
 
     def clears(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
@@ -212,7 +217,7 @@ class Coverage:
         for site in self.program.call_sites_of(birth.call, birth.function):
             callee = site.callee
             wanted = self._handed_out(birth, callee)
-            outer, self._site = self._site, site
+            outer, self._way = self._way, {**self._way, callee: site}
             for stmt in ir.statements(self.program.functions[callee].body):
                 for expr in stmt.exprs:
                     for call in ir.calls_in(expr):
@@ -223,7 +228,7 @@ class Coverage:
                             continue
                         found = True
                         held.join(self._of_construction(call, callee, stmt))
-            self._site = outer
+            self._way = outer
         held.complete &= found
         if isinstance(birth.call.func, ir.Attr):
             receivers = self.identities(birth.call.func.value, birth.function)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.coverage import Coverage
@@ -56,20 +57,24 @@ class Ownership:
         if not targets:
             return everybody
         touched: set[Slot] = set()
-        site = self._called_from(function, frames)
+        way = self._calls_on(frames)
         for target in targets:
-            owners = self._owners(target, function, stmt, site)
+            owners = self._owners(target, function, stmt, way)
             if owners is None:
                 return None
             touched |= owners
         return frozenset(touched)
 
     def _owners(
-        self, target: ir.Expr, function: str, stmt: ir.Stmt, site: CallSite | None
+        self,
+        target: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        way: Mapping[str, CallSite],
     ) -> set[Slot] | None:
         owners: set[Slot] = set()
         for one, coverage in self._coverages.items():
-            found = coverage.of_target(target, function, stmt, site)
+            found = coverage.of_target(target, function, stmt, way)
             if found.groups:
                 owners.add(one)
         if owners and not found.all:
@@ -84,18 +89,20 @@ class Ownership:
             }
         return owners
 
-    def _called_from(self, function: str, frames: Frames) -> CallSite | None:
-        """The call by which a way came into a function."""
-        entered = next((i for i, (f, _) in enumerate(frames) if f == function), 0)
-        if entered == 0:
-            return None
-        caller, path = frames[entered - 1]
-        sites = [
-            site
-            for site in self.program.call_sites.get(function, ())
-            if site.caller == caller and site.stmt.path == path
-        ]
-        return sites[0] if len(sites) == 1 else None
+    def _calls_on(self, frames: Frames) -> dict[str, CallSite]:
+        """The call by which a way came into each of its functions."""
+        found: dict[str, CallSite] = {}
+        for (caller, path), (function, _) in pairwise(frames):
+            if function == caller:
+                continue
+            sites = [
+                site
+                for site in self.program.call_sites.get(function, ())
+                if site.caller == caller and site.stmt.path == path
+            ]
+            if len(sites) == 1:
+                found[function] = sites[0]
+        return found
 
     def cleared(
         self, event: Event, function: str, stmt: ir.Stmt, frames: Frames
@@ -138,7 +145,7 @@ class Ownership:
         """The optimizers that may hold some of what a target stands for."""
         found: set[Slot] = set()
         for one, coverage in self._coverages.items():
-            held = coverage.of_target(target, function, stmt, None)
+            held = coverage.of_target(target, function, stmt, {})
             if not held.complete or not held.all:
                 return set(self._coverages)
             if any(map(coverage.may_hold, held.all)):

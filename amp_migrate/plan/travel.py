@@ -26,7 +26,7 @@ from amp_migrate.plan.edits import (
 from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.walk import Frames
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.bindings import calls_of, unpacked
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
@@ -679,7 +679,7 @@ class Travel:
         )
         targets = [
             target.value if isinstance(target, ir.Item) else target
-            for target in birth.stmt.targets
+            for target, _, _ in unpacked(birth.stmt)
         ]
         receiver = next(
             (
