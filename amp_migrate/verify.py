@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
+from amp_migrate.verify_precision import opened, same_but_for_casts
 
 _CREATORS = frozenset({"GradScaler"})
 _IMPORTED = frozenset({"torch", "os", "torch._functorch.config"})
@@ -84,9 +85,11 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         _without_switches(befores[file])
         _without_switches(afters[file])
         _call_closures_first(befores[file], _stepped(afters[file], new))
-        left = ast.dump(_erase(befores[file], frozenset()))
-        right = ast.dump(_erase(afters[file], new))
-        if left != right:
+        plain = _erase(befores[file], frozenset())
+        known = _names(befores[file]) | switches
+        bare = _erase(opened(afters[file], known), new)
+        left, right = ast.dump(plain), ast.dump(bare)
+        if left != right and not same_but_for_casts(plain, bare):
             shown = shown_difference(left, right)
             return file, f"without AMP the output is another program ({shown})"
         if comments(before) != comments(after):

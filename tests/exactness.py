@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import cuda_policy
 import numpy
 import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
@@ -463,6 +464,7 @@ def _execute(program: Program, name: str, recorder: _Recorder, folder: str) -> N
             stack.enter_context(_GemmCounter(recorder))
             # Not every processor has recurrent layers in fp16 in oneDNN; what is behind it does.
             torch._C._set_mkldnn_enabled(False)
+            cuda_policy.apply()
         if isinstance(program, Tree):
             program.run(Path(folder))
         else:

@@ -14,6 +14,7 @@ from amp_migrate.codemod.expressions import ArgumentAdder, EntryAdder, with_para
 from amp_migrate.codemod.imports import with_import
 from amp_migrate.codemod.lists import insert_entry
 from amp_migrate.codemod.mismatch import MismatchError
+from amp_migrate.codemod.precision import with_precision
 from amp_migrate.codemod.snippets import Snippets
 from amp_migrate.codemod.state_files import twin
 from amp_migrate.facts.ir import Path
@@ -24,14 +25,20 @@ from amp_migrate.plan.edits import (
     AddImport,
     AddParameter,
     Autocast,
+    Bound,
+    CastLike,
     Edit,
     FilePlan,
     FullPrecision,
+    Hoist,
     Insert,
+    Island,
     Protect,
     ScaleBackward,
     ScalerStep,
+    SplitLast,
     StateFile,
+    Upcast,
 )
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -289,10 +296,16 @@ class _Editor:
         for edit in self._take(path, AddDecorator):
             assert isinstance(edit, AddDecorator)
             edited = [self._decorated(edited[0], edit, indent)]
+        taken, edited = self._precise(edited, path, indent)
         for edit in self._take(path, ScaleBackward):
             assert isinstance(edit, ScaleBackward)
             hoisted, line = self._scale(edited[0], edit, indent)
             edited = [line]
+        if self._take(path, Island):
+            if hoisted:
+                hoisted = [self._island(hoisted, indent)]
+            else:
+                edited = [self._island(edited, indent)]
         for edit in steps:
             assert isinstance(edit, ScalerStep)
             if plain_step is None:
@@ -314,9 +327,37 @@ class _Editor:
             else:
                 before += made
         if hoisted:
+            hoisted = [*taken, *hoisted]
             hoisted[0] = _with_leading(hoisted[0], _leading(edited[0]))
             edited[0] = _with_leading(edited[0], ())
+        elif taken:
+            taken[0] = _with_leading(taken[0], _leading(edited[0]))
+            edited[0] = _with_leading(edited[0], ())
+            edited = [*taken, *edited]
         return before, hoisted, edited, after
+
+    def _precise(
+        self, edited: list[Statement], path: Path, indent: str
+    ) -> tuple[list[Statement], list[Statement]]:
+        """What is taken out of a statement to stand before it, and the statement with the rest."""
+        edits = [
+            edit
+            for edit in self._take(path, Bound, CastLike, Hoist, SplitLast, Upcast)
+            if isinstance(edit, (Bound, CastLike, Hoist, SplitLast, Upcast))
+        ]
+        if not edits:
+            return [], edited
+        line = edited[0]
+        if not isinstance(line, cst.SimpleStatementLine):
+            raise MismatchError("no simple statement where the plan saw one")
+        taken, line = with_precision(line, edits, self.plan.torch_name)
+        return [
+            self._island([made], indent) if apart else made for made, apart in taken
+        ], [line]
+
+    def _island(self, body: Sequence[cst.BaseStatement], indent: str) -> cst.With:
+        header = f'with {self.plan.torch_name}.autocast("cuda", enabled=False):'
+        return self._around(header, body, indent)
 
     def _nested(self, statement: Statement, path: Path, indent: str) -> Statement:
         """A compound statement with its blocks edited."""

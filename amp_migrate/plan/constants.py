@@ -1,103 +1,283 @@
-"""Constants that float16 cannot hold, in what runs under autocast."""
+"""Constants that half precision cannot hold, in what runs under autocast: replaced, or refused.
+
+A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, which in fp32 is still
+-1e9. An epsilon needs its operand in fp32.
+"""
 
 from __future__ import annotations
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.addresses import steps_to
+from amp_migrate.plan.edits import Bound
+from amp_migrate.plan.flow import Made
 from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.remedies import Remedies, Unclear
+from amp_migrate.plan.sigmoids import Sigmoids
+from amp_migrate.plan.vocabulary import HALVES, Half
 from amp_migrate.project.link import Program
 
-FP16_MAX = 65504.0
-FP16_SMALLEST_SUBNORMAL = 5.97e-8
-
 _FILLS = frozenset(
-    "masked_fill masked_fill_ fill_ full_like new_full full pad clamp clamp_ clip where".split()
+    "masked_fill masked_fill_ fill_ full_like new_full pad clamp clamp_ clip where".split()
 )
 _FOLLOWED_FILLS = frozenset(
     "masked_fill masked_fill_ fill_ clamp clamp_ clip where".split()
 )
 """Fills whose value is also looked for behind a variable."""
 _FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
+_LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
+_SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
+_FP32_NEXT_TO_ONE = 2**-25
+_FP32_LIMITS = {
+    "min": -3.4028234663852886e38,
+    "max": 3.4028234663852886e38,
+    "tiny": 1.1754943508222875e-38,
+    "smallest_normal": 1.1754943508222875e-38,
+}
 
 
 class Constants:
     """Looks through names, parameters and attributes for numbers."""
 
-    def refusal(
-        self, program: Program, function: str, expr: ir.Expr, line: int
-    ) -> Refusal | None:
-        """The first constant of an expression that float16 cannot hold."""
-        for inner in ir.walk(expr):
-            found = None
-            if isinstance(inner, ir.Call):
-                found = self._of_call(program, function, inner)
-            elif isinstance(inner, ir.Operation):
-                found = self._of_operation(program, function, inner, line)
-            if found is not None:
-                return found
+    def __init__(self, remedies: Remedies, sigmoids: Sigmoids, dtype: str) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.dtypes = remedies.dtypes
+        self.halves = remedies.halves
+        self.sigmoids = sigmoids
+        self.half: Half = HALVES[dtype]
+        self._settled: list[ir.Expr] = []
+        """Expressions that are found harmless where they stand."""
+
+    def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first constant of a statement for which there is no remedy."""
+        self._settled = []
+        found = self._of_store(function, stmt)
+        if found is not None:
+            return found
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                at = Made(inner, function, stmt)
+                if isinstance(inner, ir.Call):
+                    found = self._of_call(at, inner)
+                elif isinstance(inner, ir.Operation):
+                    found = self._of_operation(at, inner)
+                if found is not None:
+                    return found
         return None
 
-    def of_store(
-        self, program: Program, function: str, stmt: ir.Stmt
-    ) -> Refusal | None:
+    # -- where they stand -----------------------------------------------------------------------
+
+    def _of_store(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """``scores[mask] = -1e9``."""
         if stmt.kind != "assign" or stmt.value is None:
             return None
-        if not any(
-            isinstance(target, ir.Item) and not isinstance(target.key, ir.Const)
-            for target in stmt.targets
-        ):
-            return None
-        for value in self._numbers(stmt.value, program, function):
-            if FP16_MAX < abs(value) < float("inf"):
-                return _overflow(value, stmt.line)
+        for target in stmt.targets:
+            if not isinstance(target, ir.Item) or isinstance(target.key, ir.Const):
+                continue
+            for value in self._numbers(stmt.value, self.program, function):
+                if self._overflows(value):
+                    at = Made(stmt.value, function, stmt)
+                    return self._bound(at, value, target.value, stmt.line)
         return None
 
-    def _of_call(
-        self, program: Program, function: str, call: ir.Call
-    ) -> Refusal | None:
-        origin = program.origin(call.func, function) or ""
+    def _of_call(self, at: Made, call: ir.Call) -> Refusal | None:
+        program = self.program
+        origin = program.origin(call.func, at.function) or ""
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
         if origin == "torch.finfo" and "float32" in str(call.args):
-            message = "the limits of float32 overflow in float16"
+            if any(one is call for one in self._settled):
+                return None
+            message = "the limits of float32 overflow in half precision"
             return Refusal("AMP021", message, call.line)
         if method not in _FILLS | _FLOORS:
             return None
+        tensor = self._filled(call, origin, method)
         for arg in call.args:
-            values = [arg.value.value] if isinstance(arg.value, ir.Const) else []
-            numbers = [
-                float(v)
-                for v in values
-                if isinstance(v, (int, float)) and not isinstance(v, bool)
-            ]
-            if not values and method in _FOLLOWED_FILLS:
-                numbers = self._numbers(arg.value, program, function)
+            if arg.value is tensor:
+                continue
+            numbers = self._numbers(arg.value, program, at.function, followed=False)
+            if not isinstance(arg.value, ir.Const) and method in _FOLLOWED_FILLS:
+                numbers = self._numbers(arg.value, program, at.function)
+            given = Made(arg.value, at.function, at.stmt)
             for value in numbers:
-                if FP16_MAX < abs(value) < float("inf") and method in _FILLS:
-                    return _overflow(value, call.line)
-                if 0 < abs(value) < FP16_SMALLEST_SUBNORMAL and method in _FLOORS:
-                    return _underflow(value, call.line)
+                found = None
+                if self._overflows(value) and method in _FILLS:
+                    found = self._bound(given, value, tensor, call.line)
+                elif (self._underflows(value) and method in _FLOORS) or (
+                    self._is_nearly_one(arg.value, at.function) and method in _FLOORS
+                ):
+                    found = self._raise_operand(at, tensor, value, call.line)
+                if found is not None:
+                    return found
+                self._settled += ir.walk(arg.value)
         return None
 
-    def _of_operation(
-        self, program: Program, function: str, operation: ir.Operation, line: int
-    ) -> Refusal | None:
-        op = operation.op
-        if op not in ("+", "-", "*", "/", "+="):
+    @staticmethod
+    def _filled(call: ir.Call, origin: str, method: str) -> ir.Expr | None:
+        """The tensor whose dtype has to hold what a call fills in."""
+        plain = [arg.value for arg in call.args if arg.name is None and not arg.star]
+        if not origin:
+            if method == "where" and isinstance(call.func, ir.Attr):
+                return call.func.value
+            return call.func.value if isinstance(call.func, ir.Attr) else None
+        if method == "where":
+            tensors = [value for value in plain[1:] if not isinstance(value, ir.Const)]
+            return tensors[0] if len(tensors) == 1 else None
+        return plain[0] if plain else None
+
+    def _of_operation(self, at: Made, operation: ir.Operation) -> Refusal | None:
+        op, line = operation.op, at.stmt.line
+        if op not in ("+", "-", "*", "/", "+=") or len(operation.operands) != 2:
             return None
-        for operand in operation.operands:
-            value = self._number(operand, program, function)
+        if any(one is operation for one in self._settled):
+            return None
+        for position, operand in enumerate(operation.operands):
+            value = self._number(operand, self.program, at.function)
             if value is None:
                 continue
-            if op in ("+", "-") and 0 < abs(value) < FP16_SMALLEST_SUBNORMAL:
-                return _underflow(value, line)
-            if FP16_MAX < abs(value) < float("inf"):
-                return _overflow(value, line)
+            other = operation.operands[1 - position]
+            found = None
+            if op in ("+", "-") and self._underflows(value):
+                found = self._raise_operand(at, other, value, line)
+            elif self._overflows(value):
+                given = Made(operand, at.function, at.stmt)
+                found = self._bound(given, value, other, line)
+            if found is not None:
+                return found
         if op == "-" and operation.operands[0] == ir.Const(1):
-            value = self._number(operation.operands[1], program, function)
-            if value is not None and 0 < value < 2**-12:
-                message = f"1 - {value:g} rounds to 1 in float16"
+            value = self._number(operation.operands[1], self.program, at.function)
+            if value is not None and _FP32_NEXT_TO_ONE < value < self.half.next_to_one:
+                message = f"1 - {value:g} rounds to 1 in half precision"
                 return Refusal("AMP021", message, line)
         return None
+
+    def _is_nearly_one(self, expr: ir.Expr, function: str) -> bool:
+        """``1 - 1e-6``, or ``0.999999``."""
+        if isinstance(expr, ir.Operation) and expr.op == "-":
+            if expr.operands[0] in (ir.Const(1), ir.Const(1.0)):
+                value = self._number(expr.operands[1], self.program, function)
+                return (
+                    value is not None
+                    and _FP32_NEXT_TO_ONE < value < self.half.next_to_one
+                )
+        if isinstance(expr, ir.Const) and isinstance(expr.value, float):
+            return _FP32_NEXT_TO_ONE < 1 - expr.value < self.half.next_to_one
+        return False
+
+    def _overflows(self, value: float) -> bool:
+        return self.half.largest < abs(value) < float("inf")
+
+    def _underflows(self, value: float) -> bool:
+        return 0 < abs(value) < self.half.smallest
+
+    # -- what helps -----------------------------------------------------------------------------
+
+    def _bound(
+        self, at: Made, value: float, tensor: ir.Expr | None, line: int
+    ) -> Refusal | None:
+        """Keep a large number within what a tensor's dtype holds."""
+        refusal = Refusal(
+            "AMP021", f"{value:g} is beyond half precision's largest number", line
+        )
+        if tensor is None:
+            return refusal
+        of = Made(tensor, at.function, at.stmt)
+        if self._is_number(tensor, at) or self.halves.is_never_half(of):
+            self._settled += ir.walk(at.expr)
+            return None
+        holder = _holder(tensor)
+        text = None if holder is None else ir.render(holder)
+        steps = steps_to(at.stmt, at.expr)
+        if holder is None or text is None or "(" in text or steps is None:
+            return refusal
+        if not self._is_floating(Made(holder, at.function, at.stmt)):
+            return refusal
+        name = "max" if value < 0 else "min"
+        if self.program.origin(ir.Name(name), at.function) != f"builtins.{name}":
+            return refusal
+        if not self._is_always_number(at):
+            return refusal
+        self._settled += ir.walk(at.expr)
+        edit = Bound(at.stmt.path, steps, text, value < 0)
+        self.remedies.edit(at.function, edit)
+        return None
+
+    def _raise_operand(
+        self, at: Made, tensor: ir.Expr | None, value: float, line: int
+    ) -> Refusal | None:
+        """Compute with a small number, or one next to 1, in fp32."""
+        if 0 < abs(value) < self.half.smallest:
+            message = f"{value:g} is 0 in half precision"
+        else:
+            message = "what is next to 1 rounds to 1 in half precision"
+        refusal = Refusal("AMP021", message, line)
+        if tensor is None:
+            return refusal
+        of = Made(tensor, at.function, at.stmt)
+        if self._is_number(tensor, at) or self.halves.is_never_half(of):
+            return None
+        try:
+            self.sigmoids.raise_operand(of)
+        except Unclear:
+            return refusal
+        return None
+
+    def _is_number(self, expr: ir.Expr, at: Made) -> bool:
+        return self.dtypes.is_number(Made(expr, at.function, at.stmt))
+
+    def _is_always_number(self, at: Made) -> bool:
+        """Whether a constant, also behind a name, is a number and nothing else."""
+        expr = at.expr
+        if isinstance(expr, (ir.Const, ir.Operation)) or self._is_number(expr, at):
+            return True
+        if isinstance(expr, ir.Attr) and isinstance(expr.value, ir.Call):
+            return True
+        made = self.remedies.flow.made(at)
+        return bool(made) and all(
+            self._is_always_number(one) for one in made or () if one.expr != expr
+        )
+
+    def _is_floating(self, at: Made) -> bool:
+        """Whether a tensor is shown to hold no integers, of whatever remedies."""
+        if self.dtypes.is_fp32(at):
+            return True
+        made = self.remedies.flow.made(at)
+        if made and all(_divides(one.expr) for one in made):
+            return True
+        return self._goes_into_softmax(at)
+
+    def _goes_into_softmax(self, at: Made) -> bool:
+        """Whether a function takes the softmax of a variable, which integers do not have."""
+        if not isinstance(at.expr, ir.Name):
+            return False
+        names = {at.expr.id} | {
+            target.id for target in at.stmt.targets if isinstance(target, ir.Name)
+        }
+        body = self.program.functions[at.function].body
+        for stmt in ir.statements(body):
+            for expr in stmt.exprs:
+                for call in ir.calls_in(expr):
+                    given = [arg.value for arg in call.args[:1]]
+                    if isinstance(call.func, ir.Attr):
+                        given.append(call.func.value)
+                    if self._is_softmax(call, at.function) and any(
+                        isinstance(value, ir.Name) and value.id in names
+                        for value in given
+                    ):
+                        return True
+        return False
+
+    def _is_softmax(self, call: ir.Call, function: str) -> bool:
+        if (ir.key_of(call.func) or "").rsplit(".", 1)[-1] in _SOFTMAX:
+            return True
+        modules = self.remedies.modules.of(call.func, function) or []
+        return bool(modules) and all(
+            (self.program.origin(m.call.func, m.function) or "").rsplit(".", 1)[-1]
+            in _SOFTMAX
+            for m in modules
+        )
+
+    # -- numbers --------------------------------------------------------------------------------
 
     def _number(self, expr: ir.Expr, program: Program, function: str) -> float | None:
         """A literal number, also through a name, an attribute or a parameter's default."""
@@ -110,13 +290,22 @@ class Constants:
         function: str,
         passed: bool = True,
         depth: int = 0,
+        followed: bool = True,
     ) -> list[float]:
         """The literal numbers that an expression may be; with ``passed``, through calls as well."""
         if isinstance(expr, ir.Const):
             value = expr.value
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             return [float(value)] if is_number else []  # type: ignore[arg-type]
+        limit = self._fp32_limit(expr, function)
+        if limit is not None:
+            return [limit]
+        if isinstance(expr, ir.Operation) and expr.op == "-":
+            if self._is_nearly_one(expr, function):
+                return [1.0]
         if depth > 3:
+            return []
+        if not followed and not isinstance(expr, ir.Operation):
             return []
         if isinstance(expr, ir.Operation) and expr.op == "-x":
             inner = self._numbers(
@@ -149,6 +338,16 @@ class Constants:
                 found += self._numbers(item, program, at, passed, depth + 1)
         return found
 
+    def _fp32_limit(self, expr: ir.Expr, function: str) -> float | None:
+        """``torch.finfo(torch.float32).min``."""
+        if not isinstance(expr, ir.Attr) or not isinstance(expr.value, ir.Call):
+            return None
+        if self.program.origin(expr.value.func, function) != "torch.finfo":
+            return None
+        if "float32" not in str(expr.value.args):
+            return None
+        return _FP32_LIMITS.get(expr.attr)
+
     def _of_name(
         self, name: ir.Name, program: Program, function: str, passed: bool
     ) -> list[tuple[str, ir.Expr | None]]:
@@ -167,13 +366,22 @@ class Constants:
         return values
 
 
-def _overflow(value: float, line: int) -> Refusal:
-    return Refusal(
-        "AMP021", f"{value:g} is beyond float16's largest number, 65504", line
-    )
+def _holder(expr: ir.Expr) -> ir.Expr | None:
+    """The variable that gives an expression its dtype."""
+    match expr:
+        case ir.Name() | ir.Attr():
+            return expr
+        case ir.Operation(op="+" | "-" | "*" | "/", operands=operands):
+            held = [o for o in operands if not isinstance(o, ir.Const)]
+            return _holder(held[0]) if len(held) == 1 else None
+        case ir.Call(func=ir.Attr(attr=attr), args=args) if attr in _LIKE and args:
+            return _holder(args[0].value)
+    return None
 
 
-def _underflow(value: float, line: int) -> Refusal:
-    return Refusal(
-        "AMP021", f"{value:g} is 0 in float16, whose smallest number is 6e-8", line
+def _divides(expr: ir.Expr) -> bool:
+    """Whether an expression is a quotient, which is never of integers."""
+    return isinstance(expr, ir.Operation) and (
+        expr.op == "/"
+        or (expr.op in ("+", "-", "*") and any(map(_divides, expr.operands)))
     )

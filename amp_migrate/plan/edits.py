@@ -130,6 +130,71 @@ class StateFile:
     exists: str | None
 
 
+Steps = tuple[int, ...]
+"""The way from a simple statement's value down to an expression: the index among `ir.children`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Island:
+    """Put a simple statement into ``with torch.autocast("cuda", enabled=False):``."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Hoist:
+    """Bind an expression to a name before its statement, and before an island around that.
+
+    With ``island`` the new statement gets an island of its own.
+    """
+
+    path: Path
+    at: Steps
+    name: str
+    island: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Upcast:
+    """``x`` to ``x.float()``."""
+
+    path: Path
+    at: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class CastLike:
+    """``x`` to ``x.to(buffer.dtype)``."""
+
+    path: Path
+    at: Steps
+    tensor: str
+    """The expression that has the wanted dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLast:
+    """``layers(x)`` to ``layers[-1](layers[:-1](x).float())``.
+
+    With ``given`` the layers are the first argument of the call: ``data_parallel(layers, x)``.
+    """
+
+    path: Path
+    at: Steps
+    given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """``-1e9`` to ``max(-1e9, torch.finfo(x.dtype).min)``; a positive number likewise."""
+
+    path: Path
+    at: Steps
+    tensor: str
+    """The expression whose dtype has to hold the number."""
+    negative: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AddDecorator:
     """A new innermost decorator of the function defined at ``path``."""
@@ -157,6 +222,12 @@ Edit = (
     | AddArgument
     | AddEntry
     | StateFile
+    | Island
+    | Hoist
+    | Upcast
+    | CastLike
+    | SplitLast
+    | Bound
     | AddDecorator
     | AddImport
 )

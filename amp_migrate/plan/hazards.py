@@ -8,18 +8,22 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import strict
+from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
+from amp_migrate.plan.edits import Edit
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.hooks import linear, logs_gradients
 from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.probabilities import Probabilities
 from amp_migrate.plan.products import of_products
 from amp_migrate.plan.regions import Run
+from amp_migrate.plan.remedies import Remedies
+from amp_migrate.plan.sigmoids import Sigmoids
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
 _RAISES = re.compile(
-    r"torch\.nn\.BCELoss|torch\.nn\.functional\.binary_cross_entropy|torch\.binary_cross_entropy"
-    r"|torch\.nn\.(modules\.loss\.BCELoss|AdaptiveLogSoftmaxWithLoss)"
+    r"torch\.nn\.AdaptiveLogSoftmaxWithLoss"
     r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
     r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
     r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
@@ -28,17 +32,12 @@ _RAISES = re.compile(
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
-_BCE = frozenset(("BCELoss", "binary_cross_entropy"))
 _RAISING_METHODS = frozenset(
     """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
     matrix_exp spmm smm sspaddmm""".split()
 )
 _SAY_THEIR_DTYPE = frozenset(
     "float to type long type_as int bool item tolist numpy argmax size".split()
-)
-_MIXING_METHODS = frozenset(
-    """scatter scatter_ scatter_add scatter_add_ index_add index_add_ index_copy index_copy_
-    masked_scatter masked_scatter_ put_ scatter_reduce scatter_reduce_""".split()
 )
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook
@@ -69,7 +68,8 @@ class Hazards:
         self.functions = self.called_from(
             [q for q in program.functions if ir.file_of(q) in files]
         )
-        self._constants = Constants()
+        self.edits: list[tuple[str, Edit]] = []
+        """What `find` wants to be done: a function, and an edit of one of its statements."""
 
     def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
         """The first hazard for loops in ``functions`` whose regions are ``runs``."""
@@ -79,10 +79,25 @@ class Hazards:
             refusal = self._of_bfloat16(runs)
         if refusal is not None:
             return refusal
-        for function, stmt in self.reached(runs):
-            refusal = self.of_statement(function, stmt)
+        reached = list(self.reached(runs))
+        under = frozenset((function, stmt.path) for function, stmt in reached)
+        inside = frozenset(
+            (run.function, stmt.path)
+            for run in runs
+            for stmt in _statements_of(self.program.functions[run.function], run)
+        )
+        remedies = self._remedies = Remedies(self.program, under)
+        sigmoids = Sigmoids(remedies)
+        refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
+        if refusal is not None:
+            return refusal
+        self._constants = Constants(remedies, sigmoids, self.options.dtype)
+        self._casts = Casts(remedies)
+        for function, stmt in reached:
+            refusal = self._remedied(function, stmt)
             if refusal is not None:
                 return refusal
+        self.edits = list(remedies.edits)
         return None
 
     # -- reach --------------------------------------------------------------------------------
@@ -94,6 +109,7 @@ class Hazards:
         for run in runs:
             for stmt in _statements_of(program.functions[run.function], run):
                 yield run.function, stmt
+                yield from self._lambdas(run.function, stmt)
                 pending += self._called(run.function, stmt)
         for class_name, found in program.classes.items():
             if ir.file_of(class_name) in self.files:
@@ -102,6 +118,20 @@ class Hazards:
         for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
+                yield from self._lambdas(function, stmt)
+
+    def _lambdas(self, function: str, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
+        """The statements that make the lambdas which a statement calls."""
+        for call in calls_of(stmt):
+            owner = (
+                self.program.owner(call.func.id, function)
+                if isinstance(call.func, ir.Name)
+                else None
+            )
+            if owner is not None and isinstance(call.func, ir.Name):
+                for definition in self.program.definitions(owner, call.func.id):
+                    if isinstance(definition.value, ir.Deferred):
+                        yield definition.function, definition.stmt
 
     def called_from(self, functions: list[str]) -> dict[str, None]:
         """Functions with all that they may call, in the order in which they are met."""
@@ -136,42 +166,7 @@ class Hazards:
             refusal = refusal or strict.of_call(self.program, function, call)
             if refusal is not None:
                 return refusal
-        return strict.of_aborts(self.program, self.functions) or self._mentioned_bce()
-
-    def _mentioned_bce(self) -> Refusal | None:
-        """BCELoss, by whatever way the file names it: it raises under autocast, used anywhere."""
-        program = self.program
-        functions = [program.functions[q] for q in self.functions]
-        imported = {
-            local: target.rsplit(".", 1)[-1]
-            for function in functions
-            for local, target in (*function.imports, *self._file_imports(function))
-        }
-        blocks = [f.body for f in functions]
-        blocks += [
-            c.body for c in program.classes.values() if c.parent in self.functions
-        ]
-        found: list[tuple[int, str]] = []
-        for body in blocks:
-            for stmt in ir.statements(body):
-                mentioned = {imported.get(name, name) for name in stmt.names}
-                for expr in stmt.exprs:
-                    for inner in ir.walk(expr):
-                        if isinstance(inner, ir.Attr):
-                            mentioned.add(inner.attr)
-                        elif isinstance(inner, ir.Name):
-                            mentioned.add(inner.id)
-                        elif isinstance(inner, ir.Const):
-                            if isinstance(inner.value, str):
-                                mentioned.add(inner.value)
-                found += [(stmt.line, name) for name in _BCE & mentioned]
-        if not found:
-            return None
-        line, name = min(found)
-        return Refusal("AMP020", f"{name} raises under autocast", line)
-
-    def _file_imports(self, function: ir.Function) -> tuple[tuple[str, str], ...]:
-        return self.program.modules[ir.file_of(function.qualname)].top.imports
+        return strict.of_aborts(self.program, self.functions)
 
     def of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
         """The hazard that a call is wherever it stands."""
@@ -265,29 +260,43 @@ class Hazards:
     # -- forward ------------------------------------------------------------------------------
 
     def of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
-        """The first hazard in a statement that runs under autocast."""
+        """The first hazard in a statement that runs under autocast, as it stands; after `find`."""
+        known = self._remedies.edits
+        self._remedies.edits = dict(known)
+        try:
+            found = self._remedied(function, stmt)
+            if found is None and len(self._remedies.edits) > len(known):
+                message = "an operation wants fp32 operands"
+                found = Refusal("AMP020", message, stmt.line)
+            return found
+        finally:
+            self._remedies.edits = known
+
+    def _remedied(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first hazard in a statement for which there is no remedy; those for others are planned."""
         program = self.program
         if stmt.kind in ("functiondef", "classdef"):
             return None
         for call in calls_of(stmt):
-            refusal = self._of_call(program, function, call)
+            if self._casts.raise_operands(function, stmt, call):
+                continue
+            if not self._is_method_of_module(function):
+                self._casts.raise_mean(function, stmt, call)
+            refusal = self._of_call(program, function, stmt, call)
             if refusal is not None:
                 return refusal
-        refusal = self._of_store(program, function, stmt) or self._constants.of_store(
-            program, function, stmt
-        )
+        refusal = self._of_store(program, function, stmt)
+        refusal = refusal or self._constants.refusal(function, stmt)
         if refusal is not None:
             return refusal
         for expr in stmt.exprs:
-            refusal = self._constants.refusal(
-                program, function, expr, stmt.line
-            ) or of_products(program, function, expr, stmt.line)
+            refusal = of_products(program, function, expr, stmt.line)
             if refusal is not None:
                 return refusal
         return None
 
     def _of_call(
-        self, program: Program, function: str, call: ir.Call
+        self, program: Program, function: str, stmt: ir.Stmt, call: ir.Call
     ) -> Refusal | None:
         origin = program.origin(call.func, function)
         refs = program.resolve(call.func, function)
@@ -310,9 +319,9 @@ class Hazards:
             return Refusal(
                 "AMP020", f".{method}() is not implemented in half precision", call.line
             )
-        if method in _MIXING_METHODS and len(call.args) >= 2:
-            source = call.args[-1].value
-            if not isinstance(source, ir.Const):
+        source = self._casts.source_of(call)
+        if source is not None and not refs:
+            if not self._casts.cast_like(function, stmt, source, call.func.value):
                 message = (
                     f".{method}() raises when its source is half and its target is not"
                 )
@@ -346,9 +355,41 @@ class Hazards:
             else:
                 continue
             if is_buffer and not self._is_integer(target.key, program, function):
+                if self._is_surely_tensor(target.value, function):
+                    value = stmt.value
+                    if value is not None and self._casts.cast_like(
+                        function, stmt, value, target.value
+                    ):
+                        continue
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _is_method_of_module(self, function: str) -> bool:
+        own = self.program.self_class(function)
+        return own is not None and self.forward.is_module_class(own[1])
+
+    def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
+        """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
+        program = self.program
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            made = program.definitions(owner, expr.id) if owner else []
+            return bool(made) and all(
+                _is_fresh_tensor(d.value) and not self._is_numpy(d.value, d.function)
+                for d in made
+            )
+        own = program.self_class(function)
+        if own is None or not isinstance(expr, ir.Attr):
+            return False
+        return expr.value == ir.Name(own[0]) and any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr == "register_buffer"
+            and call.argument(0, "name") == ir.Const(expr.attr)
+            for caller, _, call in program.all_calls()
+            if (found := program.self_class(caller)) is not None
+            and found[1] in program.family(own[1])
+        )
 
     def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
         """Whether an array is made with NumPy: no tensor is stored into one under autocast."""

@@ -112,6 +112,13 @@ class Neighbours:
             or self._of_models(framework)
             or self._of_gradients()
         )
+        if hazard is None and hazards.edits:
+            # Not yet written where a framework turns autocast on.
+            function, edit = hazards.edits[0]
+            body = ir.statements(self.program.functions[function].body)
+            line = next(s.line for s in body if s.path == edit.path)
+            message = "something here has to run in fp32, by hand"
+            hazard = Refusal("AMP020", message, line)
         if hazard is None and self.torch.of_file(file).shadowed:
             line = ir.Line(self.torch.of_file(file).shadowed, file)
             hazard = Refusal("AMP035", "torch is bound to something else here", line)

@@ -184,7 +184,8 @@ class Planner:
             raise Blocked(inner)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
         guarded = self._unsure_steps(steps, backwards, forwards, scalers, ownership)
-        hazard = hazards.find(functions, runs)
+        evaluated = self._evaluation(group)
+        hazard = hazards.find(functions, [*runs, *evaluated])
         if hazard is not None:
             raise Blocked(hazard)
         islands = higher_order.plan(runs)
@@ -200,11 +201,6 @@ class Planner:
         ).plan(runs)
         if isinstance(settings, Refusal):
             raise Blocked(settings)
-        evaluated: list[Run] = []
-        if self.options.evaluation:
-            evaluated = plan_evaluation(
-                self.program, self.events, self.forward, group.files
-            )
         decorators = CustomFunctions(
             self.program,
             hazards,
@@ -279,6 +275,8 @@ class Planner:
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
+        for function, edit in hazards.edits:
+            group.place(function, edit)
         before = [] if group.regional is travel else group.regional.edits
         group.edits = (
             before + travel.edits + group.edits + decorators + islands + settings
@@ -307,6 +305,11 @@ class Planner:
             (one,) = identities.all
             return Scalers.of_one(identities, one, walk.ways), together
         return Scalers(identities, walk.uses, walk.ways), together
+
+    def _evaluation(self, group: Group) -> list[Run]:
+        if not self.options.evaluation:
+            return []
+        return plan_evaluation(self.program, self.events, self.forward, group.files)
 
     def _devices_in(self, files: frozenset[str]) -> Devices:
         if files not in self._devices:

@@ -15,10 +15,12 @@ from amp_migrate.plan.edits import (
     AddDecorator,
     AddParameter,
     Autocast,
+    Bound,
     Edit,
     FilePlan,
     FullPrecision,
     Insert,
+    Island,
     Placed,
     SetArgument,
     StateFile,
@@ -109,7 +111,7 @@ def plan_program(
 def _says(edit: Edit, torch: str) -> bool:
     """Whether the code that an edit writes names torch."""
     match edit:
-        case Autocast() | FullPrecision():
+        case Autocast() | Bound() | FullPrecision() | Island():
             return True
         case (
             Insert(code=code)

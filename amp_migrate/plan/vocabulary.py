@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 GRADIENT_CLIPPERS = re.compile(
     r"torch\.nn\.utils\.(clip_grad\w*|get_total_norm|clip_grads_with_norm_)"
@@ -93,3 +94,22 @@ AMP_WORDS = frozenset(
         "amp_scaler",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """What a half-precision dtype can hold."""
+
+    largest: float
+    smallest: float
+    """The smallest number above 0."""
+    next_to_one: float
+    """1 minus less than this is 1."""
+
+
+HALVES = {
+    "float16": Half(65504.0, 5.97e-8, 2**-12),
+    "bfloat16": Half(3.3895313892515355e38, 9.2e-41, 2**-9),
+    # What is chosen when the program runs may be either.
+    "auto": Half(65504.0, 5.97e-8, 2**-9),
+}

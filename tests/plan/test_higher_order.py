@@ -43,7 +43,7 @@ CASES = {
 -    loss = model(x).mean() + penalty(model, x, fake)
 +    AUTOCAST
 +        fake = model(x).repeat(1, 3)[:, :8].detach()
-+        loss = model(x).mean() + penalty(model, x, fake)
++        loss = model(x).float().mean() + penalty(model, x, fake)
 """ + BACK,
     "a penalty that goes backward by itself": HELPER + SETUP + """\
 -    gp = penalty(model, x, -x)
@@ -93,7 +93,7 @@ CASES = {
 +        with torch.autocast("cuda", enabled=False):
 +            out = model(x)
 +            (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
-+        loss = criterion(out, y) + g.pow(2).sum() + model(x.detach() * 2).mean()
++        loss = criterion(out, y) + g.pow(2).sum() + model(x.detach() * 2).float().mean()
 """ + BACK,
     "now and then": SETUP + """\
 -    loss = criterion(model(x), y)

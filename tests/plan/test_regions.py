@@ -97,7 +97,7 @@ FORWARD = {
 -    loss = torch.stack(losses).mean()
 +    AUTOCAST
 +        for part in (x[:2], x[2:]):
-+            losses.append(model(part).mean())
++            losses.append(model(part).float().mean())
 +        loss = torch.stack(losses).mean()
 """,
     "a loss that is added to": """\
@@ -171,8 +171,8 @@ def test_forward_computes_the_same(name: str) -> None:
 # A loss that is computed inside the backward() statement itself.
 HOISTED = {
     "a call": ("criterion(model(x), y)", "loss"),
-    "a sum": ("(criterion(model(x), y) + model(x).mean())", "loss"),
-    "a stack": ("torch.stack([model(x).mean(), model(x).sum()]).mean()", "loss"),
+    "a sum": ("(criterion(model(x), y) + model(x).sum())", "loss"),
+    "a stack": ("torch.stack([model(-x).sum(), model(x).sum()]).mean()", "loss"),
     "a call where loss means something": ("criterion(model(x), y * int(loss))", "total_loss"),
 }  # fmt: skip
 

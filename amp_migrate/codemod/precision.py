@@ -1,0 +1,151 @@
+"""Edits of single expressions, so that they are computed, or held, in fp32."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import libcst as cst
+
+from amp_migrate.codemod.mismatch import MismatchError
+from amp_migrate.plan.edits import Bound, CastLike, Hoist, SplitLast, Steps, Upcast
+
+Hoisted = tuple[cst.SimpleStatementLine, bool]
+"""A new statement, and whether it gets an island of its own."""
+
+Expression = Bound | CastLike | Hoist | SplitLast | Upcast
+_LINE = cst.SimpleStatementLine
+
+
+def with_precision(
+    line: cst.SimpleStatementLine, edits: Iterable[Expression], torch: str
+) -> tuple[list[Hoisted], cst.SimpleStatementLine]:
+    """What is hoisted out of a statement, in order, and the statement with its edits."""
+    if len(line.body) != 1:
+        raise MismatchError("an expression of several statements in a line")
+    value = getattr(line.body[0], "value", None)
+    if not isinstance(value, cst.BaseExpression):
+        raise MismatchError("an expression is wanted in a statement that has none")
+    editor = _Editor(torch)
+    for edit in edits:
+        editor.edits[_at(value, edit.at)].append(edit)
+    changed = line.visit(editor)
+    assert isinstance(changed, cst.SimpleStatementLine)
+    return editor.hoisted, changed
+
+
+def _at(value: cst.BaseExpression, steps: Steps) -> cst.BaseExpression:
+    for step in steps:
+        children = _children(value)
+        if step >= len(children):
+            raise MismatchError("an expression is not where the plan saw it")
+        value = children[step]
+    return value
+
+
+def _children(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """As `ir.children` has them."""
+    match node:
+        case cst.Attribute():
+            return [node.value]
+        case cst.Call():
+            # Positional arguments may follow a starred one, but never a keyword.
+            return [node.func, *(arg.value for arg in node.args)]
+        case cst.Subscript():
+            element = node.slice[0].slice
+            if len(node.slice) == 1 and isinstance(element, cst.Index):
+                return [node.value, element.value]
+            return [node.value]
+        case cst.BinaryOperation():
+            return [node.left, node.right]
+        case cst.Comparison() if len(node.comparisons) == 1:
+            return [node.left, node.comparisons[0].comparator]
+        case cst.UnaryOperation():
+            return [node.expression]
+        case cst.IfExp():
+            return [node.test, node.body, node.orelse]
+        case cst.Tuple() | cst.List():
+            return [element.value for element in node.elements]
+    return []
+
+
+class _Editor(cst.CSTTransformer):
+    def __init__(self, torch: str) -> None:
+        super().__init__()
+        self.torch = torch
+        self.edits: dict[cst.CSTNode, list[Expression]] = defaultdict(list)
+        self.hoisted: list[Hoisted] = []
+
+    def on_leave(  # type: ignore[override]
+        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
+    ) -> cst.CSTNode:
+        changed = super().on_leave(original_node, updated_node)
+        # The hoist comes last: what it takes out has its other edits by then.
+        edits = sorted(
+            self.edits.get(original_node, ()), key=lambda e: isinstance(e, Hoist)
+        )
+        for edit in edits:
+            assert isinstance(changed, cst.BaseExpression)
+            changed = self._edited(changed, edit)
+        return changed  # type: ignore[return-value]
+
+    def _edited(self, node: cst.BaseExpression, edit: Expression) -> cst.CSTNode:
+        match edit:
+            case Upcast():
+                return upcast(node)
+            case CastLike():
+                dtype = cst.parse_expression(f"{edit.tensor}.dtype")
+                return _method(node, "to", [cst.Arg(dtype)])
+            case SplitLast():
+                if not isinstance(node, cst.Call):
+                    raise MismatchError("no call where the plan saw one")
+                held = node.args[0].value if edit.given else node.func
+                layers = cst.Module([]).code_for_node(held)
+                last, others = (
+                    cst.parse_expression(f"{layers}[{part}]") for part in ("-1", ":-1")
+                )
+                rest = node.with_changes(lpar=(), rpar=())
+                if edit.given:
+                    first = node.args[0].with_changes(value=others)
+                    rest = rest.with_changes(args=[first, *node.args[1:]])
+                else:
+                    rest = rest.with_changes(func=others)
+                made = upcast(rest)
+                return cst.Call(last, [cst.Arg(made)], lpar=node.lpar, rpar=node.rpar)
+            case Bound():
+                function, limit = ("max", "min") if edit.negative else ("min", "max")
+                bound = f"{self.torch}.finfo({edit.tensor}.dtype).{limit}"
+                comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+                return cst.Call(
+                    cst.Name(function),
+                    [
+                        cst.Arg(_bare(node), comma=comma),
+                        cst.Arg(cst.parse_expression(bound)),
+                    ],
+                )
+            case Hoist():
+                target = cst.AssignTarget(cst.Name(edit.name))
+                line = _LINE([cst.Assign([target], _bare(node))])
+                self.hoisted.append((line, edit.island))
+                return cst.Name(edit.name)
+
+
+def upcast(node: cst.BaseExpression) -> cst.BaseExpression:
+    """``x.float()``."""
+    return _method(node, "float", [])
+
+
+def _method(
+    node: cst.BaseExpression, name: str, args: list[cst.Arg]
+) -> cst.BaseExpression:
+    if not node.lpar and not isinstance(
+        node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
+    ):
+        node = node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Call(cst.Attribute(node, cst.Name(name)), args)
+
+
+def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Without parentheses, where nothing in them needs them."""
+    code = cst.Module([]).code_for_node(node)
+    return node if "\n" in code else node.with_changes(lpar=(), rpar=())

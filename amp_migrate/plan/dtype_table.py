@@ -1,0 +1,78 @@
+"""What functions and layers of torch do to the dtype of what they are given."""
+
+from __future__ import annotations
+
+import re
+
+_NN = r"torch\.nn\.(modules\.\w+\.)?"
+PARAMETRIC = re.compile(
+    _NN
+    + r"((Lazy)?Linear|(Lazy)?Conv(Transpose)?[123]d|BatchNorm[123]d|SyncBatchNorm|LayerNorm|GroupNorm"
+    r"|PReLU|Bilinear|Embedding|EmbeddingBag|RNN|LSTM|GRU|RNNCell|LSTMCell|GRUCell|MultiheadAttention"
+    r"|Transformer\w*)"
+)
+"""Layers with parameters, which are fp32: their results are, too, and other floats raise."""
+KEEPING = re.compile(
+    _NN
+    + r"(Sigmoid|Tanh|ReLU|ReLU6|LeakyReLU|ELU|SELU|CELU|GELU|SiLU|Mish|Hardtanh|Hardswish|Softplus"
+    r"|Softsign|LogSigmoid|Softmax|LogSoftmax|Softmin|Softmax2d|Identity|Flatten|Unflatten|Dropout\w*"
+    r"|AlphaDropout|(Max|Avg|AdaptiveAvg|AdaptiveMax|LP)Pool[123]d|InstanceNorm[123]d|PixelShuffle"
+    r"|Upsample|UpsamplingNearest2d|UpsamplingBilinear2d|ZeroPad2d|ReflectionPad[123]d"
+    r"|ReplicationPad[123]d|ChannelShuffle|Unfold|Fold|GLU|Hardsigmoid|Tanhshrink|Softshrink)"
+)
+"""Layers whose result has the dtype of what they are given."""
+FP32_LAYERS = re.compile(
+    _NN + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d)"
+)
+"""Layers that autocast runs in fp32."""
+IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
+"""Models of other packages, which are fp32."""
+SAME = frozenset(
+    """sigmoid tanh relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish softplus
+    logsigmoid softmax log_softmax softmin dropout dropout2d alpha_dropout flatten squeeze unsqueeze
+    reshape view permute transpose movedim swapaxes t abs neg exp log log2 log10 log1p expm1 sqrt rsqrt
+    square mean sum prod clamp clip clamp_min clamp_max normalize interpolate pad contiguous clone
+    detach expand expand_as view_as repeat narrow select roll flip chunk split unbind cos sin tril triu
+    max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+    adaptive_avg_pool2d adaptive_max_pool2d adaptive_avg_pool3d masked_fill masked_fill_ mul_ div_
+    add_ sub_ clamp_ relu_ sigmoid_ tanh_ exp_ zero_ requires_grad_ diagonal diag norm std var
+    logsumexp cumsum cumprod cuda cpu squeeze_ unsqueeze_ masked_select index_select gather repeat_interleave
+    amax amin glu fill_ pow reciprocal float_power_ unfold instance_norm zeros_like ones_like
+    rand_like randn_like empty_like nan_to_num erf""".split()
+)
+"""Functions and methods whose floating-point result has the dtype of their first operand."""
+PRODUCTS = frozenset("mm bmm matmul linear conv1d conv2d conv3d mv".split())
+"""Functions that raise where their operands are not of one dtype."""
+JOINS = frozenset("cat stack concat hstack vstack".split())
+FACTORIES = frozenset("randn rand zeros ones empty linspace eye".split())
+INTEGER_FACTORIES = frozenset("randint arange randperm".split())
+FP32_FUNCTIONS = frozenset(
+    """acos asin cosh exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
+    group_norm rms_norm softmax log_softmax cumprod cumsum norm prod sum dist cdist pdist renorm logsumexp
+    cosine_similarity normalize interpolate nll_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
+    cross_entropy binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss
+    hinge_embedding_loss margin_ranking_loss triplet_margin_loss poisson_nll_loss soft_margin_loss
+    multi_margin_loss multilabel_margin_loss softmin""".split()
+)
+"""Functions that autocast runs in fp32."""
+FP32_ONLY = re.compile(
+    r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
+    r"|quantile|nanquantile)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
+)
+"""Functions that want fp32 operands, and compute no product that autocast would cast again."""
+FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
+FROM_NUMBERS = (
+    FACTORIES
+    | INTEGER_FACTORIES
+    | frozenset("full tensor from_numpy as_tensor FloatTensor LongTensor".split())
+)
+"""Functions whose result has nothing of autocast."""
+MADE_LIKE = frozenset("to eq ge gt le lt ne new_ones new_zeros new_full size".split())
+"""Methods whose result is no half where their tensor is none."""
+NUMBERS = frozenset(f"builtins.{name}" for name in "len int float".split())
+"""Functions that give Python numbers."""
+OF_NUMBERS = frozenset(f"builtins.{name}" for name in "min max abs round sum".split())
+"""Functions that give a Python number where they are given nothing else."""
+ARITHMETIC = frozenset("+ - * /".split())
+"""Operators whose result has the dtype of its operands, if that is one."""
+COMPARISONS = frozenset("== != < <= > >= and or not in is compare".split())

@@ -1,0 +1,157 @@
+"""The part of the check that knows islands of fp32: takes out what is there for precision alone.
+
+Each form is taken out of the output only, and only where the input has what remains.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Collection
+
+
+def opened(tree: ast.Module, names: Collection[str]) -> ast.Module:
+    """A tree without islands, and with what was hoisted for them put back where it is used.
+
+    ``names``: those that the input or a switch has; only others are taken for what was hoisted.
+    """
+    plain = _Opener(names).visit(tree)
+    assert isinstance(plain, ast.Module)
+    return plain
+
+
+def same_but_for_casts(before: ast.Module, after: ast.Module) -> bool:
+    """Whether two trees are the same, but for casts that only the second one has."""
+    return _same(before, after)
+
+
+def _is_island(stmt: ast.stmt) -> bool:
+    """``with torch.autocast("cuda", enabled=False):``."""
+    if not isinstance(stmt, ast.With) or len(stmt.items) != 1:
+        return False
+    call = stmt.items[0].context_expr
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and stmt.items[0].optional_vars is None
+        and ast.unparse(call).endswith(".autocast('cuda', enabled=False)")
+    )
+
+
+class _Opener(ast.NodeTransformer):
+    """Opens islands, and puts what was hoisted back where it is used."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            body = getattr(node, field, None)
+            if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+                opened = [
+                    inner
+                    for stmt in body
+                    for inner in (
+                        stmt.body
+                        if isinstance(stmt, ast.With) and _is_island(stmt)
+                        else [stmt]
+                    )
+                ]
+                setattr(node, field, self._put_back(opened))
+        return node
+
+    def _put_back(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        pending: list[tuple[str, ast.Assign]] = []
+        for stmt in body:
+            user = _Substitute({name: assign.value for name, assign in pending})
+            changed = user.visit(copy.deepcopy(stmt))
+            target = self._hoisted(stmt)
+            used = len(user.used)
+            if used and user.used == [name for name, _ in pending[-used:]]:
+                stmt, pending = changed, pending[:-used]
+            elif used:
+                result += [assign for _, assign in pending]
+                pending = []
+            if not target:
+                result += [assign for _, assign in pending]
+                pending = []
+            if target:
+                # Several in a row belong to the statement behind them.
+                assert isinstance(stmt, ast.Assign)
+                pending.append((target, stmt))
+            else:
+                result.append(stmt)
+        return result + [assign for _, assign in pending]
+
+    def _hoisted(self, stmt: ast.stmt) -> str:
+        """The name that a statement binds, if the input has no such name."""
+        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
+            target = stmt.targets[0]
+            if isinstance(target, ast.Name) and target.id not in self.names:
+                return target.id
+        return ""
+
+
+class _Substitute(ast.NodeTransformer):
+    """Puts values where their names are loaded. ``used``: the names, in order of their use."""
+
+    def __init__(self, values: dict[str, ast.expr]) -> None:
+        self.values = values
+        self.used: list[str] = []
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.values:
+            return node
+        self.used.append(node.id)
+        return self.values[node.id]
+
+
+def _same(left: object, right: object) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if not isinstance(left, ast.AST) or not isinstance(right, ast.AST):
+        return type(left) is type(right) and left == right
+    if type(left) is type(right) and all(
+        _same(getattr(left, field, None), getattr(right, field, None))
+        for field in left._fields
+        if field != "ctx"
+    ):
+        return True
+    return isinstance(right, ast.expr) and any(
+        _same(left, inner) for inner in _without_cast(right)
+    )
+
+
+def _without_cast(node: ast.expr) -> list[ast.expr]:
+    """What an expression is without the cast that it consists of, if it does."""
+    if not isinstance(node, ast.Call):
+        return []
+    func, args = node.func, node.args
+    if isinstance(func, ast.Attribute) and func.attr == "float":
+        # x.float()
+        return [] if args or node.keywords else [func.value]
+    if isinstance(func, ast.Attribute) and func.attr == "to" and len(args) == 1:
+        # x.to(buffer.dtype)
+        like = isinstance(args[0], ast.Attribute) and args[0].attr == "dtype"
+        return [func.value] if like and not node.keywords else []
+    if isinstance(func, ast.Name) and func.id in ("max", "min") and len(args) == 2:
+        # max(-1e9, torch.finfo(x.dtype).min)
+        bound = ast.unparse(args[1])
+        limit = "min" if func.id == "max" else "max"
+        if ".finfo(" in bound and bound.endswith(f".dtype).{limit}"):
+            return [] if node.keywords else [args[0]]
+    if isinstance(func, ast.Subscript) and ast.unparse(func.slice) == "-1":
+        # layers[-1](layers[:-1](x).float())
+        inner = _without_cast(args[0]) if len(args) == 1 and not node.keywords else []
+        if inner and isinstance(inner[0], ast.Call):
+            call = inner[0]
+            layers = ast.unparse(func.value)
+            if ast.unparse(call.func) == f"{layers}[:-1]":
+                return [ast.Call(func.value, call.args, call.keywords)]
+            # layers[-1](data_parallel(layers[:-1], x).float())
+            if call.args and ast.unparse(call.args[0]) == f"{layers}[:-1]":
+                args = [func.value, *call.args[1:]]
+                return [ast.Call(call.func, args, call.keywords)]
+    return []

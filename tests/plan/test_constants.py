@@ -1,0 +1,345 @@
+"""Constants that half precision cannot hold: what is written instead. All scripts really run."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_source
+from amp_migrate.options import Options
+
+MIGRATED = cases("""\
+=== a mask
+class Att(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(6, 8)
+        self.k = nn.Linear(6, 8)
+        self.v = nn.Linear(6, 1)
+    def forward(self, x, mask=None):
+        scores = torch.matmul(self.q(x), self.k(x).transpose(-2, -1)) / math.sqrt(8)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        return torch.matmul(F.softmax(scores, dim=-1), self.v(x))
+model = Att().to(device)
+mask = torch.tril(torch.ones(8, 8)).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+scores = scores.masked_fill(mask == 0, max(-1e9, torch.finfo(scores.dtype).min))
+
+=== a mask of a quotient
+class Att(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(6, 8)
+        self.k = nn.Linear(6, 8)
+        self.v = nn.Linear(6, 1)
+        self.scale = torch.sqrt(torch.FloatTensor([8])).to(device)
+    def attend(self, query, key, value, mask):
+        energy = torch.matmul(query, key.permute(1, 0)) / self.scale
+        energy = energy.masked_fill(mask == 0, -1e10)
+        attention = torch.softmax(energy, dim=-1)
+        return torch.matmul(attention, value)
+    def forward(self, x, mask=None):
+        return self.attend(self.q(x), self.k(x), self.v(x), mask)
+model = Att().to(device)
+mask = torch.tril(torch.ones(8, 8)).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+energy = energy.masked_fill(mask == 0, max(-1e10, torch.finfo(energy.dtype).min))
+
+=== a constant tensor
+class Att(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(6, 8)
+        self.v = nn.Linear(6, 1)
+    def forward(self, x, adj):
+        e = F.leaky_relu(self.q(x))
+        zero_vec = -9e15 * torch.ones_like(e)
+        attention = torch.where(adj > 0, e, zero_vec)
+        attention = F.softmax(attention, dim=1)
+        return attention @ self.v(x)
+model = Att().to(device)
+mask = torch.tril(torch.ones(8, 8)).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+zero_vec = max(-9e15, torch.finfo(e.dtype).min) * torch.ones_like(e)
+
+=== a mask in fp32 that is added
+model = nn.Linear(6, 8).to(device)
+mask = torch.eye(8).to(device)
+---
+scores = model(x)
+scores = scores + (1.0 - mask) * -1e9
+loss = (F.softmax(scores, -1).mean(1, keepdim=True) - y).abs().sum()
+---
+scores = scores + (1.0 - mask) * -1e9
+
+=== an epsilon behind a sigmoid
+LINEAR
+---
+p = torch.sigmoid(model(x))
+loss = -(y * torch.log(p + 1e-8) + (1 - y) * torch.log(1 - p + 1e-8)).mean()
+---
+p = torch.sigmoid(model(x).float())
+
+=== a clamp behind a sigmoid
+LINEAR
+---
+p = torch.sigmoid(model(x)).clamp(1e-6, 1 - 1e-6)
+loss = F.binary_cross_entropy(p, y)
+---
+p = torch.sigmoid(model(x).float()).clamp(1e-6, 1 - 1e-6)
+
+=== a clamp by keywords
+LINEAR
+---
+p = torch.clamp(torch.sigmoid(model(x)), min=1e-8, max=1 - 1e-8)
+loss = -(y * p.log() + (1 - y) * (1 - p).log()).mean()
+---
+p = torch.clamp(torch.sigmoid(model(x).float()), min=1e-8, max=1 - 1e-8)
+
+=== a norm is fp32 anyway
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x)
+n = h / (h.norm(dim=1, keepdim=True) + 1e-8)
+loss = ((n.mean(1, keepdim=True) - y) ** 2).mean()
+---
+n = h / (h.norm(dim=1, keepdim=True) + 1e-8)
+
+=== a deviation
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x)
+n = (h - h.mean(1, keepdim=True)) / (h.std(1, keepdim=True) + 1e-8)
+loss = ((n.mean(1, keepdim=True) - y) ** 2).mean()
+---
+n = (h - h.mean(1, keepdim=True)) / (h.std(1, keepdim=True).float() + 1e-8)
+
+=== a softmax is fp32 anyway
+model = nn.Linear(6, 8).to(device)
+---
+p = F.softmax(model(x), dim=1)
+loss = -(p * torch.log(p + 1e-10)).sum(1).mean()
+---
+loss = -(p * torch.log(p + 1e-10)).sum(1).mean()
+
+=== a square is fp32 anyway
+class LN(nn.Module):
+    def __init__(self, eps=1e-12):
+        super().__init__()
+        self.fc = nn.Linear(6, 8)
+        self.eps = eps
+    def forward(self, x):
+        x = self.fc(x)
+        u = x.mean(-1, keepdim=True)
+        s = (x - u).pow(2).mean(-1, keepdim=True)
+        return (x - u) / torch.sqrt(s + self.eps)
+model = LN().to(device)
+---
+loss = ((model(x).mean(1, keepdim=True) - y) ** 2).mean()
+---
+return (x - u) / torch.sqrt(s + self.eps)
+
+=== numbers
+model = nn.Linear(6, 1).to(device)
+---
+total = 0.5
+scale = 1.0 / (total + 1e-8)
+loss = scale * F.mse_loss(model(x), y)
+---
+scale = 1.0 / (total + 1e-8)
+
+=== in place
+class Att(nn.Module):
+    def __init__(self):
+        super().__init__()
+    def forward(self, Q, K, V, attn_mask):
+        scores = torch.matmul(Q, K.transpose(-1, -2)) / math.sqrt(6)
+        scores.masked_fill_(attn_mask, -1e9)
+        attn = nn.Softmax(dim=-1)(scores)
+        context = torch.matmul(attn, V)
+        return context, attn
+class Multi(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 6)
+        self.out = nn.Linear(6, 1)
+    def forward(self, x, mask=None):
+        c, a = Att()(self.l(x), self.l(x), self.l(x), mask)
+        return self.out(c)
+model = Multi().to(device)
+mask = torch.tril(torch.ones(8, 8)).eq(0).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+scores.masked_fill_(attn_mask, max(-1e9, torch.finfo(scores.dtype).min))
+
+=== operands from callers
+class Att(nn.Module):
+    def forward(self, query, key, value, mask=None, dropout=None):
+        scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(6)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        p_attn = F.softmax(scores, dim=-1)
+        if dropout is not None:
+            p_attn = dropout(p_attn)
+        return torch.matmul(p_attn, value), p_attn
+class Multi(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6) for _ in range(3)])
+        self.attention = Att()
+        self.dropout = nn.Dropout(0.0)
+        self.out = nn.Linear(6, 1)
+    def forward(self, x, mask=None):
+        query, key, value = [l(v).view(8, 1, 6).transpose(0, 1) for l, v in zip(self.layers, (x, x, x))]
+        x, attn = self.attention(query, key, value, mask=mask, dropout=self.dropout)
+        return self.out(x).squeeze(0)
+model = Multi().to(device)
+mask = torch.tril(torch.ones(8, 8)).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+scores = scores.masked_fill(mask == 0, max(-1e9, torch.finfo(scores.dtype).min))
+
+=== integers
+model = nn.Linear(6, 1).to(device)
+---
+lengths = (x > 0).long()
+lengths = lengths.masked_fill(lengths == 0, -1e9)
+loss = F.mse_loss(model(x), y) + 0 * lengths.sum()
+---
+lengths = lengths.masked_fill(lengths == 0, -1e9)
+
+=== stored
+LINEAR
+mask = torch.arange(8, device=device) > 4
+NEG = -1e20
+---
+scores = model(x)
+scores[mask] = NEG
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores[mask] = max(NEG, torch.finfo(scores.dtype).min)
+
+=== the limit of fp32
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, torch.finfo(torch.float32).min)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+
+=== a large fill
+LINEAR
+---
+far = model(x).abs()
+far = far.masked_fill(far < 0.1, 1e6)
+loss = F.mse_loss(far.min().view(1, 1).expand_as(y), y)
+---
+far = far.masked_fill(far < 0.1, min(1e6, torch.finfo(far.dtype).max))
+""")
+REFUSED = cases("""\
+=== of unknown precision
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x)
+loss = torch.sqrt((h - y).abs() + 1e-12).mean()
+---
+loss =
+
+=== a mask of a product
+class Att(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(6, 8)
+        self.k = nn.Linear(6, 8)
+        self.v = nn.Linear(6, 1)
+    def forward(self, x, mask=None):
+        scores = torch.matmul(self.q(x), self.k(x).transpose(-2, -1)).masked_fill(mask == 0, -1e9)
+        return torch.matmul(F.softmax(scores, dim=-1), self.v(x))
+model = Att().to(device)
+mask = torch.tril(torch.ones(8, 8)).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+scores =
+
+=== a tensor in a function of numbers
+LINEAR
+---
+loss = torch.log(abs(model(x)) + 1e-8).mean()
+---
+loss =
+
+=== a sum of tensors
+LINEAR
+---
+total = sum([model(x), model(-x).abs()])
+loss = torch.log(total.abs() + 1e-12).mean()
+---
+loss =
+
+=== a lambda
+LINEAR
+h = torch.ones(3)
+f = lambda h: torch.log(h + 1e-8)
+---
+loss = f(model(x).abs()).mean()
+---
+f =
+
+=== max is something else
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+def max(a, b):
+    return a
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores = scores.masked
+""")
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+def test_migrated(name: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source)
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    check_runs(case.source, result.output)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    case = REFUSED[name]
+    result = migrate_source(case.source)
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code == "AMP021"
+    place = found.blocker or found.place
+    line = case.source[: case.source.index(case.lines[0])].count("\n") + 1
+    assert place.line == line
+
+
+@pytest.mark.parametrize("name", ["a mask", "a deviation"])
+def test_bfloat16_has_the_range_of_fp32(name: str) -> None:
+    source = MIGRATED[name].source
+    output = migrate_source(source, options=Options(dtype="bfloat16")).output
+    assert output != source
+    assert "finfo" not in output and ".float() +" not in output
+
+
+def test_bfloat16_rounds_to_one() -> None:
+    case = MIGRATED["a clamp behind a sigmoid"]
+    output = migrate_source(case.source, options=Options(dtype="bfloat16")).output
+    check_lines(output, case.lines)

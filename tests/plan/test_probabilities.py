@@ -1,0 +1,586 @@
+"""BCELoss under autocast: its island, and the sigmoids before it in fp32. All scripts really run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from half_support import cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_paths, migrate_source
+from amp_migrate.options import Options
+
+MIGRATED = cases("""\
+=== a list of layers
+SEQ
+BCE
+---
+loss = criterion(model(x), y)
+---
+output = model[-1](model[:-1](x).float())
+
+=== layers with names
+from collections import OrderedDict
+model = nn.Sequential(OrderedDict([('a', nn.Linear(6, 1)), ('s', nn.Sigmoid())])).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+
+=== reshaped
+SEQ
+BCE
+---
+out = model(x)
+loss = criterion(out.squeeze(1), y.squeeze(1))
+---
+out = model[-1](model[:-1](x).float())
+
+=== a function
+NET
+    return torch.sigmoid(self.fc2(self.features(x)))
+BCE
+---
+loss = criterion(model(x), y)
+---
+return torch.sigmoid(self.fc2(self.features(x)).float())
+
+=== a layer
+NET
+    x = self.features(x)
+    x = self.fc2(x)
+    x = self.sigmoid(x)
+    return x
+BCE
+---
+loss = criterion(model(x), y)
+---
+x = self.sigmoid(x.float())
+
+=== a method
+NET
+    return self.fc2(self.features(x)).sigmoid()
+BCE
+---
+loss = criterion(model(x), y)
+---
+return self.fc2(self.features(x)).float().sigmoid()
+
+=== a method of a sum
+NET
+    h = self.fc2(self.features(x))
+    return (h * self.scale + 1.0).sigmoid()
+BCE
+---
+loss = criterion(model(x), y)
+---
+return (h * self.scale + 1.0).float().sigmoid()
+
+=== made and called
+NET
+    return nn.Sigmoid()(self.fc2(self.features(x)))
+BCE
+---
+loss = criterion(model(x), y)
+---
+
+=== layers of a module
+NET
+    out = self.main(x)
+    return out.view(-1, 1).squeeze(1)
+BCE
+---
+loss = criterion(model(x), y.squeeze(1))
+---
+out = self.main[-1](self.main[:-1](x).float())
+
+=== one of several results
+NET
+    h = self.features(x)
+    return torch.sigmoid(self.fc2(h)), h
+BCE
+---
+out, h = model(x)
+loss = criterion(out, y) + 0.1 * h.mean()
+---
+
+=== an item of the results
+NET
+    h = self.features(x)
+    return torch.sigmoid(self.fc2(h)), h
+BCE
+---
+loss = criterion(model(x)[0], y)
+---
+
+=== either way
+NET
+    h = self.features(x)
+    if self.training:
+        return torch.sigmoid(self.fc2(h))
+    return torch.sigmoid(self.fc2(h) * 2)
+BCE
+---
+loss = criterion(model(x), y)
+---
+
+=== in the script
+LINEAR
+---
+loss = F.binary_cross_entropy(torch.sigmoid(model(x)), y)
+---
+output = torch.sigmoid(model(x).float())
+loss = F.binary_cross_entropy(output, y)
+
+=== tanh
+LINEAR
+BCE
+---
+p = (torch.tanh(model(x)) + 1) / 2
+loss = criterion(p, y)
+---
+p = (torch.tanh(model(x).float()) + 1) / 2
+
+=== softmax is fp32 anyway
+model = nn.Linear(6, 2).to(device)
+BCE
+---
+p = F.softmax(model(x), dim=1)[:, :1]
+loss = criterion(p, y)
+---
+p = F.softmax(model(x), dim=1)[:, :1]
+
+=== two losses in a sum
+SEQ
+BCE
+---
+loss = (criterion(model(x), y) + criterion(model(x.detach() + 1), 1 - y)) / 2
+---
+output_2 = model[-1](model[:-1](x.detach() + 1).float())
+    loss = (criterion(output, y) + criterion(output_2, 1 - y)) / 2
+
+=== beside another loss
+SEQ
+BCE
+---
+loss = criterion(model(x), y) + 0.5 * criterion(model(-x), 1 - y) + 0.1 * F.mse_loss(model(x), y)
+---
+    bce_2 = criterion(output_2, 1 - y)
+loss = bce + 0.5 * bce_2 + 0.1 * F.mse_loss(model(x), y)
+
+=== one after the other
+SEQ
+BCE
+---
+a = criterion(model(x), torch.ones_like(y))
+b = criterion(model(-x), torch.zeros(x.size(0), 1, device=device))
+loss = a + b
+---
+
+=== a target like the output
+SEQ
+BCE
+---
+out = model(x)
+loss = criterion(out, torch.ones_like(out))
+---
+    loss = criterion(out, torch.ones_like(out))
+
+=== a target that a model makes
+SEQ
+BCE
+teacher = nn.Sequential(nn.Linear(6, 1), nn.Sigmoid()).to(device)
+---
+loss = criterion(model(x), teacher(x).detach())
+---
+output_2 = teacher(x).detach().float()
+
+=== added up
+SEQ
+BCE
+---
+loss = 0
+loss += criterion(model(x), y)
+---
+    loss += criterion(output, y)
+
+=== in a list
+SEQ
+BCE
+---
+parts = []
+parts.append(criterion(model(x), y))
+loss = sum(parts)
+---
+
+=== moved
+SEQ
+criterion = nn.BCELoss().to(device)
+---
+loss = criterion(model(x), y)
+---
+
+=== summed
+SEQ
+criterion = nn.BCELoss(reduction='sum')
+---
+loss = criterion(model(x), y)
+---
+
+=== not reduced
+SEQ
+criterion = nn.BCELoss(reduction='none')
+---
+loss = criterion(model(x), y).mean()
+---
+    loss = criterion(output, y).mean()
+
+=== weighted
+SEQ
+---
+loss = F.binary_cross_entropy(model(x), y, weight=torch.full_like(y, 2.0))
+---
+
+=== by keywords
+SEQ
+---
+loss = F.binary_cross_entropy(input=model(x), target=y)
+---
+    loss = F.binary_cross_entropy(input=output, target=y)
+
+=== made where it is called
+SEQ
+---
+loss = nn.BCELoss(reduction='sum')(model(x), y)
+---
+
+=== under another name
+SEQ
+criterion = F.binary_cross_entropy
+---
+loss = criterion(model(x), y)
+---
+
+=== a helper
+SEQ
+def compute(p, t):
+    return F.binary_cross_entropy(p, t)
+---
+loss = compute(model(x), y)
+---
+    return F.binary_cross_entropy(p, t)
+
+=== a helper that runs the model
+SEQ
+BCE
+def compute(net, a, t):
+    out = net(a)
+    return criterion(out, t)
+---
+loss = compute(model, x, y)
+---
+out = net[-1](net[:-1](a).float())
+
+=== given to a function
+SEQ
+BCE
+def run(crit, net, a, t):
+    return crit(net(a), t)
+---
+loss = run(criterion, model, x, y)
+---
+
+=== a function in a function
+SEQ
+BCE
+def step(a, b):
+    def inner():
+        return criterion(model(a), b)
+    return inner()
+---
+loss = step(x, y)
+---
+
+=== a loss of one's own
+SEQ
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bce = nn.BCELoss()
+    def forward(self, p, t):
+        return self.bce(p, t) + ((p - t) ** 2).mean()
+criterion = Loss()
+---
+loss = criterion(model(x), y)
+---
+    return self.bce(p, t) + ((p - t) ** 2).mean()
+
+=== a subclass
+class Loss(nn.BCELoss):
+    pass
+criterion = Loss()
+SEQ
+---
+loss = criterion(model(x), y)
+---
+
+=== with a divergence
+model = nn.Linear(6, 12).to(device)
+def vae_loss(r, t, mu, logvar):
+    return F.binary_cross_entropy(r, t) - 0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
+---
+h = model(x)
+loss = vae_loss(torch.sigmoid(h[:, :1]), y, h[:, 2:7], h[:, 7:])
+---
+    bce = F.binary_cross_entropy(r, t)
+
+=== data parallel
+NET
+    return torch.sigmoid(self.fc2(self.features(x)))
+BCE
+model = nn.DataParallel(model)
+---
+loss = criterion(model(x), y)
+---
+
+=== layers in parallel
+NET
+    if x.is_cuda and self.training:
+        out = nn.parallel.data_parallel(self.main, x, range(2))
+    else:
+        out = self.main(x)
+    return out
+BCE
+---
+loss = criterion(model(x), y)
+---
+out = self.main[-1](nn.parallel.data_parallel(self.main[:-1], x, range(2)).float())
+out = self.main[-1](self.main[:-1](x).float())
+
+=== computed again afterwards
+SEQ
+BCE
+---
+out = model(x)
+loss = criterion(out, y)
+with torch.no_grad():
+    seen = criterion(out, (out > 0.5).float())
+---
+seen = criterion(out, (out > 0.5).float())
+
+=== computed before
+SEQ
+BCE
+with torch.no_grad():
+    print(criterion(model(torch.zeros(1, 6)), torch.ones(1, 1)).item())
+---
+loss = criterion(model(x), y)
+---
+""")
+REFUSED = cases("""\
+=== no sigmoid
+LINEAR
+BCE
+---
+p = model(x).clamp(0, 1)
+loss = criterion(p, y)
+---
+p = model
+
+=== a table of losses
+SEQ
+losses = {'a': nn.BCELoss()}
+---
+loss = losses['a'](model(x), y)
+---
+losses =
+
+=== a hook on the layers
+SEQ
+BCE
+model.register_forward_hook(lambda *a: None)
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are added
+SEQ
+BCE
+model.append(nn.Identity())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers in a wrapper
+SEQ
+model = nn.DataParallel(model)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== behind another loss
+SEQ
+BCE
+---
+loss = F.mse_loss(model(x), y) + criterion(model(x), y)
+---
+loss =
+
+=== a lambda
+SEQ
+criterion = lambda p, t: F.binary_cross_entropy(p, t)
+---
+loss = criterion(model(x), y)
+---
+criterion =
+
+=== a comprehension
+SEQ
+BCE
+---
+loss = sum([criterion(model(a), b) for a, b in [(x, y)]])
+---
+loss =
+
+=== a default
+SEQ
+BCE
+def compute(p, t, crit=criterion):
+    return crit(p, t)
+---
+loss = compute(model(x), y)
+---
+def compute
+
+=== a model out of sight
+import segmenter
+model = segmenter.build().to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== doubles
+w = torch.randn(6, 1, dtype=torch.float64)
+LINEAR
+BCE
+---
+loss = criterion(torch.sigmoid(x.double() @ w), y.double()) + 0 * model(x).mean()
+---
+loss =
+
+=== or another loss
+SEQ
+import sys
+criterion = nn.BCELoss() if len(sys.argv) < 5 else nn.MSELoss()
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a caller out of sight
+SEQ
+BCE
+def compute(p, t):
+    return criterion(p, t)
+calls = {'bce': compute}
+---
+loss = calls['bce'](model(x), y)
+---
+return criterion
+""")
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+def test_migrated(name: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source)
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    check_runs(case.source, result.output)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    case = REFUSED[name]
+    result = migrate_source(case.source)
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code == "AMP020"
+    place = found.blocker or found.place
+    line = case.source[: case.source.index(case.lines[0])].count("\n") + 1
+    assert place.line == line
+
+
+def test_bfloat16() -> None:
+    source = MIGRATED["a list of layers"].source
+    output = migrate_source(source, options=Options(dtype="bfloat16")).output
+    check_lines(output, ("    loss = criterion(output, y)",))
+
+
+EVALUATION = """\
+with torch.no_grad():
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        seen = criterion(model(x), y)
+    print(seen.item())
+"""
+
+
+def test_evaluation() -> None:
+    source = MIGRATED["a list of layers"].source + EVALUATION
+    output = migrate_source(source, options=Options(evaluation=True)).output
+    check_lines(output, ("    seen = criterion(output, y)",))
+    check_runs(source, output)
+
+
+def test_without_evaluation_it_stays() -> None:
+    source = MIGRATED["a list of layers"].source + EVALUATION
+    output = migrate_source(source).output
+    assert output.endswith(EVALUATION)
+    check_runs(source, output)
+
+
+NET = """\
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+
+    def forward(self, x):
+        return torch.sigmoid(self.fc(x))
+"""
+LOSSES = """\
+from torch.nn import functional
+
+def compute(p, t):
+    return functional.binary_cross_entropy(p, t)
+"""
+
+
+def test_a_model_and_a_loss_in_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "losses.py").write_text(LOSSES)
+    source = MIGRATED["a helper"].source
+    start, end = source.index("model = "), source.index("optimizer = ")
+    setup = (
+        "from net import Net\nfrom losses import compute\nmodel = Net().to(device)\n"
+    )
+    (tmp_path / "main.py").write_text(source[:start] + setup + source[end:])
+    report = migrate_paths([str(tmp_path)])
+    texts = {Path(m.result.path).name: m.result.output for m in report.changed}
+    assert "        return torch.sigmoid(self.fc(x).float())\n" in texts["net.py"]
+    assert texts["losses.py"].startswith("import torch\n")
+    check_lines(
+        texts["losses.py"], ("    return functional.binary_cross_entropy(p, t)",)
+    )
+    check_lines(texts["main.py"], ("loss = compute(model(x), y)",))
