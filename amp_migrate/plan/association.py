@@ -21,8 +21,12 @@ from amp_migrate.project.optimizers import Slot
 Scaler = frozenset[Slot]
 """A scaler is known by the optimizers that it steps."""
 
-_Held = frozenset[tuple[Slot, Frames]]
-"""(optimizer, way to a backward) of the gradients that wait for a step."""
+_MOST_CONDITIONS = 16
+
+_MOST_CALLS = 20_000
+
+_Held = int
+"""A set of (optimizer, way to a backward), a bit each: the gradients that wait for a step."""
 
 
 class Association(Walk[_Held]):
@@ -35,8 +39,15 @@ class Association(Walk[_Held]):
         identities: Identities,
         ownership: Ownership,
         backwards: Collection[Site],
+        by_site: bool = False,
     ) -> None:
+        """``by_site``: a backward is known by its place, whatever the way to it."""
         super().__init__(program, events)
+        self.by_site = by_site
+        self._told: dict[str, bool] = {}
+        self._pairs: dict[tuple[Slot, Frames], int] = {}
+        self._of_one: dict[Slot, int] = {}
+        self._calls = 0
         self.identities = identities
         self.ownership = ownership
         self.backwards = backwards
@@ -53,13 +64,47 @@ class Association(Walk[_Held]):
         self._optimizers = tuple(
             one for one in found if one in own or one.owner == root
         )
-        return frozenset()
+        return 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there are more ways than are followed."""
+        return self._calls > _MOST_CALLS
+
+    def _call(self, event: Event, state: State[_Held]) -> set[State[_Held]]:
+        self._calls += 1
+        return {state} if self.is_exhausted else super()._call(event, state)
+
+    def _bit(self, one: Slot, way: Frames) -> int:
+        if (one, way) not in self._pairs:
+            self._pairs[one, way] = 1 << len(self._pairs)
+            self._of_one[one] = self._of_one.get(one, 0) | self._pairs[one, way]
+        return self._pairs[one, way]
 
     def _joined(self, states: set[State[_Held]]) -> set[State[_Held]]:
         merged: dict[frozenset[tuple[str, ir.Expr, bool]], _Held] = {}
+        several = len({state.known for state in states}) > _MOST_CONDITIONS
         for state in states:
-            merged[state.known] = merged.get(state.known, frozenset()) | state.held
+            # What is known rules ways out: to know less is safe.
+            known = frozenset() if several else state.known
+            merged[known] = merged.get(known, 0) | state.held
         return {State(held, known) for known, held in merged.items()}
+
+    def _way_to(self, callee: str) -> Frames:
+        if self.by_site and not self._is_told_by_calls(callee):
+            return ()
+        return tuple(self._frames)
+
+    def _is_told_by_calls(self, function: str) -> bool:
+        """Whether which optimizers a function steps or clears depends on the way to it."""
+        if function not in self._told:
+            called = self.events.called_from(function)
+            self._told[function] = any(
+                event.slot is not None and len(self.identities.of_slot(event.slot)) > 1
+                for one in called
+                for _, event in self.events.direct(one)
+            )
+        return self._told[function]
 
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         return goes_through(self.events, self.identities, function, stmt)
@@ -70,17 +115,25 @@ class Association(Walk[_Held]):
         held = state.held
         if event.kind == "backward" and (function, stmt.path) in self.backwards:
             way = tuple(self._frames)
+            if self.by_site:
+                way = way[-1:]
             self.ways[way] = None
-            held |= {(one, way) for one in self._optimizers}
+            for one in self._optimizers:
+                held |= self._bit(one, way)
         elif event.kind == "step" and event.slot is not None:
             stepping = self.identities.on_way(event.slot, tuple(self._frames))
-            for one, way in held:
-                if one in stepping:
-                    self.uses.setdefault(one, set()).add(way)
-            held = frozenset(pair for pair in held if pair[0] not in stepping)
+            for one in stepping:
+                if held & self._of_one.get(one, 0):
+                    self.uses.setdefault(one, set()).update(
+                        way
+                        for (other, way), bit in self._pairs.items()
+                        if other == one and held & bit
+                    )
+                held &= ~self._of_one.get(one, 0)
         elif event.kind == "zero":
             dropped = self.ownership.cleared(event, function, stmt, tuple(self._frames))
-            held = frozenset(pair for pair in held if pair[0] not in dropped)
+            for one in dropped:
+                held &= ~self._of_one.get(one, 0)
         return State(held, state.known)
 
 

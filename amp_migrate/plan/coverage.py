@@ -179,9 +179,12 @@ class Coverage:
 
     def clears(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether dropping the gradients of ``targets`` drops all that the optimizers hold."""
+        return self.are_cleared(self._of(t, function, stmt, 0) for t in targets)
+
+    def are_cleared(self, dropped: Iterable[Held]) -> bool:
+        """The same, of what targets stand for."""
         cleared: set[Identity] = set()
-        for target in targets:
-            found = self._of(target, function, stmt, 0)
+        for found in dropped:
             if found.groups:
                 return True
             cleared |= found.whole

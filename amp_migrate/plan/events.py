@@ -93,15 +93,17 @@ class Events:
 
     def leads_to(self, function: str, wanted: Collection[str]) -> bool:
         """Whether a call of a function may bring about a call of one of those that are wanted."""
+        return not self.called_from(function).isdisjoint(wanted)
+
+    def called_from(self, function: str) -> set[str]:
+        """A function with all that a call of it may call."""
         pending, seen = [function], {function}
         while pending:
-            current = pending.pop()
-            if current in wanted:
-                return True
-            called = {c for _, event in self._direct[current] for c in event.callees}
+            direct = self._direct[pending.pop()]
+            called = {c for _, event in direct for c in event.callees}
             pending += called - seen
             seen |= called
-        return False
+        return seen
 
     def steps(self, function: str) -> frozenset[Slot]:
         """Slots whose optimizers step when a function is called."""

@@ -9,7 +9,7 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.coverage import Coverage
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import Identities
-from amp_migrate.plan.walk import Frames
+from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
@@ -31,6 +31,7 @@ class Ownership:
         self.identities = identities
         self.slots = slots
         births = list(births)
+        self._cleared: dict[Site, frozenset[Slot]] = {}
         self._coverages = {
             one: Coverage(
                 program,
@@ -114,11 +115,35 @@ class Ownership:
             found = self.identities.on_way(event.slot, frames)
             several = len(found) > 1 and not self.identities.is_each(event.slot)
             return frozenset() if several else found
-        targets = self._zeroed_with(event, function, stmt)
+        site = (function, stmt.path)
+        if site not in self._cleared:
+            targets = self._zeroed_with(event, function, stmt)
+            self._cleared[site] = self._cleared_by(targets, function, stmt)
+        return self._cleared[site]
+
+    def _cleared_by(
+        self, targets: tuple[ir.Expr, ...], function: str, stmt: ir.Stmt
+    ) -> frozenset[Slot]:
+        if any(
+            isinstance(inner, ir.Attr) and inner.attr == "param_groups"
+            for target in targets
+            for inner in ir.walk(target)
+        ):
+            return frozenset(
+                one
+                for one, coverage in self._coverages.items()
+                if coverage.clears(targets, function, stmt)
+            )
+        # What modules they are is the same for all.
+        dropped = [
+            coverage.of_target(target, function, stmt, {})
+            for coverage in list(self._coverages.values())[:1]
+            for target in targets
+        ]
         return frozenset(
             one
             for one, coverage in self._coverages.items()
-            if coverage.clears(targets, function, stmt)
+            if coverage.are_cleared(dropped)
         )
 
     def _zeroed_with(

@@ -298,6 +298,11 @@ class Planner:
         walk = Association(self.program, self.events, identities, ownership, backwards)
         for root in roots(self.program, self.events, files):
             walk.run(root)
+        if walk.is_exhausted and len(identities.all) > 1:
+            message = (
+                "more ways lead through these loops and optimizers than are followed"
+            )
+            raise Blocked(Refusal("AMP012", message))
         together = Scalers.together(identities, walk.ways)
         if not self.options.scaled:
             return together, together

@@ -30,6 +30,7 @@ class Usage:
         self.optimizers = optimizers
         self.events = events
         self.loops = loops
+        self._is_exhausted = False
         self._slots = frozenset(
             event.slot
             for qualname in program.functions
@@ -56,10 +57,11 @@ class Usage:
         sites = [(b.function, b.stmt.path) for o in self.loops for b in o.backwards]
         files = self.program.around(frozenset(ir.file_of(site[0]) for site in sites))
         walk = Association(
-            self.program, self.events, identities, ownership, frozenset(sites)
+            self.program, self.events, identities, ownership, frozenset(sites), True
         )
         for root in roots(self.program, self.events, files):
             walk.run(root)
+        self._is_exhausted = walk.is_exhausted
         used: dict[Site, set[Slot]] = {}
         for one, ways in walk.uses.items():
             for way in ways:
@@ -73,6 +75,12 @@ class Usage:
         used: set[Slot] = set()
         for backward in loop.backwards:
             used |= self._used.get((backward.function, backward.stmt.path), set())
+        if self._is_exhausted:
+            message = (
+                "more ways lead through these loops and optimizers than are followed"
+            )
+            loop.refuse(Refusal("AMP012", message))
+            return
         if not used:
             if len(loop.slots) > 1:
                 message = "no optimizer steps on this backward()"

@@ -111,6 +111,10 @@ class Walk(ABC, Generic[Held]):
         """Whether a ``for`` does the same with each of a few optimizers: one turn shows it all."""
         return False
 
+    def _way_to(self, callee: str) -> Frames:
+        """What of the present way makes a difference to what a called function does."""
+        return tuple(self._frames)
+
     def _joined(self, states: set[State[Held]]) -> set[State[Held]]:
         """States that meet, where they may be thrown together."""
         return states
@@ -392,7 +396,7 @@ class Walk(ABC, Generic[Held]):
                 after.add(state)
                 continue
             # The way here is part of the key: what is met may be answered by its callers.
-            key = (callee, state.held, tuple(self._frames))
+            key = (callee, state.held, self._way_to(callee))
             if key not in self._memo or self._observers:
                 self._memo[key] = frozenset(self._function(callee, {State(state.held)}))
             after |= {State(s.held, state.known) for s in self._memo[key]}
