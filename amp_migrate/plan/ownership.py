@@ -214,6 +214,13 @@ class Ownership:
                 return False
         return bool(program.instance_classes(expr, function))
 
+    @property
+    def seen(self) -> frozenset[Slot]:
+        """The optimizers all of whose parameters are in sight."""
+        return frozenset(
+            one for one, c in self._coverages.items() if c.held.complete and c.held.all
+        )
+
     def coverages(self, optimizers: Iterable[Slot]) -> list[Coverage]:
         """What each of some optimizers holds."""
         return [self._coverages[one] for one in optimizers if one in self._coverages]

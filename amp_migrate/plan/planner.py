@@ -493,15 +493,15 @@ class Planner:
         if len(identities.all) < 2 or not self.options.scaled:
             return frozenset()
         reach = Reach(self.program, self.regions, self.forward, ownership)
-        unsure = set(reach.switched)
+        known = [(b, forwards[b.function, b.stmt.path]) for b in backwards]
+        reached = {one for found in known for one in reach.reached(*found)}
+        unsure = reach.switched | (ownership.seen - reached)
         # Those that a loop trains one after the other have a backward each.
         for function, stmt, slot in steps:
             if self._has_its_turn(function, stmt, slot, identities):
                 shared -= identities.of_slot(slot)
         if shared:
-            known = [(b, forwards[b.function, b.stmt.path]) for b in backwards]
             surely = {one for found in known for one in reach.surely(*found)} - unsure
-            reached = {one for found in known for one in reach.reached(*found)}
             only = all(reach.only(*found) for found in known)
             for scaler in scalers.all:
                 if scaler & shared and not scaler & surely:
@@ -517,6 +517,7 @@ class Planner:
             for function, stmt, slot in steps
             if any(
                 one not in reach.switched
+                or one not in reached
                 or one in shared
                 or not reach.switched_on(function, stmt, one)
                 for one in identities.of_slot(slot) & unsure
