@@ -45,6 +45,8 @@ class Held:
     """Whether nothing else is in it."""
     groups: bool = False
     """It is read from an optimizer's own ``param_groups``."""
+    twice: bool = False
+    """Some parameters are in it more than once."""
 
     def join(self, other: Held) -> None:
         """Add what another list holds."""
@@ -52,6 +54,7 @@ class Held:
         self.parts += other.parts
         self.complete &= other.complete
         self.groups |= other.groups
+        self.twice |= other.twice
 
     @property
     def all(self) -> set[Identity]:
@@ -300,7 +303,15 @@ class Coverage:
                 return self._of_call(expr, function, stmt, depth)
             case ir.Operation(op="+" | "starred" | "if", operands=operands):
                 chosen = operands[1:] if expr.op == "if" else operands
-                return self._joined(chosen, function, stmt, depth)
+                held = self._joined(chosen, function, stmt, depth)
+                if expr.op == "+":
+                    one, other = (self._of(o, function, stmt, depth) for o in operands)
+                    held.twice |= any(
+                        _within(a, b) or _within(b, a)
+                        for a in one.whole
+                        for b in other.whole
+                    )
+                return held
             case ir.Display(kind="dict"):
                 values = [
                     item

@@ -170,6 +170,9 @@ class Planner:
         scalers, together = self._scalers(identities, ownership, sites, around)
         if self.options.scaled:
             line = min(b.event.line for b in backwards)
+            if any(c.held.twice for c in ownership.coverages(identities.all)):
+                message = "an optimizer is given some parameters twice: a scaler would unscale them twice"
+                raise Blocked(Refusal("AMP012", message, line))
             for sharing in sorted(scalers.all, key=lambda s: sorted(map(order, s))):
                 doubt = self.disjoint.doubt(ownership.coverages(sharing))
                 if doubt is not None:

@@ -330,3 +330,11 @@ scaler_a = torch.amp.GradScaler("cuda", enabled=amp_dtype is torch.float16)
     assert chosen in output
     assert output.count(region) == 2
     assert "scaler_b.step(opt_b)\n    scaler_b.update()\n" in output
+
+
+def test_parameters_given_twice() -> None:
+    text = (
+        "both = list(model.parameters()) + list(model.parameters())\n"
+        "opt = torch.optim.SGD(both, lr=0.1)\nfor x, y in data:\n    STEPS\n"
+    )
+    assert left_alone(before(text)) == "AMP012"
