@@ -8,7 +8,7 @@ other's way.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
@@ -25,8 +25,9 @@ _MOST_CONDITIONS = 16
 
 _MOST_CALLS = 20_000
 
-_Held = int
-"""A set of (optimizer, way to a backward), a bit each: the gradients that wait for a step."""
+_Held = tuple[int, int]
+"""Two sets of (optimizer, way to a backward), a bit each: the gradients that may wait for a step, and
+those that wait in any case."""
 
 
 class Association(Walk[_Held]):
@@ -48,6 +49,8 @@ class Association(Walk[_Held]):
         self._pairs: dict[tuple[Slot, Frames], int] = {}
         self._of_one: dict[Slot, int] = {}
         self._calls = 0
+        self.sure: dict[tuple[Site, Slot], set[Frames]] = {}
+        """The ways to the backwards whose gradients a step finds in any case."""
         self.identities = identities
         self.ownership = ownership
         self.backwards = backwards
@@ -64,7 +67,7 @@ class Association(Walk[_Held]):
         self._optimizers = tuple(
             one for one in found if one in own or one.owner == root
         )
-        return 0
+        return 0, 0
 
     @property
     def is_exhausted(self) -> bool:
@@ -87,7 +90,8 @@ class Association(Walk[_Held]):
         for state in states:
             # What is known rules ways out: to know less is safe.
             known = frozenset() if several else state.known
-            merged[known] = merged.get(known, 0) | state.held
+            may, must = merged.get(known, (0, -1))
+            merged[known] = (may | state.held[0], must & state.held[1])
         return {State(held, known) for known, held in merged.items()}
 
     def _way_to(self, callee: str) -> Frames:
@@ -112,29 +116,33 @@ class Association(Walk[_Held]):
     def _event(
         self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
     ) -> State[_Held]:
-        held = state.held
+        may, must = state.held
+        frames = tuple(self._frames)
         if event.kind == "backward" and (function, stmt.path) in self.backwards:
-            way = tuple(self._frames)
-            if self.by_site:
-                way = way[-1:]
+            way = frames[-1:] if self.by_site else frames
             self.ways[way] = None
             for one in self._optimizers:
-                held |= self._bit(one, way)
+                may |= self._bit(one, way)
+                must |= self._bit(one, way)
         elif event.kind == "step" and event.slot is not None:
-            stepping = self.identities.on_way(event.slot, tuple(self._frames))
-            for one in stepping:
-                if held & self._of_one.get(one, 0):
-                    self.uses.setdefault(one, set()).update(
-                        way
-                        for (other, way), bit in self._pairs.items()
-                        if other == one and held & bit
-                    )
-                held &= ~self._of_one.get(one, 0)
+            for one in self.identities.on_way(event.slot, frames):
+                self.uses.setdefault(one, set()).update(self._ways_in(may, one))
+                sure = set(self._ways_in(must, one))
+                step = (function, stmt.path), one
+                self.sure[step] = self.sure.get(step, sure) & sure
+                may &= ~self._of_one.get(one, 0)
+                must &= ~self._of_one.get(one, 0)
         elif event.kind == "zero":
-            dropped = self.ownership.cleared(event, function, stmt, tuple(self._frames))
-            for one in dropped:
-                held &= ~self._of_one.get(one, 0)
-        return State(held, state.known)
+            for one in self.ownership.cleared(event, function, stmt, frames):
+                may &= ~self._of_one.get(one, 0)
+                must &= ~self._of_one.get(one, 0)
+        return State((may, must), state.known)
+
+    def _ways_in(self, held: int, one: Slot) -> Iterator[Frames]:
+        if held & self._of_one.get(one, 0):
+            for (other, way), bit in self._pairs.items():
+                if other == one and held & bit:
+                    yield way
 
 
 def goes_through(
@@ -194,6 +202,8 @@ class Scalers:
         ways: Iterable[Frames],
     ) -> None:
         self.identities = identities
+        self.sure: Mapping[tuple[Site, Slot], set[Frames]] = {}
+        """The ways to the backwards whose gradients a step finds in any case."""
         self._of: dict[Slot, Scaler] = {}
         for one in sorted(uses, key=order):
             self._of[one] = frozenset((one,))

@@ -312,7 +312,9 @@ class Planner:
         if len(identities.all) == 1:
             (one,) = identities.all
             return Scalers.of_one(identities, one, walk.ways), together
-        return Scalers(identities, walk.uses, walk.ways), together
+        scalers = Scalers(identities, walk.uses, walk.ways)
+        scalers.sure = walk.sure
+        return scalers, together
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:
@@ -497,8 +499,18 @@ class Planner:
             return frozenset()
         reach = Reach(self.program, self.regions, self.forward, ownership)
         known = [(b, forwards[b.function, b.stmt.path]) for b in backwards]
-        reached = {one for found in known for one in reach.reached(*found)}
+        reached_by = {
+            (b.function, b.stmt.path): reach.reached(b, runs) for b, runs in known
+        }
+        reached = frozenset().union(*reached_by.values())
         unsure = reach.switched | (ownership.seen - reached)
+        # Nothing of a loss may be an optimizer's that steps on it.
+        missed = {
+            (site, one)
+            for (site, one), ways in scalers.sure.items()
+            if one in ownership.seen
+            and not any(one in reached_by[way[-1]] for way in ways)
+        }
         # Those that a loop trains one after the other have a backward each.
         for function, stmt, slot in steps:
             if self._has_its_turn(function, stmt, slot, identities):
@@ -524,6 +536,10 @@ class Planner:
                 or one in shared
                 or not reach.switched_on(function, stmt, one)
                 for one in identities.of_slot(slot) & unsure
+            )
+            or any(
+                ((function, stmt.path), one) in missed
+                for one in identities.of_slot(slot)
             )
         )
 
