@@ -519,7 +519,7 @@ class _Editor:
         changed = with_parameter(
             statement, edit.name, "None" if edit.off is not None else None
         )
-        if edit.off is None:
+        if edit.off in (None, "None"):
             return changed
         if not isinstance(changed.body, cst.IndentedBlock):
             raise MismatchError("a one-line function cannot take a first statement")

@@ -82,7 +82,8 @@ class Protect:
 class AddParameter:
     """A new last parameter of the function defined at ``path``.
 
-    ``off``: it defaults to None, which the body's first statement replaces by this expression.
+    ``off``: it defaults to None, which the body's first statement replaces by this expression, unless
+    that is None, too.
     """
 
     path: Path

@@ -61,6 +61,10 @@ class Reach:
         """Whether all modules of a forward belong to the optimizers, so that one of them, at least,
         gets gradients."""
         for function, stmt, _ in self._statements(backward, runs):
+            own = self.program.self_class(function)
+            if own is not None and self.forward.is_module_class(own[1]):
+                # A part of a module that is held as a whole.
+                continue
             for call in calls_of(stmt):
                 if not self.forward.is_forward(call, function, MODULES):
                     continue

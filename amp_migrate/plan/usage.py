@@ -83,6 +83,8 @@ class Usage:
             return
         if not used:
             if len(loop.slots) > 1:
+                # Those that stand near go on without it.
+                loop.slots = frozenset()
                 message = "no optimizer steps on this backward()"
                 loop.refuse(Refusal("AMP011", message))
             return
