@@ -638,9 +638,9 @@ class Travel:
             )
             or self.program.callees(call, function)
             for stmt in ir.statements(self.program.functions[function].body)
-            if first < stmt.path <= last and stmt.path[: len(first) - 1] == first[:-1]
+            if first < stmt.path < last and stmt.path[: len(first) - 1] == first[:-1]
+            if stmt.path not in {made.path for made, _ in turn}
             for call in calls_of(stmt)
-            if self.optimizers.makers.construction(call, function) is None
         )
 
     def _scattered(self, line: int) -> None:

@@ -216,6 +216,76 @@ PROGRAMS = {
 -    train(state, x, y)
 +    train(state, x, y, scaler=scaler)
 """,
+    "one trains before the other is made": """\
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ for x, y in data:
+     opt_a.zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
+-    opt_a.step()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt_a)
++    scaler.update()
+ opt_b = torch.optim.Adam(other.parameters())
+ for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    opt_a.step()
+-    opt_b.step()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt_a)
++    scaler.step(opt_b)
++    scaler.update()
+""",
+    "parameters that are frozen for a while": f"""\
+{SHARED} for i, (x, y) in enumerate(data):
+     for p in other.parameters():
+         p.requires_grad_(i > 2)
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    opt_a.step()
+-    opt_b.step()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt_a)
++    if any(p.grad is not None for group in opt_b.param_groups for p in group["params"]):
++        scaler.step(opt_b)
++    scaler.update()
+""",
+    "one function makes both": """\
+ def make_optimizer(net):
+     return torch.optim.SGD(net.parameters(), lr=0.1)
+ other = make().to(device)
+ opt_a = make_optimizer(model)
+ opt_b = make_optimizer(other)
++scaler = BORN
+ for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    scaler.unscale_(opt_b)
+     torch.nn.utils.clip_grad_norm_(other.parameters(), 0.1)
+-    opt_a.step()
+-    opt_b.step()
++    scaler.step(opt_a)
++    scaler.step(opt_b)
++    scaler.update()
+""",
     "two handed to one function": f"""\
 -def train(x, y, first, second):
 +def train(x, y, first, second, first_scaler, second_scaler):
@@ -289,6 +359,47 @@ LEFT = {
         "    a.opt.step()\n    b.opt.step()\n",
         "AMP012",
     ),
+    "a step in the caller of the helper that goes backward": (
+        f"{MADE}def train(x, y):\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_b.step()\n"
+        "for x, y in data:\n    opt_a.zero_grad()\n    train(x, y)\n    opt_a.step()\n",
+        "AMP031",
+    ),
+    "tied weights": (
+        f"{MADE}other[0].weight = model[0].weight\n"
+        "for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "one module inside the other": (
+        "other = nn.Sequential(model, nn.Linear(3, 3)).to(device)\n"
+        "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "opt_b = torch.optim.Adam(other.parameters())\n"
+        "for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "parameters added later": (
+        f'{MADE}opt_b.add_param_group({{"params": model.parameters()}})\n'
+        "for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "instances of one class, cleared from outside": (
+        "class Part:\n    def __init__(self, net):\n        self.net = net\n"
+        "        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "a, b = Part(model), Part(make().to(device))\n"
+        "def first(x, y):\n    a.opt.zero_grad()\n    loss = criterion(a.net(x), y)\n"
+        "    loss.backward()\n    a.opt.step()\n"
+        "def second(x, y):\n    b.opt.zero_grad()\n    loss = criterion(b.net(a.net(x)), y)\n"
+        "    loss.backward()\n    b.opt.step()\n"
+        "for x, y in data:\n    first(x, y)\n",
+        "AMP012",
+    ),
     "an update between a backward and its step": (
         f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
         "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
@@ -338,3 +449,31 @@ def test_parameters_given_twice() -> None:
         "opt = torch.optim.SGD(both, lr=0.1)\nfor x, y in data:\n    STEPS\n"
     )
     assert left_alone(before(text)) == "AMP012"
+
+
+CHECKPOINTS = {
+    "keys without a word in common": (
+        "a backward each",
+        'torch.save({"a": opt_a.state_dict(), "b": opt_b.state_dict()}, "/dev/null")\n',
+        '"a": opt_a.state_dict(), "a_scaler": scaler_a.state_dict(), '
+        '"b": opt_b.state_dict(), "b_scaler": scaler_b.state_dict()',
+    ),
+    "keys with different words for an optimizer": (
+        "a backward each",
+        'torch.save({"opt": opt_a.state_dict(), "optim": opt_b.state_dict()}, "/dev/null")\n',
+        '"opt": opt_a.state_dict(), "opt_scaler": scaler_a.state_dict(), '
+        '"optim": opt_b.state_dict(), "optim_scaler": scaler_b.state_dict()',
+    ),
+    "one scaler is saved once": (
+        "one backward for both",
+        'torch.save(dict(a=opt_a.state_dict(), b=opt_b.state_dict()), "/dev/null")\n',
+        "a=opt_a.state_dict(), scaler=scaler.state_dict(), b=opt_b.state_dict()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_checkpoint(name: str) -> None:
+    program, saved, expected = CHECKPOINTS[name]
+    source, _ = before_and_after(written_out(PROGRAMS[program]))
+    assert expected in migrated(source + saved)
