@@ -163,9 +163,12 @@ class Hazards:
             if function not in self.functions:
                 continue
             refusal = self.of_setup_call(function, call)
-            refusal = refusal or strict.of_call(self.program, function, call)
+            if refusal is None and self.options.scaled:
+                refusal = strict.of_call(self.program, function, call)
             if refusal is not None:
                 return refusal
+        if not self.options.scaled:
+            return None
         return strict.of_aborts(self.program, self.functions)
 
     def of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
@@ -190,9 +193,11 @@ class Hazards:
             return Refusal(
                 "AMP023", f"{origin}() differentiates outside of backward()", line
             )
-        if method in _HOOKS and origin == "" and not linear(program, function, call):
+        scaled = self.options.scaled
+        hooks = method in _HOOKS and origin == ""
+        if scaled and hooks and not linear(program, function, call):
             return Refusal("AMP024", f"{method}() sees scaled gradients", line)
-        if origin == "wandb.watch" and logs_gradients(call):
+        if scaled and origin == "wandb.watch" and logs_gradients(call):
             return Refusal("AMP024", "wandb.watch() logs scaled gradients", line)
         if origin == "torch.set_default_dtype" or (
             origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)

@@ -336,6 +336,8 @@ class Finder:
             return
         loop.slots = frozenset(slots)
         for slot in slots:
+            if self.optimizers.any_step:
+                continue
             if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
                 line = self.program.classes[slot.owner].line
                 message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
@@ -374,22 +376,32 @@ class Finder:
         found: set[Slot] = set()
         for site in self.program.call_sites.get(function, []):
             found |= self._steps_for(site.caller, site.stmt.path, seen)
+        if not found and self.optimizers.any_step:
+            found = {
+                slot
+                for caller, _, call in self._steps_with(function)
+                if isinstance(call.func, ir.Attr)
+                if (slot := self.optimizers.slot(call.func.value, caller)) is not None
+            }
         return found
+
+    def _steps_with(self, closure: str) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+        """The steps that are given a function to call."""
+        for caller, stmt, call in self.program.calls_named("step"):
+            given = (self.program.resolve(arg.value, caller) for arg in call.args)
+            if any(
+                ref.kind == "function" and ref.name == closure
+                for refs in given
+                for ref in refs
+            ):
+                yield caller, stmt, call
 
     def _no_step(self, backward: Backward) -> Refusal:
         function = backward.function
-        for caller, stmt, call in self.program.all_calls():
-            if isinstance(call.func, ir.Attr) and call.func.attr == "step":
-                callees = {
-                    ref.name
-                    for arg in call.args
-                    for ref in self.program.resolve(arg.value, caller)
-                    if ref.kind == "function"
-                }
-                if function in callees:
-                    reason = self.closures.reason(caller, stmt, call)
-                    message = f"{ir.local_name(function)}() is a closure of step()"
-                    return Refusal("AMP013", reason or message, stmt.line)
+        for caller, stmt, call in self._steps_with(function):
+            reason = self.closures.reason(caller, stmt, call)
+            message = f"{ir.local_name(function)}() is a closure of step()"
+            return Refusal("AMP013", reason or message, stmt.line)
         for _, call in _calls_in(self.program.functions[function]):
             if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
                 receiver = call.func.value

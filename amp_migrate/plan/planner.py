@@ -66,7 +66,7 @@ class Planner:
         self.program = program
         self.options = options
         self.mentioned_elsewhere = mentioned_elsewhere
-        self.optimizers = Optimizers(program)
+        self.optimizers = Optimizers(program, any_step=not options.scaled)
         self.closures = Closures(program, self.optimizers)
         self.events = Events(program, self.optimizers)
         self.forward = Forward(program)

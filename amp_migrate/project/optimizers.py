@@ -96,8 +96,10 @@ class Trace:
 class Optimizers:
     """Finds and follows the optimizers of a program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, any_step: bool = False) -> None:
+        """``any_step``: follow also those that step in a way that a scaler would not see."""
         self.program = program
+        self.any_step = any_step
         self.makers = Makers(program)
         self.collections = Collections(program)
         self._traces: dict[Slot, Trace] = {}
@@ -394,6 +396,8 @@ class Optimizers:
         trace: Trace,
     ) -> None:
         kind = self.makers.construction(call, function)
+        if self.any_step and kind in (CLOSURE, WRAPPED):
+            kind = "plain"
         if kind == "plain" and index is None:
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return

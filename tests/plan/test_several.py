@@ -477,3 +477,40 @@ def test_checkpoint(name: str) -> None:
     program, saved, expected = CHECKPOINTS[name]
     source, _ = before_and_after(written_out(PROGRAMS[program]))
     assert expected in migrated(source + saved)
+
+
+WITHOUT_A_SCALER = {
+    "a closure that is called again and again": """\
+ opt = torch.optim.LBFGS(model.parameters(), lr=0.1)
++use_amp = device.type == "cuda"
+ for x, y in data:
+     def closure():
+         opt.zero_grad()
+-        loss = criterion(model(x), y)
++        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=use_amp):
++            loss = criterion(model(x), y)
+         loss.backward()
+         return loss
+     opt.step(closure)
+""",
+    "gradients that must be finite": """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++use_amp = device.type == "cuda"
+ for x, y in data:
+     opt.zero_grad()
+-    loss = criterion(model(x), y)
++    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=use_amp):
++        loss = criterion(model(x), y)
+     loss.backward()
+     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+     opt.step()
+     opt.step()
+""",
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_SCALER)
+def test_what_only_a_scaler_forbids(name: str) -> None:
+    source, expected = before_and_after(WITHOUT_A_SCALER[name])
+    assert migrated(source, Options(dtype="bfloat16")) == expected
+    assert left_alone(source)
