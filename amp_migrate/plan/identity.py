@@ -73,6 +73,12 @@ class Identities:
         """Whether a slot is a loop's variable that stands for several optimizers in turn."""
         return slot in self.optimizers.trace(slot).each
 
+    def has_each_once(self, slot: Slot, frames: Frames) -> bool:
+        """Whether none of the optimizers that a loop's variable stands for has more than one turn."""
+        members = self.optimizers.trace(slot).each.get(slot, ())
+        found = [one for member in members for one in self.on_way(member, frames)]
+        return len(found) == len(set(found)) == len(members)
+
     def on_way(self, slot: Slot, frames: Frames) -> frozenset[Slot]:
         """The optimizers that a slot may hold on one way.
 

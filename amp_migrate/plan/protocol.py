@@ -223,14 +223,15 @@ class Protocol(Walk[Held]):
     def _one(self, slot: Slot, function: str, stmt: ir.Stmt) -> frozenset[Slot]:
         """The optimizer that a slot stands for here; none, and a fault, where that may be several."""
         found = self.identities.on_way(slot, tuple(self._frames))
-        if len(found) == 1:
-            return found
         if self.identities.is_each(slot):
-            if self._is_in_straight_loop(slot):
+            once = self.identities.has_each_once(slot, tuple(self._frames))
+            if once and self._is_in_straight_loop(slot):
                 return found
             reason = f"whether each of the optimizers in {slot.name} has its turn is not visible"
             self._fault("AMP012", function, stmt.line, reason)
             return frozenset()
+        if len(found) == 1:
+            return found
         reason = f"{slot.shown} may be one of several optimizers"
         self._fault("AMP012", function, stmt.line, reason)
         return frozenset()

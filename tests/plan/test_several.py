@@ -340,6 +340,13 @@ LEFT = {
         "        if i != 1:\n            opt.step()\n",
         "AMP012",
     ),
+    "one of a loop's optimizers twice": (
+        f"{MADE}opts = [opt_a, opt_b, opt_a]\nfor x, y in data:\n"
+        "    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
     "the whole dict is saved": (
         'state = {"opt": torch.optim.SGD(model.parameters(), lr=0.1)}\n'
         'for x, y in data:\n    state["opt"].zero_grad()\n'
