@@ -6,6 +6,8 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
+import operator
+
 from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Bound
@@ -24,8 +26,13 @@ _FOLLOWED_FILLS = frozenset(
 )
 """Fills whose value is also looked for behind a variable."""
 _FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
+_ODD_FILLS = frozenset(
+    """fill_diagonal_ index_fill index_fill_ scatter scatter_ new_tensor full tensor""".split()
+)
+_SUMS = frozenset("add add_ sub sub_ subtract subtract_ rsub".split())
 _LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
 _SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
+_MOST_NAMES = 4
 _FP32_NEXT_TO_ONE = 2**-25
 _FP32_LIMITS = {
     "min": -3.4028234663852886e38,
@@ -51,7 +58,7 @@ class Constants:
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """The first constant of a statement for which there is no remedy."""
         self._settled = []
-        found = self._of_store(function, stmt)
+        found = self._of_store(function, stmt) or self._of_odd_form(function, stmt)
         if found is not None:
             return found
         for expr in stmt.exprs:
@@ -80,12 +87,77 @@ class Constants:
                     return self._bound(at, value, target.value, stmt.line)
         return None
 
+    def _of_odd_form(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """Forms in which a number meets a tensor, and for which there is no remedy."""
+        if stmt.kind == "assign" and stmt.value is not None:
+            for target in stmt.targets:
+                if isinstance(target, ir.Item):
+                    numbers = self._numbers(stmt.value, self.program, function)
+                    by_place = isinstance(target.key, ir.Const)
+                    for value in numbers:
+                        if self._underflows(value) or (
+                            by_place and self._overflows(value)
+                        ):
+                            return self._unfit(value, stmt.line)
+        if (
+            stmt.kind == "augassign"
+            and stmt.op in ("+", "-")
+            and stmt.value is not None
+        ):
+            for inner in ir.walk(stmt.value):
+                for value in self._numbers(inner, self.program, function, passed=False):
+                    if self._overflows(value):
+                        return self._unfit(value, stmt.line)
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Operation) and inner.op == "*":
+                    found = self._of_cast_factor(function, inner, stmt.line)
+                    if found is not None:
+                        return found
+            for call in ir.calls_in(expr):
+                method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+                if method not in _ODD_FILLS | _SUMS | _FILLS:
+                    continue
+                for arg in call.args:
+                    for inner in ir.walk(arg.value):
+                        numbers = self._numbers(
+                            inner, self.program, function, passed=False
+                        )
+                        for value in numbers:
+                            small = self._underflows(value) and method not in _FLOORS
+                            large = self._overflows(value) and method not in _FILLS
+                            if small or large:
+                                return self._unfit(value, call.line)
+        return None
+
+    def _of_cast_factor(
+        self, function: str, product: ir.Operation, line: int
+    ) -> Refusal | None:
+        """``mask.to(scores.dtype) * -1e9``: half already where it is multiplied."""
+        casts = any(
+            isinstance(inner, ir.Call)
+            and isinstance(inner.func, ir.Attr)
+            and inner.func.attr in ("to", "type", "type_as")
+            and not all("device" in (ir.key_of(a.value) or "") for a in inner.args)
+            for inner in ir.walk(product)
+        )
+        for operand in product.operands if casts else ():
+            for value in self._numbers(operand, self.program, function, passed=False):
+                if self._overflows(value):
+                    return self._unfit(value, line)
+        return None
+
+    @staticmethod
+    def _unfit(value: float, line: int) -> Refusal:
+        message = f"{value:g} is not to be had in half precision"
+        return Refusal("AMP021", message, line)
+
     def _of_call(self, at: Made, call: ir.Call) -> Refusal | None:
         program = self.program
         origin = program.origin(call.func, at.function) or ""
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
-        if origin == "torch.finfo" and "float32" in str(call.args):
-            if any(one is call for one in self._settled):
+        if origin in ("torch.finfo", "numpy.finfo"):
+            if any(one is call for one in self._settled) or self._is_of_half(at, call):
                 return None
             message = "the limits of float32 overflow in half precision"
             return Refusal("AMP021", message, call.line)
@@ -111,6 +183,18 @@ class Constants:
                     return found
                 self._settled += ir.walk(arg.value)
         return None
+
+    def _is_of_half(self, at: Made, call: ir.Call) -> bool:
+        """Whether limits are asked of a tensor that may be half, and so are half's own then."""
+        if len(call.args) != 1:
+            return False
+        match call.args[0].value:
+            case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
+                # Parameters stay as they are.
+                return False
+            case ir.Attr(value=tensor, attr="dtype"):
+                return not self.halves.is_never_half(Made(tensor, at.function, at.stmt))
+        return False
 
     @staticmethod
     def _filled(call: ir.Call, origin: str, method: str) -> ir.Expr | None:
@@ -225,8 +309,10 @@ class Constants:
     def _is_number(self, expr: ir.Expr, at: Made) -> bool:
         return self.dtypes.is_number(Made(expr, at.function, at.stmt))
 
-    def _is_always_number(self, at: Made) -> bool:
+    def _is_always_number(self, at: Made, depth: int = 0) -> bool:
         """Whether a constant, also behind a name, is a number and nothing else."""
+        if depth > _MOST_NAMES:
+            return False
         expr = at.expr
         if isinstance(expr, (ir.Const, ir.Operation)) or self._is_number(expr, at):
             return True
@@ -234,7 +320,9 @@ class Constants:
             return True
         made = self.remedies.flow.made(at)
         return bool(made) and all(
-            self._is_always_number(one) for one in made or () if one.expr != expr
+            self._is_always_number(one, depth + 1)
+            for one in made or ()
+            if one.expr != expr
         )
 
     def _is_floating(self, at: Made) -> bool:
@@ -297,6 +385,9 @@ class Constants:
             value = expr.value
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             return [float(value)] if is_number else []  # type: ignore[arg-type]
+        folded = _folded(expr)
+        if folded is not None:
+            return [folded]
         limit = self._fp32_limit(expr, function)
         if limit is not None:
             return [limit]
@@ -316,6 +407,10 @@ class Constants:
         if there is not None:
             return self._numbers(there[0], program, there[1], passed, depth + 1)
         values: list[tuple[str, ir.Expr | None]] = []
+        if isinstance(expr, ir.Item) and isinstance(expr.value, ir.Name):
+            values += self._of_entry(expr, program, function)
+        if isinstance(expr, ir.Attr):
+            values += self._of_class(expr, program, function)
         if isinstance(expr, ir.Name):
             values += self._of_name(expr, program, function, passed)
         elif isinstance(expr, ir.Attr):
@@ -348,6 +443,35 @@ class Constants:
             return None
         return _FP32_LIMITS.get(expr.attr)
 
+    @staticmethod
+    def _of_entry(
+        item: ir.Item, program: Program, function: str
+    ) -> list[tuple[str, ir.Expr | None]]:
+        """``CONFIG["fill"]``."""
+        assert isinstance(item.value, ir.Name)
+        owner = program.owner(item.value.id, function)
+        return [
+            (d.function, value)
+            for d in (program.definitions(owner, item.value.id) if owner else ())
+            if isinstance(d.value, ir.Display) and d.value.kind == "dict"
+            for key, value in zip(d.value.keys, d.value.items, strict=True)
+            if key == item.key
+        ]
+
+    @staticmethod
+    def _of_class(
+        attribute: ir.Attr, program: Program, function: str
+    ) -> list[tuple[str, ir.Expr | None]]:
+        """``Config.fill``, of the class itself."""
+        return [
+            (program.classes[ref.name].parent, stmt.value)
+            for ref in program.resolve(attribute.value, function)
+            if ref.kind in ("class", "instance")
+            for stmt in program.classes[ref.name].body
+            if stmt.kind in ("assign", "annassign")
+            and ir.Name(attribute.attr) in stmt.targets
+        ]
+
     def _of_name(
         self, name: ir.Name, program: Program, function: str, passed: bool
     ) -> list[tuple[str, ir.Expr | None]]:
@@ -364,6 +488,43 @@ class Constants:
         if params and passed:
             values += program.arguments(owner, name.id)
         return values
+
+
+def _folded(expr: ir.Expr) -> float | None:
+    """What arithmetic on literal numbers comes to: ``-10 ** 9``, ``float("-1e9")``."""
+    match expr:
+        case ir.Const(value=bool()):
+            return None
+        case ir.Const(value=int() | float() as value):
+            return float(value)
+        case ir.Call(func=ir.Name(id="float"), args=(ir.Arg(value=inner),)):
+            if isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                try:
+                    return float(inner.value)
+                except ValueError:
+                    return None
+            return _folded(inner)
+        case ir.Operation(op="-x", operands=(inner,)):
+            negated = _folded(inner)
+            return None if negated is None else -negated
+        case ir.Operation(op="+" | "-" | "*" | "/" | "**" as op, operands=(one, other)):
+            left, right = _folded(one), _folded(other)
+            if left is None or right is None:
+                return None
+            try:
+                return float(_ARITHMETIC[op](left, right))
+            except (ArithmeticError, ValueError, TypeError):
+                return None
+    return None
+
+
+_ARITHMETIC = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+}
 
 
 def _holder(expr: ir.Expr) -> ir.Expr | None:

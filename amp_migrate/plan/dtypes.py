@@ -21,6 +21,7 @@ class Dtypes:
         self.modules = modules
         self._left = 0
         self._asked: set[tuple[ir.Expr, str, ir.Path, int | None]] = set()
+        self._numbers_asked: set[tuple[ir.Expr, str, ir.Path]] = set()
 
     def is_fp32(self, at: Made) -> bool:
         """Whether an expression is shown to be an fp32 tensor when AMP is off."""
@@ -120,7 +121,17 @@ class Dtypes:
         return self._within(at, left) and self._within(at, right)
 
     def _is_number(self, expr: ir.Expr, at: Made) -> bool:
-        """Whether an expression is a Python number."""
+        """Whether an expression is a Python number; one that is made of itself is none for sure."""
+        asked = (expr, at.function, at.stmt.path)
+        if asked in self._numbers_asked:
+            return False
+        self._numbers_asked.add(asked)
+        try:
+            return self._is_number_now(expr, at)
+        finally:
+            self._numbers_asked.discard(asked)
+
+    def _is_number_now(self, expr: ir.Expr, at: Made) -> bool:
         match expr:
             case ir.Const(value=value):
                 return isinstance(value, (int, float))

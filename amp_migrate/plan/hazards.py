@@ -210,12 +210,15 @@ class Hazards:
                 return Refusal(
                     "AMP006", f".{method}() sets another precision by hand", line
                 )
+        if method == "apply" and any(map(_casts, call.args)):
+            return Refusal("AMP006", "apply() sets another precision by hand", line)
         if (
             origin == ""
             and method == "to"
             and any(
-                _HALF_DTYPES.fullmatch(program.origin(arg.value, function) or "")
+                ref.kind == "external" and _HALF_DTYPES.fullmatch(ref.name)
                 for arg in call.args
+                for ref in program.resolve(arg.value, function)
             )
         ):
             return Refusal("AMP006", ".to(dtype) sets another precision by hand", line)
@@ -498,3 +501,11 @@ def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
         and stmt.path[len(parent)][0] == field
         and first <= stmt.path[len(parent)][1] <= run.last
     ]
+
+
+def _casts(arg: ir.Arg) -> bool:
+    """Whether a function that is given casts what it is called with: ``lambda m: m.double()``."""
+    return isinstance(arg.value, ir.Deferred) and any(
+        isinstance(inner, ir.Attr) and inner.attr in ("half", "bfloat16", "double")
+        for inner in ir.walk(arg.value)
+    )
