@@ -134,12 +134,22 @@ class Constants:
         self, function: str, product: ir.Operation, line: int
     ) -> Refusal | None:
         """``mask.to(scores.dtype) * -1e9``: half already where it is multiplied."""
+        made: list[ir.Expr] = [product]
+        for inner in ir.walk(product):
+            if isinstance(inner, ir.Name):
+                owner = self.program.owner(inner.id, function)
+                found = self.program.definitions(owner, inner.id) if owner else ()
+                made += [d.value for d in found if d.value is not None]
         casts = any(
             isinstance(inner, ir.Call)
             and isinstance(inner.func, ir.Attr)
             and inner.func.attr in ("to", "type", "type_as")
-            and not all("device" in (ir.key_of(a.value) or "") for a in inner.args)
-            for inner in ir.walk(product)
+            and any(
+                _is_dtype_of(arg.value) and "device" not in (ir.key_of(arg.value) or "")
+                for arg in inner.args
+            )
+            for one in made
+            for inner in ir.walk(one)
         )
         for operand in product.operands if casts else ():
             for value in self._numbers(operand, self.program, function, passed=False):
@@ -488,6 +498,13 @@ class Constants:
         if params and passed:
             values += program.arguments(owner, name.id)
         return values
+
+
+def _is_dtype_of(expr: ir.Expr) -> bool:
+    """``scores.dtype``, or the tensor itself."""
+    return isinstance(expr, ir.Name) or (
+        isinstance(expr, ir.Attr) and expr.attr == "dtype"
+    )
 
 
 def _folded(expr: ir.Expr) -> float | None:

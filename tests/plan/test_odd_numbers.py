@@ -1,0 +1,103 @@
+"""Numbers that half precision cannot hold, in forms for which there is no remedy."""
+
+from __future__ import annotations
+
+import pytest
+from programs import HEAD
+from shorthand import before
+
+from amp_migrate.api import migrate_source
+
+MODEL = """\
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(8, 8)
+        self.k = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 3)
+
+    def forward(self, x):
+        s = self.q(x) @ self.k(x).t()
+        mask = torch.ones(4, 4, device=x.device).tril() == 0
+        {}
+        return self.out(F.softmax(s, dim=-1) @ self.k(x))
+
+
+class Config:
+    fill = -1e9
+
+
+LIMITS = {{"fill": -1e9}}
+model = Attention().to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    STEPS
+"""
+
+LEFT = {
+    "a place": "s[-1] = -1e9",
+    "a difference in place": "s -= 1e9 * mask",
+    "a method in place": "s.sub_(1e9 * mask)",
+    "a diagonal": "s.fill_diagonal_(-1e9)",
+    "by index": "s = s.index_fill(1, torch.tensor([0], device=x.device), -1e9)",
+    "a new tensor": "s = torch.where(mask, s.new_tensor(-1e9), s)",
+    "a mask that is half": "s = s + (1.0 - mask.to(s.dtype)) * -1e9",
+    "a mask that was made half": "m = mask.to(s.dtype)\n        s = s + m * -1e9",
+    "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
+    "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
+    "limits by another name": "s = s.masked_fill(mask, -torch.finfo(torch.float).max)",
+    "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",
+    "a small number stored": "s[s == 0] = 1e-8",
+    "a small number filled in": "s = s.masked_fill(s == 0, 1e-8)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left_alone(name: str) -> None:
+    source = HEAD + before(MODEL.format(LEFT[name]))
+    result = migrate_source(source)
+    assert result.output == source
+    assert {found.code for found in result.diagnostics} == {"AMP021"}
+
+
+BOUND = {
+    "a power": "-(10**9)",
+    "a number in a string": 'float("-1e9")',
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_kept_within_limits(name: str) -> None:
+    text = f"s = s.masked_fill(mask, {BOUND[name]})"
+    result = migrate_source(HEAD + before(MODEL.format(text)))
+    assert f"max({BOUND[name]}, torch.finfo(s.dtype).min)" in result.output
+
+
+@pytest.mark.parametrize("value", ["Config.fill", 'LIMITS["fill"]'])
+def test_found_behind_a_name(value: str) -> None:
+    source = HEAD + before(MODEL.format(f"s = s.masked_fill(mask, {value})"))
+    result = migrate_source(source)
+    assert result.output == source or "torch.finfo(s.dtype).min" in result.output
+
+
+def test_a_number_that_is_made_of_itself() -> None:
+    text = (
+        "low = -1e9\n        for j in range(3):\n            low = max(low, s[:, j].max().item())\n"
+        "        s = s.clamp(max=low)"
+    )
+    source = HEAD + before(MODEL.format(text))
+    assert migrate_source(source).output == source
+
+
+PRECISIONS = {
+    "a dtype by a name": "DT = torch.float64\nmodel.to(DT)\n",
+    "a cast of every part": "model.apply(lambda m: m.double())\n",
+}
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_another_precision(name: str) -> None:
+    opt = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    source = HEAD + before(PRECISIONS[name] + opt + "for x, y in data:\n    STEPS\n")
+    (found,) = migrate_source(source).diagnostics
+    assert found.code == "AMP006"
