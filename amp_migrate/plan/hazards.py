@@ -41,7 +41,9 @@ _SAY_THEIR_DTYPE = frozenset(
 )
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook
-    register_multi_grad_hook register_comm_hook""".split())
+    register_multi_grad_hook register_comm_hook register_prehook
+    register_module_full_backward_hook register_module_full_backward_pre_hook
+    register_module_backward_hook""".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
@@ -197,6 +199,8 @@ class Hazards:
         hooks = method in _HOOKS and origin == ""
         if scaled and hooks and not linear(program, function, call):
             return Refusal("AMP024", f"{method}() sees scaled gradients", line)
+        if scaled and origin.rpartition(".")[2] in _HOOKS:
+            return Refusal("AMP024", f"{origin}() sees scaled gradients", line)
         if scaled and origin == "wandb.watch" and logs_gradients(call):
             return Refusal("AMP024", "wandb.watch() logs scaled gradients", line)
         if origin == "torch.set_default_dtype" or (

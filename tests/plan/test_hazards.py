@@ -238,3 +238,24 @@ def test_precision_set_by_fsdp() -> None:
     fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
     """
     assert outcome(HEAD + MODEL + dedent(setup) + LOOP)[0] == "AMP006"
+
+
+UNSEEN_HOOKS = {
+    "of a node": "    loss.grad_fn.register_prehook(lambda gs: tuple(g.clamp(-1, 1) for g in gs))\n",
+    "of all modules": "    nn.modules.module.register_module_full_backward_hook(print)\n",
+    "of several tensors": (
+        "    torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), print)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN_HOOKS)
+def test_hooks_by_whatever_way(name: str) -> None:
+    source = HEAD + (
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in data:\n    opt.zero_grad()\n    loss = criterion(model(x), y)\n"
+        f"{UNSEEN_HOOKS[name]}    loss.backward()\n    opt.step()\n"
+    )
+    result = migrate_source(source)
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP024"]
