@@ -217,6 +217,11 @@ class CustomFunctions:
             return refused(
                 "with setup_context(), for which custom_fwd is not made", line
             )
+        for _, _, call in program.calls_named("setattr"):
+            if any(
+                ir.Const(name) in [arg.value for arg in call.args] for name in _GIVEN
+            ):
+                return refused("with a method that may be assigned", call.line)
         for one in family.classes:
             for stmt in ir.statements(program.classes[one].body):
                 if any(_last(target) in _GIVEN for target in stmt.targets):

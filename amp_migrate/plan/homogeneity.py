@@ -331,6 +331,9 @@ class _Walk:
         called = ir.dotted(call.func)
         if not _KERNEL.search(name) or not own <= {None, 0.0, 1.0} or called is None:
             raise Unclear(call.line)
+        if self.program.origin(call.func, self.function) is None:
+            # Nothing that is imported, so nothing that is compiled.
+            raise Unclear(call.line)
         if called[0] in self.environment:
             # A method of a value, not a function of an extension.
             raise Unclear(call.line)

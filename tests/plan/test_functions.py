@@ -356,3 +356,25 @@ def test_in_another_file(tmp_path: Path) -> None:
     assert found.code == "AMP022"
     assert found.blocker is not None
     assert found.blocker.path.endswith("ops.py")
+
+
+def test_a_backward_that_is_replaced_or_only_called_one() -> None:
+    function = (
+        "class Twice(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        return {}\n"
+    )
+    loop = (
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in data:\n    opt.zero_grad()\n    loss = criterion(Twice.apply(model(x)), y)\n"
+        "    loss.backward()\n    opt.step()\n"
+    )
+    replaced = 'setattr(Twice, "backward", staticmethod(lambda ctx, g: g.clamp(-1, 1)))\n'
+    called = "my_backward = lambda g: g.clamp(-1, 1)\n"
+    for source in (
+        HEAD + function.format("g * 2") + replaced + loop,
+        HEAD + called + function.format("my_backward(g)") + loop,
+    ):
+        result = migrate_source(source)
+        assert result.output == source
+        assert [found.code for found in result.diagnostics] == ["AMP022"]
