@@ -29,6 +29,12 @@ from amp_migrate.project.link import Program
 
 _Environment = dict[str, Degree]
 
+_VIEWING = frozenset(
+    """view reshape flatten t transpose permute squeeze unsqueeze select narrow diagonal chunk split
+    unbind detach expand view_as swapaxes movedim unflatten""".split()
+)
+"""Methods whose result may be a part of the tensor itself."""
+
 _KERNEL = re.compile(r"(?i)backward|bwd")
 _TORCH_LIKE = ("torch.", "numpy.", "scipy.", "builtins.")
 _DEEPEST = 4
@@ -80,6 +86,9 @@ class _Walk:
             case "assign" | "annassign":
                 if stmt.value is not None:
                     degree = self._of(stmt.value)
+                    shared = len(stmt.targets) > 1 and degree is None
+                    if self._is_part(stmt.value, shared):
+                        raise Unclear(self.line)
                     for target in stmt.targets:
                         self._bind(target, degree)
             case "augassign":
@@ -99,6 +108,8 @@ class _Walk:
                 self._branches(stmt, turns=2 if stmt.kind == "while" else 1)
             case "for":
                 assert stmt.value is not None
+                if self._is_part(stmt.value, False):
+                    raise Unclear(self.line)
                 self._bind(stmt.targets[0], element(self._of(stmt.value)))
                 self._branches(stmt, turns=2)
             case "with":
@@ -140,7 +151,27 @@ class _Walk:
                 fixed(self._of(key))
                 self._store(value, degree)
             case _:
+                if self._holds_zeros(target):
+                    raise Unclear(self.line)
                 fixed(degree)
+
+    def _is_part(self, expr: ir.Expr, shared: bool) -> bool:
+        """Whether zeros get another name, under which they may be filled unseen."""
+        if isinstance(expr, ir.Call):
+            method = expr.func.attr if isinstance(expr.func, ir.Attr) else ""
+            return shared or (method in _VIEWING and self._holds_zeros(expr.func))
+
+        part = isinstance(expr, (ir.Name, ir.Attr, ir.Item))
+        return part and self._holds_zeros(expr)
+
+    def _holds_zeros(self, expr: ir.Expr) -> bool:
+        """Whether an expression mentions a variable that was made zero, or empty."""
+        return any(
+            isinstance(inner, ir.Name)
+            and inner.id in self.environment
+            and self.environment[inner.id] is None
+            for inner in ir.walk(expr)
+        )
 
     def _store(self, holder: ir.Expr, degree: Degree) -> None:
         """Something is put into a tensor, or a list, that keeps the rest of what it has."""
@@ -152,6 +183,8 @@ class _Walk:
                 element(old) if isinstance(old, tuple) else old, degree
             )
         else:
+            if self._holds_zeros(holder):
+                raise Unclear(self.line)
             fixed(degree)
 
     # -- expressions --------------------------------------------------------------------------
@@ -251,6 +284,13 @@ class _Walk:
         if name in operators.ONES:
             return 0.0
         if all(one in (None, 0.0) for degree in degrees for one in flat(degree)):
+            through = receiver is not None and not isinstance(receiver, ir.Name)
+            if (
+                self.program.callees(call, self.function)
+                or any(arg.name == "out" for arg in call.args)
+                or (name.endswith("_") and through)
+            ) and self._holds_zeros(call):
+                raise Unclear(call.line)
             self._filled(call, 0.0, in_place=name.endswith("_") and name != "zero_")
             return 0.0
         callees = self.program.callees(call, self.function)

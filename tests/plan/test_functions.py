@@ -369,7 +369,9 @@ def test_a_backward_that_is_replaced_or_only_called_one() -> None:
         "for x, y in data:\n    opt.zero_grad()\n    loss = criterion(Twice.apply(model(x)), y)\n"
         "    loss.backward()\n    opt.step()\n"
     )
-    replaced = 'setattr(Twice, "backward", staticmethod(lambda ctx, g: g.clamp(-1, 1)))\n'
+    replaced = (
+        'setattr(Twice, "backward", staticmethod(lambda ctx, g: g.clamp(-1, 1)))\n'
+    )
     called = "my_backward = lambda g: g.clamp(-1, 1)\n"
     for source in (
         HEAD + function.format("g * 2") + replaced + loop,
@@ -378,3 +380,33 @@ def test_a_backward_that_is_replaced_or_only_called_one() -> None:
         result = migrate_source(source)
         assert result.output == source
         assert [found.code for found in result.diagnostics] == ["AMP022"]
+
+
+FILLED_UNSEEN = {
+    "by a helper": "o = torch.zeros_like(g)\n        filled(o)",
+    "under another name": "o = torch.zeros_like(g)\n        p = o\n        p += 0.01",
+    "through a view": "o = torch.zeros_like(g)\n        v = o.view(-1)\n        v.add_(0.01)",
+    "through a part": "o = torch.zeros_like(g)\n        o[0].fill_(0.01)",
+    "row by row": "o = torch.zeros_like(g)\n        for r in o:\n            r += 0.01",
+    "as the result of another": (
+        "o = torch.zeros_like(g)\n        torch.add(o, 0.01, out=o)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILLED_UNSEEN)
+def test_zeros_that_are_filled_with_a_constant(name: str) -> None:
+    source = HEAD + (
+        "def filled(t):\n    t.fill_(0.01)\n\n\n"
+        "class Shifted(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
+        "    @staticmethod\n    def backward(ctx, g):\n"
+        f"        {FILLED_UNSEEN[name]}\n        return g * 2 + o\n\n\n"
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in data:\n    opt.zero_grad()\n"
+        "    loss = criterion(Shifted.apply(model(x)), y)\n"
+        "    loss.backward()\n    opt.step()\n"
+    )
+    result = migrate_source(source)
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP022"]
