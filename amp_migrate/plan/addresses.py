@@ -44,3 +44,15 @@ def _is_open(expr: ir.Expr) -> bool:
                 return op in _UNARY
             return len(operands) == 2 and op in _BINARY | _COMPARES
     return False
+
+
+def occurrence_of(stmt: ir.Stmt, call: ir.Call) -> int:
+    """The position of a call among those of the same callee in its statement."""
+    same = [
+        inner
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+        if isinstance(inner, ir.Call) and inner.func == call.func
+    ]
+    same.sort(key=lambda inner: (inner.line, inner.column))
+    return next(i for i, inner in enumerate(same) if inner is call)

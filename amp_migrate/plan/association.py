@@ -200,10 +200,11 @@ class Scalers:
         identities: Identities,
         uses: dict[Slot, set[Frames]],
         ways: Iterable[Frames],
+        sure: Mapping[tuple[Site, Slot], set[Frames]] | None = None,
     ) -> None:
+        """``sure``: the ways to the backwards whose gradients a step finds in any case."""
         self.identities = identities
-        self.sure: Mapping[tuple[Site, Slot], set[Frames]] = {}
-        """The ways to the backwards whose gradients a step finds in any case."""
+        self.sure = sure or {}
         self._of: dict[Slot, Scaler] = {}
         for one in sorted(uses, key=order):
             self._of[one] = frozenset((one,))

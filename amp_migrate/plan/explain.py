@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.groups import Group
+from amp_migrate.plan.identity import order
 from amp_migrate.project.link import Program
 
 Spot = Callable[[int, str], str]
@@ -31,7 +32,7 @@ def explain_group(
     for birth in sorted(group.births, key=lambda b: (b.function, b.stmt.line)):
         where = at(birth.stmt.line, birth.function)
         lines.append(f"  born at {where} in {inside(birth.function)}")
-    for slot in sorted(group.slots, key=lambda s: (s.kind, s.owner, s.name)):
+    for slot in sorted(group.slots, key=order):
         kind = "attribute of class" if slot.kind == "attribute" else "variable of"
         lines.append(f"  travels as {slot.name}, {kind} {inside(slot.owner)}")
     for loop in group.loops:

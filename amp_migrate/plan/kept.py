@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.link import Program
@@ -39,7 +40,7 @@ class Kept:
 
     def find(self) -> Refusal | None:
         """The first use that is not followed."""
-        pending = sorted(self.holders, key=lambda s: (s.kind, s.owner, s.name))
+        pending = sorted(self.holders, key=order)
         seen = set(pending)
         while pending:
             holder = pending.pop(0)
@@ -48,7 +49,7 @@ class Kept:
                     for expr in stmt.exprs:
                         for use in self._uses(expr, holder, qualname, None):
                             given = self._given_to(use, qualname)
-                            pending += given - seen
+                            pending += sorted(given - seen, key=order)
                             seen |= given
                             if not given and not self._is_followed(use, stmt, qualname):
                                 name = ir.render(use[-1]) or holder.name

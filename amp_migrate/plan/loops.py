@@ -318,8 +318,9 @@ class Finder:
                 loop.refuse(self._no_step(backward))
                 return
             slots |= reached
-        canonical = {self._canonical(slot) for slot in slots}
-        unknown = [slot for slot in canonical if slot.kind == "unknown"]
+        unknown = sorted(
+            (slot for slot in slots if slot.kind == "unknown"), key=lambda s: s.name
+        )
         if unknown:
             several = "[" in unknown[0].name
             code = "AMP012" if several else "AMP010"
@@ -351,16 +352,6 @@ class Finder:
                 loop.refuse(
                     Refusal("AMP010", f"{slot.name} is never made in this file")
                 )
-
-    def _canonical(self, slot: Slot) -> Slot:
-        """The slot itself, or the one it is only another name for."""
-        seen = set()
-        while slot.kind != "unknown" and slot not in seen:
-            seen.add(slot)
-            trace = self.optimizers.trace(slot)
-            if slot in trace.aliases and slot not in trace.parameters:
-                slot = trace.aliases[slot]
-        return slot
 
     def _steps_for(self, function: str, path: ir.Path, seen: set[str]) -> set[Slot]:
         """The optimizers that step nearest to a statement: in its block, further out, in callers."""

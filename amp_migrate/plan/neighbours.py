@@ -14,6 +14,7 @@ from dataclasses import replace
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import vocabulary
+from amp_migrate.plan.addresses import occurrence_of
 from amp_migrate.plan.edits import Placed, SetArgument
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.frameworks import (
@@ -126,7 +127,7 @@ class Neighbours:
             loop.refusal = hazard
             return None
         loop.refusal = None
-        occurrence = _occurrence(stmt, call)
+        occurrence = occurrence_of(stmt, call)
         return file, SetArgument(stmt.path, callee, occurrence, name, value)
 
     # -- who drives ---------------------------------------------------------------------------
@@ -331,15 +332,3 @@ def _last_before(
     return (
         [last] if stmt.path[depth][0] == field and stmt.path[depth][1] > index else []
     )
-
-
-def _occurrence(stmt: ir.Stmt, call: ir.Call) -> int:
-    """The position of a call among those of the same callee in its statement."""
-    same = [
-        inner
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
-        if isinstance(inner, ir.Call) and inner.func == call.func
-    ]
-    same.sort(key=lambda inner: (inner.line, inner.column))
-    return next(i for i, inner in enumerate(same) if inner is call)

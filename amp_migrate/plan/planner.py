@@ -9,7 +9,7 @@ from functools import cached_property
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import carried
-from amp_migrate.plan.association import Association, Scalers, goes_through
+from amp_migrate.plan.association import Association, Scalers
 from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.closures import Closures
@@ -28,6 +28,7 @@ from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.functions import CustomFunctions
 from amp_migrate.plan.groups import Group, joined
+from amp_migrate.plan.guards import Guards, LossForward
 from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
@@ -186,7 +187,18 @@ class Planner:
         if inner is not None:
             raise Blocked(inner)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
-        guarded = self._unsure_steps(steps, backwards, forwards, scalers, ownership)
+        guarded: frozenset[Site] = frozenset()
+        if self.options.scaled and len(identities.all) > 1:
+            unsure = Guards(
+                self.program,
+                self.events,
+                Reach(self.program, self.regions, self.forward, ownership),
+                ownership,
+                scalers,
+            ).find(steps, forwards)
+            if isinstance(unsure, Refusal):
+                raise Blocked(unsure)
+            guarded = unsure
         evaluated = self._evaluation(group)
         hazard = hazards.find(functions, [*runs, *evaluated])
         if hazard is not None:
@@ -312,9 +324,7 @@ class Planner:
         if len(identities.all) == 1:
             (one,) = identities.all
             return Scalers.of_one(identities, one, walk.ways), together
-        scalers = Scalers(identities, walk.uses, walk.ways)
-        scalers.sure = walk.sure
-        return scalers, together
+        return Scalers(identities, walk.uses, walk.ways, walk.sure), together
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:
@@ -444,10 +454,10 @@ class Planner:
 
     def _plan_regions(
         self, backwards: list[Backward]
-    ) -> tuple[dict[Site, list[Run]], list[Run], dict[Site, str], dict[Site, Backward]]:
+    ) -> tuple[list[LossForward], list[Run], dict[Site, str], dict[Site, Backward]]:
         """The forward of each loss, the regions, the names of losses that have none, and whose loss a
         region begins for."""
-        forwards: dict[Site, list[Run]] = {}
+        forwards: list[LossForward] = []
         runs: list[Run] = []
         hoisted: dict[Site, str] = {}
         sources: dict[Site, Backward] = {}
@@ -460,7 +470,7 @@ class Planner:
                 )
             found, hoists = planned
             runs += found
-            forwards[backward.function, backward.stmt.path] = found
+            forwards.append((backward, found))
             for run in found:
                 sources.setdefault((run.function, run.path), backward)
             if hoists:
@@ -468,80 +478,6 @@ class Planner:
                     backward.function
                 )
         return forwards, _without_overlaps(runs), hoisted, sources
-
-    def _has_its_turn(
-        self, function: str, step: ir.Stmt, slot: Slot, identities: Identities
-    ) -> bool:
-        """Whether a step stands in a loop over optimizers that goes backward for each."""
-        return identities.is_each(slot) and any(
-            stmt.kind == "for"
-            and stmt.path == step.path[: len(stmt.path)]
-            and any(ir.Name(slot.name) in ir.walk(target) for target in stmt.targets)
-            and not goes_through(self.events, identities, function, stmt)
-            for stmt in ir.statements(self.program.functions[function].body)
-        )
-
-    def _unsure_steps(
-        self,
-        steps: Steps,
-        backwards: list[Backward],
-        forwards: dict[Site, list[Run]],
-        scalers: Scalers,
-        ownership: Ownership,
-    ) -> frozenset[Site]:
-        """Steps of optimizers that are not seen to get gradients in any case.
-
-        A scaler raises where an optimizer finds none, where the optimizer alone does nothing.
-        """
-        identities = scalers.identities
-        shared = {one for scaler in scalers.all if len(scaler) > 1 for one in scaler}
-        if len(identities.all) < 2 or not self.options.scaled:
-            return frozenset()
-        reach = Reach(self.program, self.regions, self.forward, ownership)
-        known = [(b, forwards[b.function, b.stmt.path]) for b in backwards]
-        reached_by = {
-            (b.function, b.stmt.path): reach.reached(b, runs) for b, runs in known
-        }
-        reached = frozenset().union(*reached_by.values())
-        unsure = reach.switched | (ownership.seen - reached)
-        # Nothing of a loss may be an optimizer's that steps on it.
-        missed = {
-            (site, one)
-            for (site, one), ways in scalers.sure.items()
-            if one in ownership.seen
-            and not any(one in reached_by[way[-1]] for way in ways)
-        }
-        # Those that a loop trains one after the other have a backward each.
-        for function, stmt, slot in steps:
-            if self._has_its_turn(function, stmt, slot, identities):
-                shared -= identities.of_slot(slot)
-        if shared:
-            surely = {one for found in known for one in reach.surely(*found)} - unsure
-            only = all(reach.only(*found) for found in known)
-            for scaler in scalers.all:
-                if scaler & shared and not scaler & surely:
-                    if not only or not scaler & reached:
-                        message = (
-                            "which optimizers get gradients of this loss is not visible"
-                        )
-                        line = backwards[0].event.line
-                        raise Blocked(Refusal("AMP012", message, line))
-            unsure |= shared - surely
-        return frozenset(
-            (function, stmt.path)
-            for function, stmt, slot in steps
-            if any(
-                one not in reach.switched
-                or one not in reached
-                or one in shared
-                or not reach.switched_on(function, stmt, one)
-                for one in identities.of_slot(slot) & unsure
-            )
-            or any(
-                ((function, stmt.path), one) in missed
-                for one in identities.of_slot(slot)
-            )
-        )
 
     def _loss_name(self, function: str) -> str:
         """A name for a loss that had none, unused in the function."""

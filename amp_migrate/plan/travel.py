@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.addresses import occurrence_of
 from amp_migrate.plan.association import Scaler, Scalers
 from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.device import Devices, Undecided
@@ -434,7 +435,7 @@ class Travel:
         if callee is None:
             reason = "a call that is not written plainly"
             raise Blocked(Refusal("AMP015", reason, call.line))
-        occurrence = self._occurrence(stmt, call)
+        occurrence = occurrence_of(stmt, call)
         self._place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
 
     def _refuse_slots(self, slot: Slot) -> None:
@@ -555,18 +556,6 @@ class Travel:
     @staticmethod
     def _gives_none(value: ir.Expr | None) -> bool:
         return value is None or value == ir.Const(None)
-
-    @staticmethod
-    def _occurrence(stmt: ir.Stmt, call: ir.Call) -> int:
-        """The position of a call among those of the same callee in its statement."""
-        same = [
-            inner
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
-            if isinstance(inner, ir.Call) and inner.func == call.func
-        ]
-        same.sort(key=lambda inner: (inner.line, inner.column))
-        return next(i for i, inner in enumerate(same) if inner is call)
 
     # -- births -------------------------------------------------------------------------------
 
