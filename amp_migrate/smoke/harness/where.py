@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import site
 import sys
 import sysconfig
 from types import FrameType
-from typing import FrozenSet, Iterable, NamedTuple, Optional
+from typing import Dict, FrozenSet, Iterable, NamedTuple, Optional
 
 
 class Line(NamedTuple):
@@ -26,8 +27,12 @@ class Where:
         own = os.path.dirname(os.path.abspath(__file__))
         names = ("stdlib", "platstdlib", "purelib", "platlib")
         paths = sysconfig.get_paths()
-        self._libraries = tuple({own, *(paths[name] for name in names)})
-        self._known = {}  # type: dict[str, bool]
+        installed = {own, *(paths[name] for name in names)}
+        installed.update(site.getsitepackages(), [site.getusersitepackages()])
+        self._libraries = tuple(
+            os.path.join(os.path.realpath(root), "") for root in installed
+        )
+        self._known = {}  # type: Dict[str, bool]
 
     def is_users(self, file: str) -> bool:
         """Whether a code object's file name is of the user's code."""
@@ -55,7 +60,4 @@ class Where:
         path = os.path.realpath(file)
         if path in self._named:
             return True
-        return not any(
-            path.startswith(os.path.join(os.path.realpath(root), ""))
-            for root in self._libraries
-        )
+        return not path.startswith(self._libraries)
