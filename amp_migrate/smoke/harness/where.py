@@ -6,8 +6,9 @@ import os
 import site
 import sys
 import sysconfig
+from collections.abc import Iterable
 from types import FrameType
-from typing import Dict, FrozenSet, Iterable, NamedTuple, Optional
+from typing import NamedTuple
 
 
 class Line(NamedTuple):
@@ -23,7 +24,7 @@ class Where:
 
     def __init__(self, named: Iterable[str] = ()) -> None:
         """``named``: files that are the user's wherever they lie."""
-        self._named: FrozenSet[str] = frozenset(map(os.path.realpath, named))
+        self._named: frozenset[str] = frozenset(map(os.path.realpath, named))
         own = os.path.dirname(os.path.abspath(__file__))
         names = ("stdlib", "platstdlib", "purelib", "platlib")
         paths = sysconfig.get_paths()
@@ -32,7 +33,7 @@ class Where:
         self._libraries = tuple(
             os.path.join(os.path.realpath(root), "") for root in installed
         )
-        self._known = {}  # type: Dict[str, bool]
+        self._known: dict[str, bool] = {}
 
     def is_users(self, file: str) -> bool:
         """Whether a code object's file name is of the user's code."""
@@ -41,12 +42,12 @@ class Where:
             known = self._known[file] = self._look(file)
         return known
 
-    def line(self, depth: int = 1) -> Optional[Line]:
+    def line(self, depth: int = 1) -> Line | None:
         """The innermost line of the user's that is running; None in a thread of a library's own.
 
         ``depth``: how many frames of the caller's are left out at least.
         """
-        frame: Optional[FrameType] = sys._getframe(depth)
+        frame: FrameType | None = sys._getframe(depth)
         while frame is not None:
             code = frame.f_code
             if self.is_users(code.co_filename):
