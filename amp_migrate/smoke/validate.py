@@ -29,8 +29,10 @@ Progress = Callable[[str, int], None]
 """Called with what is being run, and the number of runs so far."""
 
 
-def number_of_runs(*, on_cuda: bool) -> int:
+def number_of_runs(*, on_cuda: bool, monitor_only: bool) -> int:
     """About how often a script is run."""
+    if monitor_only:
+        return 1
     return levels.RUNS + (2 if on_cuda else 0)
 
 
