@@ -166,10 +166,8 @@ def validate(
             f"running {request.entry}: it is executed, {runs} times or so, for up to {steps} optimizer"
             f" steps and {time_limit:g} s each; what it writes is thrown away"
         )
-        with terminal.steps() as progress:
-            verdict = prove.prove(
-                request, lambda name, done: progress(name, done, runs)
-            )
+        with terminal.steps(runs) as progress:
+            verdict = prove.prove(request, progress)
         found.append(verdict)
         if not as_json:
             for line, colour in verdicts.lines(verdict, verbose=verbose):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from amp_migrate.smoke.order import Injection
 from amp_migrate.smoke.record import Line, Record
 
@@ -29,6 +31,15 @@ def difference(reference: Record, candidate: Record) -> str:
         return "parameters or optimizer states differ at the end"
     if before["randomness"] != after["randomness"]:
         return "the random streams differ at the end"
+    return ""
+
+
+def printed(reference: Record, candidate: Record) -> str:
+    """The first line of their standard output that is not the same; empty where there is none."""
+    ours, theirs = reference.stdout.splitlines(), candidate.stdout.splitlines()
+    for a, b in itertools.zip_longest(ours, theirs, fillvalue=""):
+        if a != b:
+            return f"it printed {b[:80]!r} for {a[:80]!r}"
     return ""
 
 

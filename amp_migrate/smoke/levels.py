@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from amp_migrate.smoke import mixed
-from amp_migrate.smoke.compare import difference, injection_at, new_warnings
+from amp_migrate.smoke.compare import injection_at, new_warnings
 from amp_migrate.smoke.order import OFF, Order, Switches, Task
 from amp_migrate.smoke.record import Record
 from amp_migrate.smoke.verdict import Figure, Level, LevelVerdict, Outcome
 
 Run = Callable[[Order], Record]
+Compare = Callable[[Record, Record], str]
+"""How two runs differ, in one line; empty where they do not."""
 
 MOVING = ((2.0**8, 2), (2.0**4, 1), (2.0**20, 3))
 """First scales and growth intervals: scales that move during the run, so that a forgotten ``update``
@@ -39,10 +41,10 @@ def scaled(scale: float, interval: int) -> Order:
     )
 
 
-def off(run: Run, reference: Record) -> LevelVerdict:
+def off(run: Run, reference: Record, different: Compare) -> LevelVerdict:
     """L0: without scaling and autocast, the rewrite is the original, to the bit."""
     candidate = run(Order("switched off", rewritten=True, switches=OFF))
-    found = difference(reference, candidate)
+    found = different(reference, candidate)
     notes = tuple(
         f"a new warning: {text}" for text in new_warnings(reference, candidate)
     )
@@ -52,7 +54,7 @@ def off(run: Run, reference: Record) -> LevelVerdict:
     return LevelVerdict(Level.OFF, Outcome.PROVEN, same, details=notes)
 
 
-def loss_scaling(run: Run, reference: Record) -> LevelVerdict:
+def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdict:
     """L1: scaling by powers of two is exact in fp32, so that the bits are still the same."""
     bad = next((step for step in reference.all("step") if not step["finite"]), None)
     if bad is not None:
@@ -66,10 +68,10 @@ def loss_scaling(run: Run, reference: Record) -> LevelVerdict:
     details = []
     for scale, interval in MOVING:
         order = scaled(scale, interval)
-        found = difference(reference, run(order))
+        found = different(reference, run(order))
         if not found:
             continue
-        low = difference(reference, run(scaled(*LOW)))
+        low = different(reference, run(scaled(*LOW)))
         if low:
             return LevelVerdict(
                 Level.SCALED, Outcome.DISPROVED, f"{order.name}: {found}"
@@ -79,7 +81,7 @@ def loss_scaling(run: Run, reference: Record) -> LevelVerdict:
             f"{order.name}: {found}; from {LOW[0]:g} the runs are bit-identical: fp32 under- or overflow"
         )
     if outcome is Outcome.PROVEN:
-        found = _injected(run, reference)
+        found = _injected(run, reference, different)
         if found:
             return LevelVerdict(Level.SCALED, Outcome.DISPROVED, found)
     summary = f"{_counted(reference)}, {len(MOVING)} moving scales, 1 injected inf: bit-identical"
@@ -90,7 +92,7 @@ def loss_scaling(run: Run, reference: Record) -> LevelVerdict:
     return LevelVerdict(Level.SCALED, outcome, summary, details=tuple(details))
 
 
-def _injected(run: Run, reference: Record) -> str:
+def _injected(run: Run, reference: Record, different: Compare) -> str:
     """One inf among the gradients has to cost one step and nothing else."""
     steps = len(reference.all("step"))
     wanted = injection_at(reference, steps // 2)
@@ -100,7 +102,7 @@ def _injected(run: Run, reference: Record) -> str:
     if len(control.all("skip")) != 1:
         return ""  # the script looks for infs itself, or drops these gradients
     candidate = run(replace(scaled(*MOVING[0]), name="an inf", injection=wanted))
-    return difference(control, candidate)
+    return different(control, candidate)
 
 
 def mixed_precision(
