@@ -9,7 +9,13 @@ from amp_migrate.smoke import mixed
 from amp_migrate.smoke.compare import injection_at, new_warnings
 from amp_migrate.smoke.order import OFF, Order, Switches, Task
 from amp_migrate.smoke.record import Record
-from amp_migrate.smoke.verdict import Figure, Level, LevelVerdict, Outcome
+from amp_migrate.smoke.verdict import (
+    Figure,
+    Finding,
+    Level,
+    LevelVerdict,
+    Outcome,
+)
 
 Run = Callable[[Order], Record]
 Compare = Callable[[Record, Record], str]
@@ -28,8 +34,9 @@ SEEDS = (0, 1, 2)
 ORIGINAL = Order("the original")
 AGAIN = Order("the original, once more")
 
-RUNS = 2 + 1 + len(MOVING) + 2 + 3 * len(SEEDS) - 1 + 1
-"""Runs of all levels, the original's two among them, where nothing has to be looked at twice."""
+RUNS = 2 + 1 + len(MOVING) + 2 + 3 * len(SEEDS) - 1 + 1 + 2
+"""Runs of all levels, of the original twice, of the monitor and for the shapes, where nothing has to be
+looked at twice."""
 
 
 def scaled(scale: float, interval: int) -> Order:
@@ -105,6 +112,45 @@ def _injected(run: Run, reference: Record, different: Compare) -> str:
     return different(control, candidate)
 
 
+def as_mixed(is_scaled: bool) -> Switches:
+    """Scaling, where there is a scaler, from a low scale, and autocast."""
+    return Switches(True if is_scaled else None, True, LOW_SCALE)
+
+
+def protocol(run: Run, order: Order) -> tuple[LevelVerdict, list[Finding]]:
+    """What bits cannot show: the monitor watches each backward, clip, step and update."""
+    record = run(order)
+    latest = {
+        (line["rule"], line["path"], line["line"]): line
+        for line in record.all("finding")
+    }
+    findings = [
+        Finding(
+            line["rule"],
+            line["severity"],
+            line["path"],
+            line["line"],
+            line["message"],
+            line["count"],
+        )
+        for line in latest.values()
+    ]
+    errors = [one for one in findings if one.severity == "error"]
+    if errors:
+        first = errors[0]
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        summary = f"{first.path}:{first.line}: {first.message}{more}"
+        return LevelVerdict(Level.MONITOR, Outcome.DISPROVED, summary), findings
+    if record.failure:
+        return (
+            LevelVerdict(Level.MONITOR, Outcome.NOT_JUDGED, record.failure),
+            findings,
+        )
+    backwards = len(record.all("loss"))
+    summary = f"{backwards} backward passes watched, no violation"
+    return LevelVerdict(Level.MONITOR, Outcome.PROVEN, summary), findings
+
+
 def mixed_precision(
     run: Run, reference: Record, *, is_scaled: bool
 ) -> tuple[LevelVerdict, list[Record]]:
@@ -112,7 +158,7 @@ def mixed_precision(
 
     The second answer is the records of mixed runs: one a seed, then the one from the default scale.
     """
-    switches = Switches(True if is_scaled else None, True, LOW_SCALE)
+    switches = as_mixed(is_scaled)
     plain, noisy, ours = [], [], []
     for seed in SEEDS:
         fp32 = replace(ORIGINAL, name=f"fp32, seed {seed}", seed=seed)

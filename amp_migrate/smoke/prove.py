@@ -52,7 +52,8 @@ def prove(request: Request, progress: Progress) -> Verdict:
                     rewritten={} if request.against else found.rewritten,
                 )
             )
-            return Validation(runner, found, progress).run()
+            validation = Validation(runner, found, progress)
+            return validation.watch() if request.monitor_only else validation.run()
     except (HarnessError, SourceError) as error:
         return Verdict(str(request.entry), Outcome.NOT_JUDGED, str(error))
 

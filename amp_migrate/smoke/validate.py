@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import quantiles
 
@@ -16,6 +16,7 @@ from amp_migrate.smoke.runner import Runner
 from amp_migrate.smoke.sites import ran
 from amp_migrate.smoke.verdict import (
     Curve,
+    Finding,
     LevelVerdict,
     Outcome,
     Speed,
@@ -50,18 +51,47 @@ class Validation:
 
     def run(self) -> Verdict:
         """All runs, and what they come to."""
+        return self._told(self._judge)
+
+    def watch(self) -> Verdict:
+        """Only watch the program as it is, which uses AMP."""
+        return self._told(self._watch)
+
+    def _told(self, judge: Callable[[], Verdict]) -> Verdict:
         begun = time.monotonic()
-        verdict = self._judge()
+        verdict = judge()
         machine = self.runner.machine
-        where = machine.gpu["name"] if machine.gpu else "CPU"
+        if self.runner.standin:
+            self.notes.append("the script saw a stand-in for CUDA, and ran on the CPU")
         return replace(
             verdict,
-            device=where,
+            device=machine.gpu["name"] if machine.gpu else "CPU",
             python=machine.python,
             torch=machine.torch,
             runs=len(self.records),
             seconds=time.monotonic() - begun,
             notes=(*self.notes, *verdict.notes),
+        )
+
+    def _watch(self) -> Verdict:
+        order = Order("watched", False, Task.MONITOR, AS_WRITTEN)
+        self.runner.standin = self.runner.on_cpu
+        judged, findings = levels.protocol(self._run, order)
+        if self.runner.standin and not self.records[-1].all("step"):
+            self.runner.standin = False
+            judged, findings = levels.protocol(self._run, order)
+        record = self.records[-1]
+        outcome, reason = judged.outcome, judged.summary
+        if outcome is Outcome.PROVEN and not record.all("region"):
+            outcome = Outcome.NOT_JUDGED
+            reason = "the script enters no autocast region here"
+        return Verdict(
+            str(self.runner.program.entry),
+            outcome,
+            reason,
+            levels=(judged,),
+            steps=len(record.all("step")),
+            findings=tuple(findings),
         )
 
     def _judge(self) -> Verdict:
@@ -80,21 +110,29 @@ class Validation:
             )
         different = difference if printed(reference, again) else _different
         verdicts = [levels.off(self._run, reference, different)]
+        if self._disproved(verdicts):
+            return self._conclude(reference, verdicts)
+        if not self._has_scaler():
+            torch = self.runner.machine.torch
+            self.notes.append(f"torch {torch} has no scaler for the CPU: L0 only")
+            return self._conclude(reference, verdicts)
+        is_scaled = self.rewriting.scaled
+        if is_scaled:
+            verdicts.append(levels.loss_scaling(self._run, reference, different))
+        switches = levels.as_mixed(is_scaled)
         mixed: list[Record] = []
-        if self._has_cpu_scaler():
-            if self.rewriting.scaled:
-                verdicts.append(levels.loss_scaling(self._run, reference, different))
+        if not self._disproved(verdicts):
             judged, mixed = levels.mixed_precision(
-                self._run, reference, is_scaled=self.rewriting.scaled
+                self._run, reference, is_scaled=is_scaled
             )
             verdicts.append(judged)
             if self.runner.on_cpu:
                 self.notes.append("L2 is CPU emulation of CUDA's autocast, not CUDA")
-        else:
-            self.notes.append(
-                f"torch {self.runner.machine.torch} has no scaler for the CPU: L0 only"
-            )
-        return self._conclude(reference, verdicts, mixed)
+        # Also where a level failed: it names the line.
+        watched = Order("watched", True, Task.MONITOR, switches)
+        judged, findings = levels.protocol(self._run, watched)
+        verdicts.append(judged)
+        return self._conclude(reference, verdicts, mixed, findings)
 
     def _original(self) -> Record:
         """The original, as on a GPU where that works."""
@@ -108,8 +146,16 @@ class Validation:
                 return replace(record, killed=failure or record.failure)
         return record
 
+    @staticmethod
+    def _disproved(verdicts: list[LevelVerdict]) -> bool:
+        return any(one.outcome is Outcome.DISPROVED for one in verdicts)
+
     def _conclude(
-        self, reference: Record, verdicts: list[LevelVerdict], mixed: list[Record]
+        self,
+        reference: Record,
+        verdicts: list[LevelVerdict],
+        mixed: Sequence[Record] = (),
+        findings: Sequence[Finding] = (),
     ) -> Verdict:
         rewritten = [record for record in self.records if record.order.rewritten]
         seen = [
@@ -119,8 +165,6 @@ class Validation:
         ]
         wanted = set(self.rewriting.sites)
         done = ran(wanted, seen)
-        if self.runner.standin:
-            self.notes.append("the script saw a stand-in for CUDA, and ran on the CPU")
         outcome, reason = self._outcome(verdicts, len(done))
         return Verdict(
             script=str(self.runner.program.entry),
@@ -146,6 +190,7 @@ class Validation:
                 if self.rewriting.scaled
             ),
             speeds=tuple(self._speeds()) if not self.runner.on_cpu else (),
+            findings=tuple(findings),
         )
 
     def _outcome(self, verdicts: list[LevelVerdict], done: int) -> tuple[Outcome, str]:
@@ -188,7 +233,7 @@ class Validation:
     def _could_not(self, reason: str) -> Verdict:
         return Verdict(str(self.runner.program.entry), Outcome.NOT_JUDGED, reason)
 
-    def _has_cpu_scaler(self) -> bool:
+    def _has_scaler(self) -> bool:
         if not self.runner.on_cpu:
             return True
         return self.runner.machine.torch_version >= OLDEST_ON_CPU

@@ -16,10 +16,12 @@ from typing import Any
 import torch
 
 from . import seeds, standin
+from .backward_products import ProductCounter
 from .children import enter
 from .clock import Clock
+from .gemms import GemmRecorder
 from .log import Log
-from .products import ProductCounter
+from .monitor import Monitor
 from .recorder import EnoughError, Injection, Recorder
 from .switches import Switches
 from .where import Where
@@ -112,8 +114,17 @@ class _Run:
             perturbation=order["perturbation"],
         )
         recorder.patch()
-        if order["task"] == "products":
+        task = order["task"]
+        if task == "products":
             stack.enter_context(ProductCounter(self.log.say, recorder))
+        elif task == "monitor":
+            monitor = Monitor(self.log, self.where)
+            monitor.patch()
+            stack.callback(monitor.finish)
+        elif task == "shapes":
+            shapes = GemmRecorder(self.where)
+            stack.callback(shapes.finish, self.log)
+            stack.enter_context(shapes)
         return recorder.finish
 
     def _warn(
