@@ -10,7 +10,7 @@ import torch
 
 from .monitor_autocast import Regions
 from .monitor_forward import Forwards
-from .monitor_known import Gradient, Known, Scaler, grad_of, parameters_of
+from .monitor_known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
 from .monitor_scaler import SCALED
 from .where import Line, Where
 
@@ -67,7 +67,16 @@ class Backwards:
         for optimizer in self._known.optimizers.alive():
             for parameter in parameters_of(optimizer):
                 grad = grad_of(parameter)
+                self._forget_zeroed(grad)
                 yield parameter, grad, -1 if grad is None else grad._version
+
+    def _forget_zeroed(self, grad: Any) -> None:
+        """Gradients that a step is done with may have been zeroed by hand, unwatched."""
+        gradient = self._known.gradients.of(grad)
+        if gradient is not None and gradient.unscaled:
+            with self._known.quietly():
+                if is_zero(grad):
+                    self._known.gradients.drop(grad)
 
     def _mark(
         self, before: list[tuple[Any, Any, int]], sources: Sources | None

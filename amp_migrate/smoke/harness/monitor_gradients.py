@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import (
 )
 
 from .monitor_findings import Findings
-from .monitor_known import Gradient, Known, grad_of
+from .monitor_known import Gradient, Known, grad_of, is_zero
 from .where import Where
 
 # fmt: off
@@ -48,9 +48,6 @@ ones_like rand_like randn_like record_stream resize_ set_ sym_numel sym_size sym
 sym_stride values zeros_like
 """.split())
 """Operators for which the values do not matter, or not their scale."""
-
-_OVERWRITES = frozenset("zero_ fill_ copy_ normal_ uniform_ bernoulli_".split())
-"""Operators that leave nothing of what was there."""
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grads_with_norm_")
 # fmt: on
@@ -163,12 +160,24 @@ class GradientUses:
             return grad
 
         def put(tensor: Any, value: Any) -> None:
+            if value is not None and self._known.any_scaler and not self._known.quiet:
+                self._check_replaced(torch_s.__get__(tensor), value)
             torch_s.__set__(tensor, value)
 
         def remove(tensor: Any) -> None:
             torch_s.__delete__(tensor)
 
         torch.Tensor.grad = property(get, put, remove, torch_s.__doc__)  # type: ignore[assignment]
+
+    def _check_replaced(self, old: Any, value: Any) -> None:
+        """Something is put in the place of a scaled gradient, where a scaler will divide it."""
+        if old is None or not self._scaled(old) or not isinstance(value, torch.Tensor):
+            return
+        if self._known.gradients.of(value) is not None:
+            return
+        with self._known.quietly():
+            if not is_zero(value):
+                self._findings.report("edited-scaled-gradients", self._where.line(3))
 
     def _watch(self) -> None:
         if self._mode not in _get_current_dispatch_mode_stack():
@@ -214,8 +223,9 @@ class GradientUses:
         changes = name.endswith("_") and any(
             self._scaled(tensor) for tensor in _tensors([first])
         )
-        if changes and name in _OVERWRITES:
-            self._overwrite(first, values[1:])
+        if changes and (name == "zero_" or (name == "fill_" and values[1] == 0)):
+            for tensor in _tensors([first]):
+                self._known.gradients.drop(tensor)
             return []
         operands = [tensor for tensor in tensors if tensor.is_floating_point()]
         among = len(operands) == len(found)
@@ -239,10 +249,6 @@ class GradientUses:
         for tensor in _tensors([result]):
             if tensor.is_floating_point() and self._known.gradients.of(tensor) is None:
                 self._known.gradients.put(tensor, gradient)
-
-    def _overwrite(self, target: Any, values: list[Any]) -> None:
-        for tensor in _tensors([target]):
-            self._known.gradients.drop(tensor)
 
 
 def _lifted() -> list[Any]:

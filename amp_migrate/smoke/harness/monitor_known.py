@@ -155,14 +155,14 @@ class Gradients:
         spans.append((start, end, gradient))
 
     def drop(self, tensor: Any) -> None:
-        """It has other values now."""
+        """All of it has other values now; what it is only a part of is what it was."""
         place = _place(tensor)
         if place is None:
             return
         storage, start, end = place
         known = self._places.get(storage._cdata)
         if known is not None:
-            known[1][:] = [s for s in known[1] if s[1] <= start or end <= s[0]]
+            known[1][:] = [s for s in known[1] if s[0] < start or end < s[1]]
 
     def prune(self) -> None:
         """Forget what was freed."""
@@ -186,6 +186,11 @@ _GRAD: Any = torch.Tensor.grad
 def grad_of(tensor: Any) -> Any:
     """`tensor.grad`, unwatched."""
     return _GRAD.__get__(tensor)
+
+
+def is_zero(tensor: Any) -> bool:
+    """Whether all of its values are zeros."""
+    return not bool((tensor._values() if tensor.is_sparse else tensor).any())
 
 
 class Known:

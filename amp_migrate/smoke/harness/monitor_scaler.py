@@ -12,7 +12,7 @@ import torch
 from .monitor_autocast import Regions
 from .monitor_checkpoint import Checkpoints
 from .monitor_findings import Findings
-from .monitor_known import Gradient, Known, Scaler, grad_of, parameters_of
+from .monitor_known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
 from .where import Line, Where
 
 SCALED = "_amp_smoke_scaled"
@@ -277,7 +277,7 @@ class Scalers:
             if gradient is None:
                 continue
             if gradient.unscaled:
-                again = True
+                again = again or not is_zero(grad)
                 continue
             if gradient.mixed:
                 found.add(("unscaled-between-backwards", gradient.unscaled_at))
