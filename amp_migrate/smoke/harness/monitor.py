@@ -1,0 +1,69 @@
+"""An AMP sanitizer: watches any training script that uses AMP while it runs, and tells violations.
+
+It is silent on correct code, hand-written or ours. It changes neither numbers nor random streams, and
+keeps no graph, tensor, optimizer or scaler alive. What it watches:
+
+- `monitor_scaler`: what is scaled, and the order of unscale_, step and update;
+- `monitor_backward`: which backward made which gradients;
+- `monitor_optimizer`: steps outside the scaler, gradients that are zeroed;
+- `monitor_gradients`: clipping, reading and editing while gradients are scaled;
+- `monitor_autocast`: regions; `monitor_forward`: layers outside them, and what may not be inside;
+- `monitor_checkpoint`: the scaler's state in files.
+"""
+
+from __future__ import annotations
+
+from .log import Log
+from .monitor_autocast import Regions
+from .monitor_backward import Backwards
+from .monitor_checkpoint import Checkpoints
+from .monitor_findings import Findings
+from .monitor_forward import Forwards
+from .monitor_gradients import GradientUses
+from .monitor_known import Known
+from .monitor_optimizer import Optimizers
+from .monitor_scaler import Scalers
+from .where import Where
+
+
+class Monitor:
+    """Patches torch, in a process that is about to run one script.
+
+    Each violation is one line of the log, `finding`, with the fields ``rule``, ``severity``
+    ("error", "warning" or "note"), ``path`` and ``line`` of the user's code, ``message``, ``detail``
+    (an operator or a class, or empty), ``count`` and ``final``. It is said at once when it is new,
+    ``final`` false, and once more by `finish`, ``final`` true, with its count.
+    """
+
+    def __init__(self, log: Log, where: Where) -> None:
+        known = Known()
+        self._findings = Findings(log)
+        self._regions = Regions(self._findings, where)
+        self._checkpoints = Checkpoints(known, self._findings, where)
+        self._uses = GradientUses(known, self._findings, where)
+        self._forwards = Forwards(
+            known, self._regions, self._uses.settle, self._findings, where
+        )
+        self._scalers = Scalers(
+            known, self._regions, self._checkpoints, self._findings, where
+        )
+        self._optimizers = Optimizers(known, self._regions, self._findings, where)
+        self._backwards = Backwards(known, self._regions, self._forwards, where)
+
+    def patch(self) -> None:
+        """Before the script runs. What stands in for GradScaler and autocast may be there already."""
+        self._regions.patch()
+        self._scalers.patch()
+        self._optimizers.patch()
+        self._backwards.patch()
+        self._uses.patch()
+        self._forwards.patch()
+        self._checkpoints.patch()
+
+    def finish(self) -> None:
+        """After the script, however it ended."""
+        self._uses.finish()
+        self._regions.finish()
+        self._scalers.finish()
+        self._checkpoints.finish()
+        self._findings.finish()

@@ -1,0 +1,158 @@
+"""Runs scripts under the monitor and fp16 on the CPU, each in a forked worker, for its tests."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import multiprocessing
+import os
+import tempfile
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cuda_policy
+import torch
+import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
+from trees import Tree, run_main
+
+from amp_migrate.smoke.harness.log import Log
+from amp_migrate.smoke.harness.monitor import Monitor
+from amp_migrate.smoke.harness.where import Where
+
+TIME_LIMIT = 60.0
+"""Seconds that one program may take."""
+
+
+class _Where(Where):
+    """Counts this file, which stands in for the harness, among the libraries."""
+
+    def is_users(self, file: str) -> bool:
+        return file != __file__ and super().is_users(file)
+
+
+class Stopped(BaseException):
+    """A run that was stopped by whoever watches it."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of one run."""
+
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """The final ones."""
+    news: list[dict[str, Any]] = field(default_factory=list)
+    """Those that were told at once."""
+    error: str = ""
+    output: str = ""
+    digest: str = ""
+    """Of the random stream at the end."""
+
+    def rules(self, *, notes: bool = False) -> set[tuple[str, int]]:
+        """Rules and lines, without notes."""
+        return {
+            (finding["rule"], finding["line"])
+            for finding in self.findings
+            if notes or finding["severity"] != "note"
+        }
+
+
+def force_fp16(init_scale: float = 2.0**10) -> None:
+    """Every scaler is enabled, and every region that asks for autocast gets fp16 on the CPU."""
+    torch._C._set_mkldnn_enabled(False)
+    cuda_policy.apply()
+
+    class Scaler(torch.amp.GradScaler):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__("cpu", init_scale=init_scale)
+
+    class Autocast(torch.amp.autocast_mode.autocast):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            enabled = kwargs.get("enabled", args[2] if len(args) > 2 else True)
+            super().__init__("cpu", dtype=torch.float16, enabled=bool(enabled))
+
+    for module in (torch, torch.amp, torch.amp.grad_scaler, torch.cuda.amp):
+        module.GradScaler = Scaler  # type: ignore[attr-defined]
+    for module in (torch, torch.amp, torch.amp.autocast_mode):
+        module.autocast = Autocast  # type: ignore[attr-defined]
+    for name in ("custom_fwd", "custom_bwd"):
+        decorate = getattr(torch.amp, name)
+
+        def on_the_cpu(
+            method: Any = None, *, decorate: Any = decorate, **kwargs: Any
+        ) -> Any:
+            return decorate(method, **{**kwargs, "device_type": "cpu"})
+
+        for namespace in (torch.amp, torch.cuda.amp):
+            setattr(namespace, name, on_the_cpu)
+    torch.cuda.amp.autocast = lambda enabled=True, *_, **__: Autocast(  # type: ignore[misc,assignment]
+        "cuda", enabled=enabled
+    )
+
+
+def _work(
+    program: str | Tree, forced: bool, monitored: bool, log: str, pipe: Any
+) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    seen = Seen()
+    output = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.chdir(folder)
+        if forced:
+            force_fp16()
+        monitor = Monitor(Log(log), _Where()) if monitored else None
+        if monitor is not None:
+            monitor.patch()
+        torch.Stopped = Stopped  # type: ignore[attr-defined]
+        try:
+            with (
+                contextlib.redirect_stdout(output),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                if isinstance(program, Tree):
+                    program.run(Path(folder))
+                else:
+                    file = Path(folder) / "script.py"
+                    file.write_text(program)
+                    run_main(program, os.fspath(file), [os.fspath(file)])
+        except BaseException as error:
+            seen.error = f"{type(error).__name__}: {error}"
+        if monitor is not None:
+            monitor.finish()
+        os.chdir("/")
+    seen.output = output.getvalue()
+    seen.digest = str(torch.get_rng_state().sum().item())
+    pipe.send(seen)
+    pipe.close()
+
+
+def watch(program: str | Tree, *, forced: bool = True, monitored: bool = True) -> Seen:
+    """Run a script or project to its end. ``forced``: fp16 on the CPU takes the place of CUDA."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder:
+        log = f"{folder}/log"
+        process = context.Process(
+            target=_work, args=(program, forced, monitored, log, sender), daemon=True
+        )
+        process.start()
+        sender.close()
+        try:
+            if not receiver.poll(TIME_LIMIT):
+                raise TimeoutError(f"more than {TIME_LIMIT:g} s")
+            seen: Seen = receiver.recv()
+        finally:
+            process.join(1.0)
+            if process.is_alive():
+                process.kill()
+            process.join()
+            receiver.close()
+        if monitored:
+            told = [json.loads(line) for line in Path(log).read_text().splitlines()]
+            seen.findings = [entry for entry in told if entry["final"]]
+            seen.news = [entry for entry in told if not entry["final"]]
+    return seen
