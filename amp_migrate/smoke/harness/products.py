@@ -85,7 +85,7 @@ def _contiguous(matrix: torch.Tensor, names: str) -> tuple[str, int]:
     return names[1], columns
 
 
-def _matmul(left: str, right: str, sums_batch: bool = False) -> Sizes:
+def _matmul(left: str, right: str) -> Sizes:
     def sizes(named: dict[str, Any], result: Any) -> list[Product]:
         a, b = named[left], named[right]
         m, k = a.shape[-2:]
@@ -94,8 +94,6 @@ def _matmul(left: str, right: str, sums_batch: bool = False) -> Sizes:
         a_row, a_lead = _contiguous(a, "mk")
         b_row, b_lead = _contiguous(b, "kn")
         added = named["self"] if left != "self" else None
-        if sums_batch:  # addbmm: one product, as if the batch were a part of k
-            k, batch = k * batch, 1
         return [
             Product(
                 "matmul",
@@ -345,7 +343,7 @@ _BY_NAME: dict[str, Sizes] = {
     "aten::_addmm_activation": _matmul("mat1", "mat2"),
     "aten::bmm": _matmul("self", "mat2"),
     "aten::baddbmm": _matmul("batch1", "batch2"),
-    "aten::addbmm": _matmul("batch1", "batch2", sums_batch=True),
+    "aten::addbmm": _matmul("batch1", "batch2"),
     "aten::_int_mm": _matmul("self", "mat2"),
     "aten::_scaled_mm": _matmul("self", "mat2"),
     "aten::mv": _vector("self", "vec"),
