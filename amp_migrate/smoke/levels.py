@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from amp_migrate.smoke import mixed
@@ -117,8 +117,13 @@ def as_mixed(is_scaled: bool) -> Switches:
     return Switches(True if is_scaled else None, True, LOW_SCALE)
 
 
-def protocol(run: Run, order: Order) -> tuple[LevelVerdict, list[Finding]]:
-    """What bits cannot show: the monitor watches each backward, clip, step and update."""
+def protocol(
+    run: Run, order: Order, bad: Collection[str]
+) -> tuple[LevelVerdict, list[Finding]]:
+    """What bits cannot show: the monitor watches each backward, clip, step and update.
+
+    ``bad``: the severities of findings that disprove.
+    """
     record = run(order)
     latest = {
         (line["rule"], line["path"], line["line"]): line
@@ -135,7 +140,7 @@ def protocol(run: Run, order: Order) -> tuple[LevelVerdict, list[Finding]]:
         )
         for line in latest.values()
     ]
-    errors = [one for one in findings if one.severity == "error"]
+    errors = [one for one in findings if one.severity in bad]
     if errors:
         first = errors[0]
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
@@ -147,7 +152,8 @@ def protocol(run: Run, order: Order) -> tuple[LevelVerdict, list[Finding]]:
             findings,
         )
     backwards = len(record.all("loss"))
-    summary = f"{backwards} backward passes watched, no violation"
+    told = f", {len(findings)} remarks" if findings else ", no violation"
+    summary = f"{backwards} backward passes watched{told}"
     return LevelVerdict(Level.MONITOR, Outcome.PROVEN, summary), findings
 
 

@@ -50,7 +50,7 @@ class Rewriting:
     @property
     def scaled(self) -> bool:
         """Whether the rewrite scales losses: it does not for bfloat16."""
-        return any(b".scale(" in text for text in self.rewritten.values())
+        return any(b"GradScaler" in text for text in self.rewritten.values())
 
 
 def migrated(

@@ -76,10 +76,10 @@ class Validation:
     def _watch(self) -> Verdict:
         order = Order("watched", False, Task.MONITOR, AS_WRITTEN)
         self.runner.standin = self.runner.on_cpu
-        judged, findings = levels.protocol(self._run, order)
+        judged, findings = levels.protocol(self._run, order, {"error"})
         if self.runner.standin and not self.records[-1].all("step"):
             self.runner.standin = False
-            judged, findings = levels.protocol(self._run, order)
+            judged, findings = levels.protocol(self._run, order, {"error"})
         record = self.records[-1]
         outcome, reason = judged.outcome, judged.summary
         if outcome is Outcome.PROVEN and not record.all("region"):
@@ -130,7 +130,7 @@ class Validation:
                 self.notes.append("L2 is CPU emulation of CUDA's autocast, not CUDA")
         # Also where a level failed: it names the line.
         watched = Order("watched", True, Task.MONITOR, switches)
-        judged, findings = levels.protocol(self._run, watched)
+        judged, findings = levels.protocol(self._run, watched, {"error", "warning"})
         verdicts.append(judged)
         return self._conclude(reference, verdicts, mixed, findings)
 

@@ -228,7 +228,7 @@ KINDS = (
         Level.SCALED,
         _sub(
             rf"^(\s*)({_SCALER}\.scale\((\w+)\))\.backward\(\)",
-            r"\1\3 = \2\n\1\3.backward()\n\1print(\3.item())",
+            r"\1\3 = \2\n\1\3.backward()",
         ),
         ("checkpoint_resume_dict",),
     ),
