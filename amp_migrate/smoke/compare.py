@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from amp_migrate.smoke.order import Injection
-from amp_migrate.smoke.record import Line, Record
+from amp_migrate.smoke.record import Line, Record, place
 
 
 def difference(reference: Record, candidate: Record) -> str:
@@ -13,9 +13,10 @@ def difference(reference: Record, candidate: Record) -> str:
 
     Losses, parameters and buffers after each step, optimizer states and random streams at the end.
     """
-    for one in (reference, candidate):
-        if one.failure:
-            return f"{one.order.name}: {one.failure}"
+    if reference.failure:
+        return f"{reference.order.name} fails: {reference.failure}"
+    if candidate.failure:
+        return f"it fails: {candidate.failure}"
     ours, theirs = reference.events, candidate.events
     for position, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if _identity(a) != _identity(b):
@@ -80,4 +81,4 @@ def _told(event: Line) -> str:
 
 
 def _place(event: Line) -> str:
-    return f" ({event['path']}:{event['line']})" if "path" in event else ""
+    return f" ({place(event)})" if "path" in event else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from amp_migrate.smoke import mixed
 from amp_migrate.smoke.compare import injection_at, new_warnings
 from amp_migrate.smoke.order import OFF, Order, Switches, Task
-from amp_migrate.smoke.record import Record
+from amp_migrate.smoke.record import Record, place, shown
 from amp_migrate.smoke.verdict import (
     Figure,
     Finding,
@@ -65,11 +65,11 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
     """L1: scaling by powers of two is exact in fp32, so that the bits are still the same."""
     bad = next((step for step in reference.all("step") if not step["finite"]), None)
     if bad is not None:
-        place = f"{bad['path']}:{bad['line']}" if "path" in bad else "a step"
+        step = place(bad) if "path" in bad else "a step"
         return LevelVerdict(
             Level.SCALED,
             Outcome.NOT_FINITE,
-            f"gradients that are not finite reach {place} in the original: a scaler skips that step",
+            f"gradients that are not finite reach {step} in the original: a scaler skips that step",
         )
     outcome = Outcome.PROVEN
     details = []
@@ -133,7 +133,7 @@ def protocol(
         Finding(
             line["rule"],
             line["severity"],
-            line["path"],
+            shown(line["path"]),
             line["line"],
             line["message"],
             line["count"],

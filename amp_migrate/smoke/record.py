@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,7 +51,7 @@ class Record:
             return "the process died"
         if exit_["how"] != "failed":
             return ""
-        where = f" ({exit_['path']}:{exit_['line']})" if "path" in exit_ else ""
+        where = f" ({place(exit_)})" if "path" in exit_ else ""
         return " ".join(str(exit_["error"]).split()) + where
 
     @cached_property
@@ -67,6 +68,18 @@ class Record:
     def loaded(self) -> set[str]:
         """The real paths of the rewritten sources that Python asked for."""
         return {line["path"] for line in self.all("loaded")}
+
+
+def shown(path: str) -> str:
+    """A path as a person knows it: relative, where it is in the current directory."""
+    real = os.path.realpath(path)
+    here = str(Path.cwd().resolve() / "_")[:-1]
+    return real.removeprefix(here)
+
+
+def place(line: Line) -> str:
+    """Where the code of a log line is."""
+    return f"{shown(line['path'])}:{line['line']}"
 
 
 def read(path: Path) -> tuple[Line, ...]:

@@ -10,7 +10,7 @@ from statistics import quantiles
 from amp_migrate.smoke import levels
 from amp_migrate.smoke.compare import difference, printed
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Task
-from amp_migrate.smoke.record import Record
+from amp_migrate.smoke.record import Record, shown
 from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import Runner
 from amp_migrate.smoke.sites import ran
@@ -205,7 +205,10 @@ class Validation:
         }
         for path in sorted(self.rewriting.rewritten):
             if path not in loaded:
-                return Outcome.NOT_JUDGED, f"{path} was rewritten and is never loaded"
+                return (
+                    Outcome.NOT_JUDGED,
+                    f"{shown(path)} was rewritten and is never loaded",
+                )
         if self.rewriting.sites and not done:
             return Outcome.NOT_JUDGED, "none of the rewritten places ran"
         for one in verdicts:

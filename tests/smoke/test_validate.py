@@ -1,0 +1,311 @@
+"""`amp-migrate validate` through its command line: what it proves, disproves, and cannot judge."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from amp_migrate.cli import main
+
+PLAIN = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.randn(12, 8, device=device)
+    y = x[:, :3].argmax(1)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a run of the command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def only(self) -> dict[str, Any]:
+        """The verdict on the one script, of a run with ``--json``."""
+        (verdict,) = json.loads(self.out)["scripts"]
+        return dict(verdict)
+
+
+@pytest.fixture
+def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes files and validates: ``validate({"train.py": text}, "train.py", ...)``."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(files: dict[str, str], *words: str) -> Said:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text), encoding="utf-8")
+        options = ["--threads", "1", "--device", "cpu"]
+        found = CliRunner().invoke(main, ["validate", *options, *words])
+        return Said(found.exit_code, found.stdout, found.stderr)
+
+    return run
+
+
+def test_a_right_rewrite_is_proven_at_every_level(validate: Any) -> None:
+    said = validate({"train.py": PLAIN}, "train.py", "--json")
+    assert said.code == 0
+    levels = {one["level"]: one["outcome"] for one in said.only["levels"]}
+    assert levels == dict.fromkeys(
+        ["L0 off", "L1 scaled", "L2 mixed", "protocol"], "proven"
+    )
+    assert said.only["sites_run"] == said.only["sites"] == 2
+    assert said.only["steps"] == 6
+    assert "executed" in said.err
+
+
+def test_a_person_reads_a_verdict_a_level(validate: Any) -> None:
+    said = validate({"train.py": PLAIN}, "train.py", "-v")
+    head, *rest = said.out.splitlines()
+    assert head == "train.py: proven: the rewrite trains as the original does"
+    for level in ("L0 off", "L1 scaled", "L2 mixed", "protocol"):
+        assert any(line.strip().startswith(f"{level} ") for line in rest)
+    assert any("2 of 2 rewritten places ran, 6 steps" in line for line in rest)
+    assert any("CPU emulation of CUDA's autocast, not CUDA" in line for line in rest)
+    assert any(
+        line.split("  ")[2:3] == ["first loss, relative difference"] for line in rest
+    )
+
+
+def test_runs_end_after_the_steps_that_were_asked_for(validate: Any) -> None:
+    endless = PLAIN.replace("range(6)", "range(10**9)").replace(
+        "    optimizer.zero_grad()\n",
+        "    optimizer.zero_grad()\n    try:\n        pass\n    except Exception:\n        break\n",
+    )
+    said = validate({"train.py": endless}, "train.py", "--steps", "4", "--json")
+    assert (said.code, said.only["steps"]) == (0, 4)
+
+
+def test_arguments_reach_the_script(validate: Any) -> None:
+    text = "import sys\n" + PLAIN.replace("range(6)", "range(int(sys.argv[2]))")
+    said = validate({"train.py": text}, "train.py", "--json", "--", "--steps", "3")
+    assert (said.code, said.only["steps"]) == (0, 3)
+
+
+def test_a_module_with_its_loop_in_another_file(validate: Any) -> None:
+    head, loop = PLAIN.split("for step", 1)
+    body = textwrap.indent("for step" + loop, "    ")
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/engine.py": "import torch\nfrom torch import nn\n\n\n"
+        f"def fit(model, optimizer, device):\n{body}",
+        "pkg/train.py": f"from pkg.engine import fit\n{head}\n\nif __name__ == '__main__':\n"
+        "    fit(model, optimizer, device)\n",
+    }
+    said = validate(files, "-m", "pkg.train", "--json")
+    assert (said.code, said.only["reason"]) == (
+        0,
+        "the rewrite trains as the original does",
+    )
+    assert said.only["sites_run"] == 2
+
+
+def test_scripts_of_a_directory(validate: Any) -> None:
+    files = {"jobs/a.py": PLAIN, "jobs/b.py": PLAIN, "jobs/util.py": "x = 1\n"}
+    said = validate(files, "jobs", "--json")
+    assert said.code == 0
+    names = [one["script"] for one in json.loads(said.out)["scripts"]]
+    assert names == ["jobs/a.py", "jobs/b.py"]
+
+
+def test_a_migration_by_hand_against_git(validate: Any, tmp_path: Path) -> None:
+    import subprocess
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(
+            ["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True
+        )
+
+    (tmp_path / "train.py").write_text(PLAIN)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "plain")
+    by_hand = PLAIN.replace(
+        "for step",
+        'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")\nfor step',
+    ).replace("loss.backward()", "scaler.scale(loss).backward()")
+    forgotten = validate(
+        {"train.py": by_hand}, "train.py", "--against", "HEAD", "--json"
+    )
+    assert forgotten.code == 1
+    assert forgotten.only["outcome"] == "disproved"
+    right = by_hand.replace(
+        "optimizer.step()", "scaler.step(optimizer)\n    scaler.update()"
+    ).replace(
+        "    loss = nn",
+        '    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n        loss = nn',
+    )
+    proven = validate({"train.py": right}, "train.py", "--against", "HEAD", "--json")
+    assert proven.code == 0, proven.out
+    same = validate({"train.py": PLAIN}, "train.py", "--against", "HEAD", "--json")
+    assert (same.code, same.only["reason"]) == (2, "no Python file differs from HEAD")
+
+
+COULD_NOT = {
+    "nothing to migrate": ("print('hello')\n", "nothing to migrate"),
+    "refused": (
+        PLAIN.replace("loss.backward()", "loss.backward(torch.ones(()))"),
+        "AMP032",
+    ),
+    "an import is missing": (
+        "import no_such_thing\n" + PLAIN,
+        "does not run here: ModuleNotFoundError",
+    ),
+    "no data": (
+        PLAIN.replace("for step", "open('data.csv')\nfor step"),
+        "FileNotFoundError",
+    ),
+    "it stops itself": (
+        "import sys\n" + PLAIN.replace("for step", "sys.exit(3)\nfor step"),
+        "status 3",
+    ),
+    "not the same twice": (
+        "import time\n"
+        + PLAIN.replace(
+            "    optimizer.zero", "    x += time.time() % 1\n    optimizer.zero"
+        ),
+        "differs from itself",
+    ),
+    "no step": (
+        PLAIN.replace("range(6)", "range(0)").replace("print(loss.item())", ""),
+        "makes no optimizer step",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", COULD_NOT)
+def test_what_cannot_be_judged_is_told(validate: Any, why: str) -> None:
+    text, reason = COULD_NOT[why]
+    said = validate({"train.py": text}, "train.py", "--json")
+    assert (said.code, said.only["outcome"]) == (2, "not judged")
+    assert reason in said.only["reason"]
+
+
+def test_a_script_that_takes_too_long_is_ended(validate: Any) -> None:
+    text = PLAIN.replace("for step", "import time; time.sleep(60)\nfor step")
+    said = validate({"train.py": text}, "train.py", "--json", "--time-limit", "2")
+    assert said.code == 2
+    assert "it took more than 2 s" in said.only["reason"]
+
+
+def test_a_script_that_takes_too_much_memory_is_ended(validate: Any) -> None:
+    text = PLAIN.replace(
+        "for step", "hoard = [bytearray(2**22) for _ in range(10**5)]\nfor step"
+    )
+    said = validate({"train.py": text}, "train.py", "--json", "--memory-limit", "2")
+    assert said.code == 2
+    assert "2.0 GiB of memory" in said.only["reason"]
+
+
+def test_an_interpreter_without_torch(validate: Any, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    said = validate({"train.py": PLAIN}, "train.py", "--json", "--python", str(bare))
+    assert said.code == 2
+    assert "has no torch that loads" in said.only["reason"]
+    said = validate({}, "train.py", "--json", "--python", str(tmp_path / "none"))
+    assert said.code == 2
+    assert "No such file" in said.only["reason"]
+
+
+def test_loops_that_are_never_reached(validate: Any) -> None:
+    loop = textwrap.indent(
+        PLAIN.split("device)\n", 1)[1]
+        .split("optimizer =")[1]
+        .join(["optimizer =", ""]),
+        "    ",
+    )
+    del loop
+    text = PLAIN + "\n\ndef later():\n" + textwrap.indent(PLAIN, "    ") + "\n"
+    said = validate({"train.py": text}, "train.py", "--json")
+    assert said.code == 0
+    assert (said.only["sites_run"], said.only["sites"]) == (2, 4)
+
+
+def test_a_script_that_needs_cuda_sees_a_stand_in(validate: Any) -> None:
+    text = PLAIN.replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+        'torch.device("cuda")',
+    ).replace("for step", "assert torch.cuda.is_available()\nmodel.cuda()\nfor step")
+    said = validate({"train.py": text}, "train.py", "--json")
+    assert said.code == 0, said.out
+    assert any("stand-in for CUDA" in note for note in said.only["notes"])
+
+
+def test_processes_of_the_script_have_the_rewrite_too(validate: Any) -> None:
+    """Children are given the rewritten sources: spawned by multiprocessing, and started by name."""
+    files = {
+        "steps.py": "import torch\n\n\n"
+        + "def run():\n"
+        + textwrap.indent(PLAIN, "    "),
+        "train.py": """\
+            import multiprocessing
+            import subprocess
+            import sys
+
+            import steps
+
+
+            def child(queue):
+                queue.put("GradScaler" in open_source())
+
+
+            def open_source():
+                import inspect
+                return inspect.getsource(steps)
+
+
+            if __name__ == "__main__":
+                context = multiprocessing.get_context("spawn")
+                queue = context.Queue()
+                process = context.Process(target=child, args=(queue,))
+                process.start()
+                spawned = queue.get()
+                process.join()
+                code = "import inspect, steps; print('GradScaler' in inspect.getsource(steps))"
+                started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+                mine = "GradScaler" in open_source()
+                assert [str(spawned), str(mine)] == [started.stdout.strip()] * 2, started.stderr
+                steps.run()
+        """,
+    }
+    said = validate(files, "train.py", "--json", "--steps", "2")
+    assert said.code == 0, said.out
+
+
+def test_usage(validate: Any) -> None:
+    for words, message in (
+        ((), "name a script"),
+        (("none.py",), "no such file"),
+        (("-m", "no.such"), "no such module"),
+        (("train.py", "--against", "HEAD", "--monitor-only"), "exclude each other"),
+    ):
+        said = validate({"train.py": PLAIN}, *words)
+        assert said.code == 2
+        assert message in said.err
+        assert "Traceback" not in said.err
