@@ -141,9 +141,8 @@ def validate(
     requests = []
     try:
         for entry, file in _entries(module, words):
-            settings = config.load(
-                [str(file)], config.Overrides(dtype=dtype), config_file
-            )
+            overrides = config.Overrides(dtype=dtype)
+            settings = config.load(_places(file), overrides, config_file)
             requests.append(
                 prove.Request(
                     entry=Entry(*entry),
@@ -197,6 +196,12 @@ def _entries(
             f"{name}: no script in it (a file that trains, or has __main__)"
         )
     return [((str(file), tuple(arguments), False), file) for file in scripts]
+
+
+def _places(file: Path) -> list[str]:
+    """What the project root is looked for above: the current directory, for a file in it."""
+    inside = file.resolve().is_relative_to(Path.cwd().resolve())
+    return [os.curdir, str(file)] if inside else [str(file)]
 
 
 def _is_script(file: Path) -> bool:
