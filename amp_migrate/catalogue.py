@@ -68,7 +68,8 @@ def rules() -> tuple[Refusal, ...]:
 
 
 @cache
-def _files() -> dict[str, Traversable]:
+def rules_folder() -> Traversable:
+    """Where the data lies that the rules stand on: in the wheel, or in a checkout."""
     # Imported here: it costs as much as all the rest of this module.
     from importlib.resources import files
 
@@ -79,8 +80,13 @@ def _files() -> dict[str, Traversable]:
         )  # in an editable install
     if not folder.is_dir():
         raise CatalogueError(f"the rule catalogue is missing: no folder {folder}")
+    return folder
+
+
+@cache
+def _files() -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
-    for path in folder.iterdir():
+    for path in rules_folder().iterdir():
         if match := _FILE_NAME.fullmatch(path.name):
             if match[1] in found:
                 raise CatalogueError(

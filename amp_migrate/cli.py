@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from amp_migrate import __version__, config, engine
+from amp_migrate.cli_validate import validate
 from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.exits import ExitCode
 from amp_migrate.jobs import Job
@@ -187,6 +188,9 @@ def migrate(
 def modernize(**given: Any) -> ExitCode:
     """Rewrite uses of torch.cuda.amp and torch.cpu.amp for torch.amp, or say why not."""
     return _run(Job.MODERNIZE, **given)
+
+
+main.add_command(validate)
 
 
 def _run(

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from amp_migrate.exits import ExitCode
+from amp_migrate.exits import ExitCode, Proof
 from amp_migrate.report.terminal import Terminal
 
 
@@ -24,13 +24,18 @@ class UserError(click.ClickException):
 
 
 class Command(click.Command):
-    """A command whose callback returns an `ExitCode`, with examples at the end of its help."""
+    """A command whose callback returns one of its ``exits``, with examples at the end of its help."""
 
     def __init__(
-        self, *args: Any, examples: Sequence[tuple[str, str]] = (), **rest: Any
+        self,
+        *args: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        exits: type[ExitCode] | type[Proof] = ExitCode,
+        **rest: Any,
     ) -> None:
         super().__init__(*args, **rest)
         self.examples = examples
+        self.exits = exits
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, and the table of exit codes."""
@@ -38,7 +43,7 @@ class Command(click.Command):
             with formatter.section("Examples"):
                 formatter.write_dl(self.examples)
         with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code.value), code.meaning) for code in ExitCode])
+            formatter.write_dl([(str(code.value), code.meaning) for code in self.exits])
 
 
 class Program(click.Group):

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
+from amp_migrate.smoke.verdict import Outcome
 
-class ExitCode(IntEnum):
+
+class _Exit(IntEnum):
     """What the process says to its caller when it ends."""
 
     meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> _Exit:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+
+class ExitCode(_Exit):
+    """Of the commands that rewrite files."""
 
     OK = 0, "done, or nothing to do; a training loop left alone is no failure"
     WOULD_CHANGE = 1, "--check, or --diff --exit-code, found a file that would change"
     ERROR = 2, "usage, configuration, I/O or internal error (2 wins over 1)"
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
-    def __new__(cls, value: int, meaning: str) -> ExitCode:
-        member = int.__new__(cls, value)
-        member._value_ = value
-        member.meaning = meaning
-        return member
+
+class Proof(_Exit):
+    """Of the command that runs scripts."""
+
+    PROVEN = 0, "every script is proven to train as before, for what ran"
+    DISPROVED = 1, "a rewrite is wrong (1 wins over 2)"
+    COULD_NOT = (
+        2,
+        "a script could not be judged: it does not run here, or is not the same twice; usage",
+    )
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome]) -> Proof:
+        """What several verdicts come to."""
+        found = set(outcomes)
+        if Outcome.DISPROVED in found:
+            return cls.DISPROVED
+        return (
+            cls.PROVEN
+            if found <= {Outcome.PROVEN, Outcome.UNDERFLOW}
+            else cls.COULD_NOT
+        )

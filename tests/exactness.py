@@ -33,7 +33,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import cuda_policy
 import numpy
 import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
@@ -41,6 +40,8 @@ import torch.distributions
 import torch.utils.data
 from torch.utils._python_dispatch import TorchDispatchMode
 from trees import Tree, run_main
+
+from amp_migrate.smoke.harness import policy
 
 Program = str | Tree
 
@@ -464,7 +465,7 @@ def _execute(program: Program, name: str, recorder: _Recorder, folder: str) -> N
             stack.enter_context(_GemmCounter(recorder))
             # Not every processor has recurrent layers in fp16 in oneDNN; what is behind it does.
             torch._C._set_mkldnn_enabled(False)
-            cuda_policy.apply()
+            policy.apply()
         if isinstance(program, Tree):
             program.run(Path(folder))
         else:

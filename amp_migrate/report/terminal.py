@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import click
@@ -34,6 +34,13 @@ class Terminal:
         """Put ``text`` on standard output, escaping what its encoding lacks."""
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         self.write(text.encode(encoding, "backslashreplace"))
+
+    def write_line(self, line: str, colour: str = "") -> None:
+        """Put a line on standard output, in a colour where that is a terminal that people read."""
+        styled = click.style(line, fg=colour) if colour else line
+        if not self._wants_colour(sys.stdout):
+            styled = line
+        self.write_text(styled + "\n")
 
     def write_diff(self, diff: bytes) -> None:
         """Put a diff on standard output: plain for programs, in colour for people."""
@@ -77,11 +84,36 @@ class Terminal:
             visible = sys.stderr.isatty() and not self.quiet and self._colour != "never"
             yield advance if visible else _nothing
 
+    @contextlib.contextmanager
+    def steps(self, total: int) -> Iterator[Callable[[str, int], None]]:
+        """Tells what is being done, and how much of it is done; on terminals only."""
+        if self.quiet or self._colour == "never" or not sys.stderr.isatty():
+            yield _untold
+            return
+        from rich.console import Console
+        from rich.status import Status
+
+        with Status("", console=Console(stderr=True)) as status:
+            begun = time.monotonic()
+
+            def tell(name: str, done: int) -> None:
+                left = ""
+                if done:
+                    seconds = (time.monotonic() - begun) / done * max(0, total - done)
+                    left = f", about {seconds:.0f} s to go"
+                status.update(f"run {done + 1} of {total}: {name}{left}")
+
+            yield tell
+
     def _wants_colour(self, stream: IO[str]) -> bool:
         if self._colour != "auto":
             return self._colour == "always"
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return not plain and stream.isatty()
+
+
+def _untold(name: str, done: int) -> None:
+    pass
 
 
 def _nothing(done: int, total: int) -> None:

@@ -106,7 +106,7 @@ def _tensors(values: list[Any]) -> list[Any]:
 
 
 def _may_cast(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.dtype != torch.float64
+    return bool(tensor.is_floating_point()) and tensor.dtype != torch.float64
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

@@ -1,0 +1,227 @@
+"""`amp-migrate validate`: what a person types to have a rewrite proven by running it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from amp_migrate import config
+from amp_migrate.commands import Command, UserError
+from amp_migrate.exits import Proof
+from amp_migrate.facts.imports import scan_imports
+from amp_migrate.options import DTYPES
+from amp_migrate.report.terminal import Terminal
+
+EXAMPLES = [
+    ("amp-migrate validate train.py", "is the rewrite of this script right?"),
+    (
+        "amp-migrate validate train.py -- --epochs 1",
+        "the script is given these arguments",
+    ),
+    ("amp-migrate validate -m pkg.train", "a module"),
+    ("amp-migrate validate scripts/", "each script of a directory"),
+    (
+        "amp-migrate validate train.py --against HEAD",
+        "is what I changed since the last commit right?",
+    ),
+    (
+        "amp-migrate validate --monitor-only train.py",
+        "watch a script that uses AMP already",
+    ),
+]
+
+
+@click.command(cls=Command, examples=EXAMPLES, exits=Proof)
+@click.argument("words", nargs=-1, metavar="SCRIPT [-- ARGUMENTS]...")
+@click.option(
+    "-m", "module", metavar="MODULE", help="Run a module instead of a script."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=30,
+    metavar="N",
+    help="Optimizer steps that each run may make: 30.",
+)
+@click.option(
+    "--python",
+    "interpreter",
+    default=sys.executable,
+    metavar="INTERPRETER",
+    help="The Python, with torch, that runs the script: this one.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cuda", "cpu"]),
+    default="auto",
+    help="Where to run: CUDA if there is one.",
+)
+@click.option(
+    "--against",
+    metavar="REV",
+    help="Compare the work tree with a git revision, which is the original.",
+)
+@click.option(
+    "--monitor-only",
+    is_flag=True,
+    help="Only watch the script, which uses AMP already.",
+)
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), help="What autocast casts to: float16."
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    metavar="SECONDS",
+    help="For each run: 600.",
+)
+@click.option(
+    "--memory-limit",
+    type=click.FloatRange(min=0.1),
+    metavar="GIB",
+    help="Resident memory for each run: three quarters of the machine's.",
+)
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", hidden=True)
+@click.option(
+    "--report", metavar="FILE", help="Write a page to look at: curves, figures, shapes."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+@click.option(
+    "--config", "config_file", metavar="FILE", help="A pyproject.toml to use instead."
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Default: auto.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the verdicts.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every figure.")
+def validate(
+    *,
+    words: tuple[str, ...],
+    module: str | None,
+    steps: int,
+    interpreter: str,
+    device: str,
+    against: str | None,
+    monitor_only: bool,
+    dtype: str | None,
+    time_limit: float,
+    memory_limit: float | None,
+    threads: int | None,
+    report: str | None,
+    as_json: bool,
+    config_file: str | None,
+    color: str,
+    quiet: bool,
+    verbose: bool,
+) -> Proof:
+    """Prove the rewrite of a training script by running it beside the original.
+
+    The script is run about twenty times for a few optimizer steps, in its own interpreter and
+    working directory; what it writes goes to a scratch folder and is thrown away.
+    """
+    from amp_migrate.report import verdicts
+    from amp_migrate.smoke import prove, validate
+    from amp_migrate.smoke.order import Entry
+    from amp_migrate.smoke.runner import Limits
+
+    if module is None and not words:
+        raise click.UsageError("name a script, a directory of scripts, or -m MODULE")
+    if against is not None and monitor_only:
+        raise click.UsageError("--against and --monitor-only exclude each other")
+    terminal = Terminal(colour=color, quiet=quiet)
+    limits = Limits(time_limit, _memory(memory_limit), steps, threads)
+    requests = []
+    try:
+        for entry, file in _entries(module, words):
+            settings = config.load(
+                [str(file)], config.Overrides(dtype=dtype), config_file
+            )
+            requests.append(
+                prove.Request(
+                    entry=Entry(*entry),
+                    file=file,
+                    folder=Path.cwd(),
+                    settings=settings,
+                    interpreter=interpreter,
+                    limits=limits,
+                    device=device,
+                    against=against,
+                    monitor_only=monitor_only,
+                )
+            )
+    except config.ConfigError as error:
+        raise UserError(str(error)) from None
+    found = []
+    runs = validate.number_of_runs(on_cuda=device == "cuda", monitor_only=monitor_only)
+    for request in requests:
+        terminal.say(
+            f"running {request.entry}: it is executed, {runs} times or so, for up to {steps} optimizer"
+            f" steps and {time_limit:g} s each; what it writes is thrown away"
+        )
+        with terminal.steps(runs) as progress:
+            verdict = prove.prove(request, progress)
+        found.append(verdict)
+        if not as_json:
+            for line, colour in verdicts.lines(verdict, verbose=verbose):
+                terminal.write_line(line, colour)
+    if as_json:
+        terminal.write_text(verdicts.as_json(found))
+    if report is not None:
+        _write_report(report, found)
+    return Proof.of(verdict.outcome for verdict in found)
+
+
+def _entries(
+    module: str | None, words: Sequence[str]
+) -> list[tuple[tuple[str, tuple[str, ...], bool], Path]]:
+    """What to run, as the fields of an `Entry`, and the file of each."""
+    if module is not None:
+        return [((module, tuple(words), True), _module_file(module))]
+    name, *arguments = words
+    path = Path(name)
+    if not path.is_dir():
+        if not path.is_file():
+            raise UserError(f"{name}: no such file")
+        return [((name, tuple(arguments), False), path)]
+    scripts = [file for file in sorted(path.glob("*.py")) if _is_script(file)]
+    if not scripts:
+        raise UserError(
+            f"{name}: no script in it (a file that trains, or has __main__)"
+        )
+    return [((str(file), tuple(arguments), False), file) for file in scripts]
+
+
+def _is_script(file: Path) -> bool:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return scan_imports(text).is_script or ".backward(" in text
+
+
+def _module_file(module: str) -> Path:
+    parts = Path(*module.split("."))
+    for base in (Path(), Path("src")):
+        for file in (base / parts.with_suffix(".py"), base / parts / "__main__.py"):
+            if file.is_file():
+                return file
+    raise UserError(f"{module}: no such module in the current directory")
+
+
+def _memory(gib: float | None) -> int:
+    if gib is not None:
+        return int(gib * 2**30)
+    try:
+        pages = os.sysconf("SC_PHYS_PAGES")
+        return int(0.75 * pages * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return 16 * 2**30
+
+
+def _write_report(path: str, found: Sequence[object]) -> None:
+    raise UserError(f"{path}: not yet")

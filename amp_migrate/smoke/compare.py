@@ -1,0 +1,83 @@
+"""Whether two runs did the same, to the bit."""
+
+from __future__ import annotations
+
+import itertools
+
+from amp_migrate.smoke.order import Injection
+from amp_migrate.smoke.record import Line, Record
+
+
+def difference(reference: Record, candidate: Record) -> str:
+    """How two runs are not the same: the first difference, in one line; empty where there is none.
+
+    Losses, parameters and buffers after each step, optimizer states and random streams at the end.
+    """
+    for one in (reference, candidate):
+        if one.failure:
+            return f"{one.order.name}: {one.failure}"
+    ours, theirs = reference.events, candidate.events
+    for position, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        if _identity(a) != _identity(b):
+            return f"event {position + 1}: {_told(a)} became {_told(b)}{_place(b)}"
+    if len(ours) != len(theirs):
+        counts = [
+            f"{_count(events, 'loss')} losses and {_count(events, 'step')} steps"
+            for events in (ours, theirs)
+        ]
+        return f"{counts[0]} became {counts[1]}"
+    before, after = reference.last("end"), candidate.last("end")
+    if before["state"] != after["state"]:
+        return "parameters or optimizer states differ at the end"
+    if before["randomness"] != after["randomness"]:
+        return "the random streams differ at the end"
+    return ""
+
+
+def printed(reference: Record, candidate: Record) -> str:
+    """The first line of their standard output that is not the same; empty where there is none."""
+    ours, theirs = reference.stdout.splitlines(), candidate.stdout.splitlines()
+    for a, b in itertools.zip_longest(ours, theirs, fillvalue=""):
+        if a != b:
+            return f"it printed {b[:80]!r} for {a[:80]!r}"
+    return ""
+
+
+def new_warnings(reference: Record, candidate: Record) -> list[str]:
+    """Warnings that only the second run gave."""
+    known = {line["message"] for line in reference.all("warning")}
+    found = {line["message"] for line in candidate.all("warning")}
+    return sorted(found - known)
+
+
+def injection_at(record: Record, step: int) -> Injection:
+    """Where an inf has to appear for step ``step`` of the run, counted from 0, to meet it."""
+    backwards = steps = -1
+    for event in record.events:
+        if event["kind"] == "loss":
+            backwards += 1
+            continue
+        steps += 1
+        if steps == step:
+            return Injection(backwards, event["optimizer"])
+    raise ValueError(f"there is no step {step}")
+
+
+def _identity(event: Line) -> tuple[object, ...]:
+    return event["kind"], event.get("optimizer"), event["bits"]
+
+
+def _count(events: list[Line], kind: str) -> int:
+    return sum(event["kind"] == kind for event in events)
+
+
+def _told(event: Line) -> str:
+    if event["kind"] == "loss":
+        return f"a loss of {float(event['value']):.9g}"
+    number = event["optimizer"] + 1
+    norm = float(event["norm"])
+    return f"a step of optimizer {number} on gradients of norm {norm:.9g}"
+
+
+def _place(event: Line) -> str:
+    return f" ({event['path']}:{event['line']})" if "path" in event else ""

@@ -1,0 +1,425 @@
+"""Sees what training does: each loss, each step, and what was left at the end.
+
+Two runs that do the same give the same lines, to the bit: a loss is told with a digest of its
+elements, a step with one of all parameters and buffers after it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import random
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .where import Line, Where
+
+
+class EnoughError(BaseException):
+    """Ends the script: it has made its steps. No `Exception`, since scripts catch those."""
+
+
+class _SkippedError(Exception):
+    """Leaves a step in the middle; ``value`` is what its closure returned."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Injection:
+    """An inf among the gradients of one optimizer, after one backward; both are counted from 0.
+
+    With ``skip`` the step that meets it is left out, and nothing else is: what a scaler would do.
+    """
+
+    def __init__(self, backward: int, optimizer: int, skip: bool) -> None:
+        self.backward = backward
+        self.optimizer = optimizer
+        self.skip = skip
+
+
+class Recorder:
+    """Patches torch in a process that is about to run one script.
+
+    It says, in the order of events:
+
+    - ``loss``: bits, value, scaled, scale, path, line; one for each root of a backward
+    - ``step``: optimizer (counted in order of birth), bits, norm (2-norm of all its gradients), finite,
+      lr (of the first group), scale, memory (peak bytes since the last step; CUDA only), path, line
+    - ``region``: path, line; once for each line that enters autocast
+    - ``skip``: optimizer, scale; a step that a scaler left out, or that met an injected inf
+    - ``end``: state, randomness (digests), steps, scalers, how ("steps" or "finished")
+    """
+
+    def __init__(
+        self,
+        say: Callable[..., None],
+        where: Where,
+        *,
+        stop_after: int | None = None,
+        injection: Injection | None = None,
+        perturbation: float = 0.0,
+    ) -> None:
+        """``perturbation``: relative, what each parameter is changed by when its optimizer is made."""
+        self.say = say
+        self.where = where
+        self.stop_after = stop_after
+        self.injection = injection
+        self.perturbation = perturbation
+        self.scalers: list[Any] = []
+        self.in_backward = False
+        self._optimizers: list[Any] = []
+        self._modules: list[weakref.ref[Any]] = []
+        self._poisoned: set[int] = set()
+        self._perturbed: set[int] = set()
+        self._regions: set[Line] = set()
+        self._backwards = 0
+        self._steps = 0
+        self._ended = False
+        self._stepping: list[bool] = []
+        """For each `GradScaler.step` under way, whether its optimizer really stepped."""
+
+    def patch(self) -> None:
+        self._patch_backward()
+        self._patch_optimizers()
+        self._patch_modules()
+        self._patch_scaler()
+        self._patch_autocast()
+
+    def finish(self, how: str = "finished") -> None:
+        """Tell what is left; only the first call counts."""
+        if self._ended:
+            return
+        self._ended = True
+        values: list[Any] = []
+        for optimizer in self._optimizers:
+            values += [p for group in optimizer.param_groups for p in group["params"]]
+            # `state_dict` and not `state`: the latter's keys are the parameters themselves.
+            values += _leaves(optimizer.state_dict())
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        others = [value for value in values if not isinstance(value, torch.Tensor)]
+        self.say(
+            "end",
+            how=how,
+            state=digest(tensors) + _digest_text(repr(others)),
+            randomness=_randomness(),
+            steps=self._steps,
+            scalers=len(self.scalers),
+        )
+
+    # -- what is seen ---------------------------------------------------------------------------
+
+    def _patch_backward(self) -> None:
+        inner = torch.autograd.backward
+
+        @functools.wraps(inner)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+            for tensor in several:
+                self._see_loss(tensor)
+            self.in_backward = True
+            try:
+                inner(tensors, *args, **kwargs)
+            finally:
+                self.in_backward = False
+            wanted = self.injection
+            if wanted is not None and wanted.backward == self._backwards:
+                self._inject(wanted.optimizer)
+            self._backwards += 1
+
+        torch.autograd.backward = backward
+
+    def _see_loss(self, tensor: Any) -> None:
+        true = getattr(tensor, "_amp_smoke_true", None)
+        scaled = true is not None
+        true = tensor.detach() if true is None else true
+        value = float(true.flatten()[0].item()) if true.numel() else math.nan
+        self.say(
+            "loss",
+            bits=digest([true]),
+            value=value,
+            scaled=scaled,
+            scale=self._scale(),
+            **self._here(),
+        )
+
+    def _inject(self, index: int) -> None:
+        for group in self._optimizers[index].param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    with torch.no_grad():
+                        parameter.grad[(0,) * parameter.grad.dim()] = math.inf
+                    self._poisoned.add(index)
+                    return
+        self.say("note", message="no gradient was there to make infinite")
+
+    def _patch_optimizers(self) -> None:
+        base = torch.optim.Optimizer
+        inner_init = base.__init__
+        inner_zero_grad = base.zero_grad
+
+        @functools.wraps(inner_init)
+        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            inner_init(optimizer, *args, **kwargs)
+            self._index(optimizer)
+            self._perturb(optimizer)
+            self._patch_step(type(optimizer))
+
+        @functools.wraps(inner_zero_grad)
+        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            # The inf goes away with the gradients: a script that looks at the norm and skips.
+            self._poisoned.discard(self._index(optimizer))
+            inner_zero_grad(optimizer, *args, **kwargs)
+
+        base.__init__ = init
+        base.zero_grad = zero_grad
+
+    def _patch_step(self, cls: Any) -> None:
+        inner = cls.step
+        if getattr(inner, "_amp_smoke", False):
+            return
+
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            index = self._index(optimizer)
+            closure = kwargs.get("closure", args[0] if args else None)
+            norm: float | None = None
+
+            def with_gradients(value: Any = None) -> Any:
+                nonlocal norm
+                skips = self.injection is not None and self.injection.skip
+                if skips and index in self._poisoned:
+                    self._poisoned.discard(index)
+                    raise _SkippedError(value)
+                norm = _gradient_norm(optimizer)
+                return value
+
+            try:
+                if closure is None:
+                    with_gradients()
+                    result = inner(optimizer, *args, **kwargs)
+                else:
+                    # The gradients are there when the closure has run.
+                    result = inner(optimizer, lambda: with_gradients(closure()))
+            except _SkippedError as skipped:
+                self.say("skip", optimizer=index, scale=self._scale())
+                return skipped.value
+            if _found_inf(optimizer):
+                return result
+            if self._stepping:
+                self._stepping[-1] = True
+            # A step that finds no gradients does nothing, and may as well be left out.
+            if norm is not None:
+                self._see_step(index, norm)
+            return result
+
+        wrapped = functools.wraps(inner)(step)
+        vars(wrapped)["_amp_smoke"] = True
+        cls.step = wrapped
+
+    def _see_step(self, index: int, norm: float) -> None:
+        groups = self._optimizers[index].param_groups
+        tensors = [p for group in groups for p in group["params"]]
+        for reference in self._modules:
+            module = reference()
+            if module is not None:
+                # Running statistics: they show a forward that ran once too often.
+                tensors += list(module._buffers.values())
+        self.say(
+            "step",
+            optimizer=index,
+            bits=digest(tensors),
+            norm=norm,
+            finite=math.isfinite(norm),
+            lr=float(groups[0].get("lr", math.nan)),
+            scale=self._scale(),
+            memory=_peak_memory(),
+            **self._here(),
+        )
+        self._steps += 1
+        if self.stop_after is not None and self._steps >= self.stop_after:
+            self.finish("steps")
+            raise EnoughError
+
+    def _patch_modules(self) -> None:
+        inner_init = torch.nn.Module.__init__
+        inner_zero_grad = torch.nn.Module.zero_grad
+
+        @functools.wraps(inner_init)
+        def init(module: Any, *args: Any, **kwargs: Any) -> None:
+            inner_init(module, *args, **kwargs)
+            self._modules.append(weakref.ref(module))
+
+        @functools.wraps(inner_zero_grad)
+        def zero_grad(module: Any, *args: Any, **kwargs: Any) -> None:
+            self._poisoned.clear()
+            inner_zero_grad(module, *args, **kwargs)
+
+        torch.nn.Module.__init__ = init
+        torch.nn.Module.zero_grad = zero_grad
+
+    def _patch_scaler(self) -> None:
+        base = torch.cuda.amp.GradScaler.__mro__[-2]
+        inner_init, inner_scale, inner_step = base.__init__, base.scale, base.step
+
+        @functools.wraps(inner_init)
+        def init(scaler: Any, *args: Any, **kwargs: Any) -> None:
+            inner_init(scaler, *args, **kwargs)
+            if scaler.is_enabled():
+                self.scalers.append(scaler)
+
+        @functools.wraps(inner_scale)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            result = inner_scale(scaler, outputs)
+            if scaler.is_enabled() and isinstance(outputs, torch.Tensor):
+                result._amp_smoke_true = outputs.detach().clone()
+            return result
+
+        @functools.wraps(inner_step)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._stepping.append(False)
+            try:
+                return inner_step(scaler, optimizer, *args, **kwargs)
+            finally:
+                stepped = self._stepping.pop()
+                if not stepped and sys.exc_info()[0] is None:
+                    self.say(
+                        "skip", optimizer=self._index(optimizer), scale=self._scale()
+                    )
+
+        base.__init__, base.scale, base.step = init, scale, step
+
+    def _patch_autocast(self) -> None:
+        base = torch.amp.autocast_mode.autocast
+        if base.__module__ != torch.amp.autocast_mode.__name__:
+            base = base.__mro__[1]
+        inner = base.__enter__
+
+        @functools.wraps(inner)
+        def enter(region: Any) -> Any:
+            if region._enabled:
+                line = self.where.line(2)
+                if line is not None and line not in self._regions:
+                    self._regions.add(line)
+                    self.say("region", path=line.path, line=line.number)
+            return inner(region)
+
+        base.__enter__ = enter
+
+    # -- small questions ------------------------------------------------------------------------
+
+    def _index(self, optimizer: Any) -> int:
+        for index, known in enumerate(self._optimizers):
+            if known is optimizer:
+                return index
+        self._optimizers.append(optimizer)
+        return len(self._optimizers) - 1
+
+    def _perturb(self, optimizer: Any) -> None:
+        if not self.perturbation:
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) in self._perturbed:
+                    continue
+                self._perturbed.add(id(parameter))
+                # A stream of its own: the script's must not notice.
+                own = torch.Generator().manual_seed(len(self._perturbed))
+                noise = torch.rand(parameter.shape, generator=own) * 2 - 1
+                with torch.no_grad():
+                    change = 1 + self.perturbation * noise.to(parameter.device)
+                    parameter.mul_(change.to(parameter.dtype))
+
+    def _scale(self) -> float | None:
+        return float(self.scalers[-1].get_scale()) if self.scalers else None
+
+    def _here(self) -> dict[str, Any]:
+        line = self.where.line(2)
+        return {} if line is None else {"path": line.path, "line": line.number}
+
+
+def digest(tensors: list[Any]) -> str:
+    """One name for the dtypes, shapes and bits of some tensors; None counts too."""
+    total = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        if tensor is None:
+            total.update(b"none")
+            continue
+        plain = tensor.detach()
+        if plain.is_sparse:
+            plain = plain.to_dense()
+        total.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
+        total.update(_bits(plain))
+    return total.hexdigest()
+
+
+def _bits(plain: Any) -> Any:
+    flat = plain.cpu().resolve_conj().resolve_neg().contiguous().view(-1)
+    try:
+        return flat.view(torch.uint8).numpy().tobytes()
+    except (RuntimeError, TypeError):  # quantized, or without numpy
+        return bytes(flat.untyped_storage().tolist())
+
+
+def _digest_text(text: str) -> str:
+    return hashlib.blake2b(text.encode()).hexdigest()[:16]
+
+
+def _randomness() -> str:
+    streams = [digest([torch.get_rng_state()]), repr(random.getstate())]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        streams.append(repr(numpy.random.get_state()))
+    return _digest_text("".join(streams))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The tensors and plain values of an optimizer's state dict, in order."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield str(key)
+            yield from _leaves(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _gradient_norm(optimizer: Any) -> float | None:
+    """The 2-norm of all gradients; None where there is none at all."""
+    norms = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is not None:
+                values = gradient.detach()
+                if values.is_sparse:
+                    values = values.coalesce().values()
+                norms.append(float(values.double().norm()))
+    if not norms:
+        return None
+    if not all(map(math.isfinite, norms)):
+        return math.nan
+    # An optimizer that unscales by itself has its gradients scaled here.
+    scale = getattr(optimizer, "grad_scale", None)
+    return math.hypot(*norms) / (1.0 if scale is None else float(scale))
+
+
+def _found_inf(optimizer: Any) -> bool:
+    """Whether an optimizer that looks for infs by itself left its step out."""
+    found = getattr(optimizer, "found_inf", None)
+    return found is not None and bool(found)
+
+
+def _peak_memory() -> int | None:
+    if not torch.cuda.is_initialized():
+        return None
+    peak = torch.cuda.max_memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    return int(peak)

@@ -1,0 +1,81 @@
+"""Makes two runs of a script the same: seeds, deterministic kernels, data in this process."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from typing import Any
+
+import torch
+import torch.utils.data
+
+
+def fix(offset: int) -> None:
+    """Seed what a script may not seed itself; what it does seed is shifted by ``offset``."""
+    random.seed(offset)
+    torch.manual_seed(offset)
+    random.seed = _seed_anew(random.seed, offset)
+    torch.manual_seed = _seed_anew(torch.manual_seed, offset)
+    torch.random.manual_seed = torch.manual_seed
+    torch.cuda.manual_seed = _seed_anew(torch.cuda.manual_seed, offset)
+    torch.cuda.manual_seed_all = _seed_anew(torch.cuda.manual_seed_all, offset)
+    try:
+        import numpy
+    except ImportError:
+        return
+    numpy.random.seed(offset)
+    numpy.random.seed = _seed_anew(numpy.random.seed, offset)
+    numpy.random.default_rng = _seed_anew(numpy.random.default_rng, offset)
+
+
+def determine() -> None:
+    """Ask for kernels that give the same bits each time."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    # Filling empty tensors is for finding mistakes, and costs time.
+    if hasattr(torch.utils, "deterministic"):
+        torch.utils.deterministic.fill_uninitialized_memory = False
+
+
+def load_data_here() -> None:
+    """Loaders load in this process: workers would each have a random stream of their own."""
+    base = torch.utils.data.DataLoader
+    inner = base.__init__
+
+    @functools.wraps(inner)
+    def init(loader: Any, *args: Any, **given: Any) -> None:
+        positional = list(args)
+        for index, name, value in _QUIET:
+            if len(positional) > index:
+                positional[index] = value
+            elif name in given:
+                given[name] = value
+        inner(loader, *positional, **given)
+
+    base.__init__ = init
+
+
+_QUIET = (
+    (5, "num_workers", 0),
+    (9, "timeout", 0),
+    (11, "multiprocessing_context", None),
+    (13, "prefetch_factor", None),
+    (14, "persistent_workers", False),
+)
+"""Parameters of DataLoader, by position and name, and what they are where nothing runs beside."""
+
+
+def _seed_anew(function: Any, offset: int) -> Any:
+    """What seeds by the clock or the system seeds with ``offset``, other seeds are shifted by it."""
+
+    @functools.wraps(function)
+    def seed(value: Any = None, *args: Any, **given: Any) -> Any:
+        if value is None:
+            value = offset
+        elif isinstance(value, int):
+            value += offset
+        return function(value, *args, **given)
+
+    return seed

@@ -1,0 +1,198 @@
+"""One run of a script: everything is patched as the run asks for, then the script is `__main__`."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import gc
+import os
+import runpy
+import sys
+import traceback
+import types
+import warnings
+from typing import Any
+
+import torch
+
+from . import seeds, standin
+from .backward_products import ProductCounter
+from .children import enter
+from .clock import Clock
+from .gemms import GemmRecorder
+from .log import Log
+from .monitor import Monitor
+from .recorder import EnoughError, Injection, Recorder
+from .switches import Switches
+from .where import Where
+
+
+def run(path: str) -> None:
+    """Make the run that a JSON file describes; the log says what came of it.
+
+    Its last line is ``exit``: how ("finished", "stopped" or "failed"), and of a failure: error (its type
+    and message), path and line of the user's code, and traceback.
+    """
+    order = enter(path)
+    log = Log(order["log"])
+    try:
+        _send_output(order)
+        os.chdir(order["cwd"])
+        where = Where([*order["files"], *order["served"]])
+        how = _Run(order, log, where).run()
+        log.say("exit", how=how)
+    except EnoughError:
+        log.say("exit", how="stopped")
+    except BaseException as error:
+        log.say("exit", how="failed", **_failure(error, where))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def probe(path: str) -> None:
+    """Say what this machine has: cuda, and of a GPU its name, capability and memory in bytes."""
+    log = Log(path)
+    if not torch.cuda.is_available():
+        log.say("machine", cuda=False)
+        return
+    properties = torch.cuda.get_device_properties(0)
+    log.say(
+        "machine",
+        cuda=True,
+        name=properties.name,
+        capability=[properties.major, properties.minor],
+        memory=properties.total_memory,
+        built_for=torch.version.cuda,
+        cudnn=torch.backends.cudnn.version(),
+    )
+
+
+class _Run:
+    def __init__(self, order: dict[str, Any], log: Log, where: Where) -> None:
+        self.order = order
+        self.log = log
+        self.where = where
+
+    def run(self) -> str:
+        order = self.order
+        if order["threads"]:
+            torch.set_num_threads(order["threads"])
+        timed = order["task"] == "clock"
+        seeds.fix(order["seed"])
+        if not timed:
+            seeds.determine()
+            seeds.load_data_here()
+        if order["standin"]:
+            standin.install()
+        Switches(on_cpu=order["on_cpu"], **order["switches"]).patch()
+        with contextlib.ExitStack() as stack:
+            finish = self._watch(stack)
+            warnings.simplefilter("always")
+            warnings.showwarning = self._warn
+            # Where garbage is collected depends on how much was allocated; without it, which modules
+            # live depends on the script alone.
+            if not timed:
+                gc.disable()
+            _execute(order["entry"])
+            finish()
+        return "finished"
+
+    def _watch(self, stack: contextlib.ExitStack) -> Any:
+        """Set up what the run is made for; the answer is called after the script."""
+        order = self.order
+        if order["task"] == "clock":
+            clock = Clock(self.log.say, order["steps"])
+            clock.patch()
+            return clock.finish
+        injection = order["injection"]
+        recorder = Recorder(
+            self.log.say,
+            self.where,
+            stop_after=order["steps"],
+            injection=None if injection is None else Injection(*injection),
+            perturbation=order["perturbation"],
+        )
+        recorder.patch()
+        task = order["task"]
+        if task == "products":
+            stack.enter_context(ProductCounter(self.log.say, recorder))
+        elif task == "monitor":
+            monitor = Monitor(self.log, self.where)
+            monitor.patch()
+            stack.callback(monitor.finish)
+        elif task == "shapes":
+            shapes = GemmRecorder(self.where)
+            stack.callback(shapes.finish, self.log)
+            stack.enter_context(shapes)
+        return recorder.finish
+
+    def _warn(
+        self,
+        message: Any,
+        category: Any,
+        filename: str,
+        lineno: int,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        self.log.say(
+            "warning",
+            message=f"{category.__name__}: {message}",
+            users=self.where.is_users(filename),
+            path=filename,
+            line=lineno,
+        )
+
+
+def _send_output(order: dict[str, Any]) -> None:
+    """What the script prints goes into files; it reads nothing."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for name, target in (("stdout", 1), ("stderr", 2)):
+        file = os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(file, target)
+
+
+def _execute(entry: dict[str, Any]) -> None:
+    """Run a script or a module as ``python`` and ``python -m`` would."""
+    sys.argv = [entry["name"], *entry["arguments"]]
+    try:
+        if entry["module"]:
+            sys.path[0] = os.getcwd()
+            runpy.run_module(entry["name"], run_name="__main__", alter_sys=True)
+        else:
+            _execute_script(entry["name"])
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            raise RuntimeError(
+                f"the script stopped with status {stop.code!r}"
+            ) from stop
+
+
+def _execute_script(name: str) -> None:
+    import io
+
+    path = os.path.abspath(name)
+    sys.path[0] = os.path.dirname(path)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=builtins)
+    sys.modules["__main__"] = module
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+def _failure(error: BaseException, where: Where) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "error": f"{type(error).__name__}: {error}",
+        "traceback": "".join(
+            traceback.format_exception(type(error), error, error.__traceback__)
+        ),
+    }
+    for frame in traceback.extract_tb(error.__traceback__):
+        if where.is_users(frame.filename):
+            found.update(path=frame.filename, line=frame.lineno)
+    return found

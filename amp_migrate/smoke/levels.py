@@ -1,0 +1,223 @@
+"""The levels: which runs each is made of, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from amp_migrate.smoke import mixed
+from amp_migrate.smoke.compare import injection_at, new_warnings
+from amp_migrate.smoke.order import OFF, Order, Switches, Task
+from amp_migrate.smoke.record import Record
+from amp_migrate.smoke.verdict import (
+    Figure,
+    Finding,
+    Level,
+    LevelVerdict,
+    Outcome,
+)
+
+Run = Callable[[Order], Record]
+Compare = Callable[[Record, Record], str]
+"""How two runs differ, in one line; empty where they do not."""
+
+MOVING = ((2.0**8, 2), (2.0**4, 1), (2.0**20, 3))
+"""First scales and growth intervals: scales that move during the run, so that a forgotten ``update``
+or another scaler's ``step`` is seen, which at a constant scale are not."""
+LOW = (1.0, 3)
+"""Where fp32 gradients neither under- nor overflow for being scaled."""
+LOW_SCALE = 2.0**10
+"""At which losses are compared: no step is skipped, and so no batch is shifted."""
+DEFAULT_SCALE = 2.0**16
+SEEDS = (0, 1, 2)
+
+ORIGINAL = Order("the original")
+AGAIN = Order("the original, once more")
+
+RUNS = 2 + 1 + len(MOVING) + 2 + 3 * len(SEEDS) - 1 + 1 + 2
+"""Runs of all levels, of the original twice, of the monitor and for the shapes, where nothing has to be
+looked at twice."""
+
+
+def scaled(scale: float, interval: int) -> Order:
+    """The scaler alone, in fp32, with a scale that moves."""
+    return Order(
+        f"scaled from {scale:g}, doubling every {interval}",
+        rewritten=True,
+        switches=Switches(True, False, scale, interval),
+    )
+
+
+def off(run: Run, reference: Record, different: Compare) -> LevelVerdict:
+    """L0: without scaling and autocast, the rewrite is the original, to the bit."""
+    candidate = run(Order("switched off", rewritten=True, switches=OFF))
+    found = different(reference, candidate)
+    notes = tuple(
+        f"a new warning: {text}" for text in new_warnings(reference, candidate)
+    )
+    if found:
+        return LevelVerdict(Level.OFF, Outcome.DISPROVED, found, details=notes)
+    same = f"{_counted(reference)}: bit-identical"
+    return LevelVerdict(Level.OFF, Outcome.PROVEN, same, details=notes)
+
+
+def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdict:
+    """L1: scaling by powers of two is exact in fp32, so that the bits are still the same."""
+    bad = next((step for step in reference.all("step") if not step["finite"]), None)
+    if bad is not None:
+        place = f"{bad['path']}:{bad['line']}" if "path" in bad else "a step"
+        return LevelVerdict(
+            Level.SCALED,
+            Outcome.NOT_FINITE,
+            f"gradients that are not finite reach {place} in the original: a scaler skips that step",
+        )
+    outcome = Outcome.PROVEN
+    details = []
+    for scale, interval in MOVING:
+        order = scaled(scale, interval)
+        found = different(reference, run(order))
+        if not found:
+            continue
+        low = different(reference, run(scaled(*LOW)))
+        if low:
+            return LevelVerdict(
+                Level.SCALED, Outcome.DISPROVED, f"{order.name}: {found}"
+            )
+        outcome = Outcome.UNDERFLOW
+        details.append(
+            f"{order.name}: {found}; from {LOW[0]:g} the runs are bit-identical: fp32 under- or overflow"
+        )
+    if outcome is Outcome.PROVEN:
+        found = _injected(run, reference, different)
+        if found:
+            return LevelVerdict(Level.SCALED, Outcome.DISPROVED, found)
+    summary = f"{_counted(reference)}, {len(MOVING)} moving scales, 1 injected inf: bit-identical"
+    if outcome is Outcome.UNDERFLOW:
+        summary = (
+            "bit-identical at low scales; at high ones fp32 itself under- or overflows"
+        )
+    return LevelVerdict(Level.SCALED, outcome, summary, details=tuple(details))
+
+
+def _injected(run: Run, reference: Record, different: Compare) -> str:
+    """One inf among the gradients has to cost one step and nothing else."""
+    steps = len(reference.all("step"))
+    wanted = injection_at(reference, steps // 2)
+    control = run(
+        Order("the original without a step", injection=replace(wanted, skip=True))
+    )
+    if len(control.all("skip")) != 1:
+        return ""  # the script looks for infs itself, or drops these gradients
+    candidate = run(replace(scaled(*MOVING[0]), name="an inf", injection=wanted))
+    return different(control, candidate)
+
+
+def as_mixed(is_scaled: bool) -> Switches:
+    """Scaling, where there is a scaler, from a low scale, and autocast."""
+    return Switches(True if is_scaled else None, True, LOW_SCALE)
+
+
+def protocol(run: Run, order: Order) -> tuple[LevelVerdict, list[Finding]]:
+    """What bits cannot show: the monitor watches each backward, clip, step and update."""
+    record = run(order)
+    latest = {
+        (line["rule"], line["path"], line["line"]): line
+        for line in record.all("finding")
+    }
+    findings = [
+        Finding(
+            line["rule"],
+            line["severity"],
+            line["path"],
+            line["line"],
+            line["message"],
+            line["count"],
+        )
+        for line in latest.values()
+    ]
+    errors = [one for one in findings if one.severity == "error"]
+    if errors:
+        first = errors[0]
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        summary = f"{first.path}:{first.line}: {first.message}{more}"
+        return LevelVerdict(Level.MONITOR, Outcome.DISPROVED, summary), findings
+    if record.failure:
+        return (
+            LevelVerdict(Level.MONITOR, Outcome.NOT_JUDGED, record.failure),
+            findings,
+        )
+    backwards = len(record.all("loss"))
+    summary = f"{backwards} backward passes watched, no violation"
+    return LevelVerdict(Level.MONITOR, Outcome.PROVEN, summary), findings
+
+
+def mixed_precision(
+    run: Run, reference: Record, *, is_scaled: bool
+) -> tuple[LevelVerdict, list[Record]]:
+    """L2: in mixed precision it is still the same training, as far as statistics can tell.
+
+    The second answer is the records of mixed runs: one a seed, then the one from the default scale.
+    """
+    switches = as_mixed(is_scaled)
+    plain, noisy, ours = [], [], []
+    for seed in SEEDS:
+        fp32 = replace(ORIGINAL, name=f"fp32, seed {seed}", seed=seed)
+        plain.append(run(fp32) if seed else reference)
+        noisy.append(
+            run(replace(fp32, name=f"{fp32.name}, disturbed", perturbation=mixed.NOISE))
+        )
+        task = Task.RECORD if seed else Task.PRODUCTS
+        ours.append(
+            run(Order(f"mixed, seed {seed}", True, task, switches=switches, seed=seed))
+        )
+    default = replace(switches, init_scale=DEFAULT_SCALE)
+    records = [*ours, run(Order("mixed, default scale", True, switches=default))]
+    for record in (*plain, *noisy, *records):
+        if record.failure:
+            summary = f"{record.order.name}: {record.failure}"
+            is_ours = record.order.rewritten
+            outcome = Outcome.DISPROVED if is_ours else Outcome.NOT_JUDGED
+            return LevelVerdict(Level.MIXED, outcome, summary), records
+    figures = list(_figures(plain, noisy, ours))
+    if is_scaled:
+        figures += mixed.skipped(records[-1], DEFAULT_SCALE)
+    missed = [figure for figure in figures if not figure.holds]
+    if missed:
+        first = missed[0]
+        summary = f"{first.name}: {first.value}, not {first.bound}"
+    else:
+        summary = f"{len(SEEDS)} seeds: {len(figures)} figures within their bounds"
+    outcome = Outcome.DISPROVED if missed else Outcome.PROVEN
+    return LevelVerdict(Level.MIXED, outcome, summary, tuple(figures)), records
+
+
+def _figures(
+    plain: Sequence[Record], noisy: Sequence[Record], ours: Sequence[Record]
+) -> Sequence[Figure]:
+    products = ours[0].last("products")
+    total = products["half"] + products["full"]
+    before, twins, after = (
+        [one.losses for one in records] for records in (plain, noisy, ours)
+    )
+    figures = [
+        Figure(
+            "matrix products of the backward in 16 bits",
+            f"{products['half']} of {total}",
+            "≥ 1",
+            products["half"] > 0,
+        ),
+        mixed.first_loss(before[0], after[0]),
+        mixed.all_finite(ours),
+        *mixed.trajectory(before, twins, after, 1.0, "mean loss"),
+        *mixed.trajectory(before, twins, after, 0.25, "mean loss of the last quarter"),
+    ]
+    optimizers = {step["optimizer"] for step in plain[0].all("step")}
+    # Where optimizers work against each other, a loss that does not drop says nothing.
+    if len(optimizers) == 1:
+        kept = mixed.learning(before[0], after[0])
+        figures += [] if kept is None else [kept]
+    return figures
+
+
+def _counted(record: Record) -> str:
+    return f"{len(record.all('loss'))} losses, {len(record.all('step'))} steps"

@@ -1,0 +1,80 @@
+"""From a script's name to a verdict: rewrite it, start the user's interpreter, run, and judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from amp_migrate.config import Settings
+from amp_migrate.results import SourceError
+from amp_migrate.smoke import rewriting
+from amp_migrate.smoke.order import Entry
+from amp_migrate.smoke.rewriting import Rewriting
+from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
+from amp_migrate.smoke.validate import Progress, Validation
+from amp_migrate.smoke.verdict import Outcome, Verdict
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be proven, and how."""
+
+    entry: Entry
+    file: Path
+    """Where the entry's source is."""
+    folder: Path
+    """The working directory of all runs."""
+    settings: Settings
+    interpreter: str
+    limits: Limits
+    device: str = "auto"
+    against: str | None = None
+    """A revision of git, whose files are the original; None: the rewrite is `amp-migrate`'s."""
+    monitor_only: bool = False
+    """Look at the script as it is, which uses AMP already."""
+
+
+def prove(request: Request, progress: Progress) -> Verdict:
+    """The verdict on one script. What keeps it from being run is a verdict, too."""
+    program = Program(request.entry, request.folder, frozenset())
+    try:
+        with Runner(
+            request.interpreter, program, request.limits, device=request.device
+        ) as runner:
+            found = _rewriting(request, runner.machine.torch_version)
+            if not found.rewritten and not request.monitor_only:
+                return _nothing(request, found)
+            runner.serve(
+                replace(
+                    program,
+                    files=found.files,
+                    original=found.original if request.against else {},
+                    rewritten={} if request.against else found.rewritten,
+                )
+            )
+            validation = Validation(runner, found, progress)
+            return validation.watch() if request.monitor_only else validation.run()
+    except (HarnessError, SourceError) as error:
+        return Verdict(str(request.entry), Outcome.NOT_JUDGED, str(error))
+
+
+def _rewriting(request: Request, torch_version: tuple[int, int]) -> Rewriting:
+    if request.monitor_only:
+        return rewriting.as_it_is(request.file, request.settings)
+    if request.against is not None:
+        return rewriting.against(request.file, request.against)
+    return rewriting.migrated(request.file, request.settings, torch_version)
+
+
+def _nothing(request: Request, found: Rewriting) -> Verdict:
+    if request.against is not None:
+        reason = f"no Python file differs from {request.against}"
+    elif found.refusals:
+        first = found.refusals[0]
+        place = f"{first.place.path}:{first.place.line}"
+        reason = f"nothing is migrated: {place}: {first.code} {first.message}"
+    elif found.under_amp:
+        reason = "it is under AMP already: --monitor-only watches it run"
+    else:
+        reason = "nothing to migrate: no training loop in it or what it imports"
+    return Verdict(str(request.entry), Outcome.NOT_JUDGED, reason)

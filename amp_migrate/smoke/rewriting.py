@@ -1,0 +1,166 @@
+"""The two forms of a program that are compared: what `amp-migrate` makes of it, or what git has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from amp_migrate.config import Settings
+from amp_migrate.facts.imports import scan_imports
+from amp_migrate.migration import migrate_program
+from amp_migrate.programs import FileBytes, ProgramSources, Subject, key, programs_of
+from amp_migrate.project.layout import Located
+from amp_migrate.results import Diagnostic, Loop, Outcome, SourceError
+from amp_migrate.smoke.sites import Site, sites
+from amp_migrate.sources import files
+from amp_migrate.sources.document import open_document
+
+_ANY = Subject(lambda text: True, lambda text: False)
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A program before and after. Files by real path; those that are the same in both are left out."""
+
+    files: frozenset[str]
+    """All files of the program."""
+    original: Mapping[str, bytes]
+    rewritten: Mapping[str, bytes]
+    sites: tuple[Site, ...] = ()
+    """What there is to run, in files that the entry imports."""
+    loops: tuple[Loop, ...] = ()
+
+    @property
+    def refusals(self) -> list[Diagnostic]:
+        """Why training loops were left alone."""
+        return [
+            loop.diagnostic
+            for loop in self.loops
+            if loop.diagnostic is not None and loop.outcome is Outcome.LEFT_ALONE
+        ]
+
+    @property
+    def under_amp(self) -> bool:
+        """Whether some loop was migrated before."""
+        return any(loop.outcome is Outcome.ALREADY for loop in self.loops)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the rewrite scales losses: it does not for bfloat16."""
+        return any(b".scale(" in text for text in self.rewritten.values())
+
+
+def migrated(
+    entry: Path, settings: Settings, torch_version: tuple[int, int]
+) -> Rewriting:
+    """What `amp-migrate` makes of the program that a script belongs to.
+
+    Written for the given torch. Raises `SourceError` where the script cannot be read.
+    """
+    given = {key(entry): FileBytes(str(entry), files.read(str(entry)))}
+    found = programs_of(given, settings.filters, _ANY).found
+    if not found:
+        # It cannot be read as a program: say why.
+        open_document(str(entry), files.read(str(entry)))
+        raise SourceError(str(entry), "cannot be read")
+    program = found[0]
+    options = replace(settings.options, torch_version=torch_version)
+    shown = {file: program.documents[file].path for file in program.texts}
+    results = migrate_program(program, options, given=set(program.texts), shown=shown)
+    reached = _reached(program, key(entry))
+    original: dict[str, bytes] = {}
+    rewritten: dict[str, bytes] = {}
+    places: list[Site] = []
+    loops: list[Loop] = []
+    for file, result in results.items():
+        if isinstance(result, SourceError):
+            if file in reached:
+                raise result
+            continue
+        if file not in reached:
+            continue
+        loops += result.loops
+        if result.changed:
+            path = os.path.realpath(file)
+            document = program.documents[file]
+            original[path] = document.data
+            rewritten[path] = document.encode(result.output)
+            places += sites(path, result.source, result.output)
+    return Rewriting(
+        frozenset(map(os.path.realpath, program.texts)),
+        original,
+        rewritten,
+        tuple(places),
+        tuple(loops),
+    )
+
+
+def against(entry: Path, revision: str) -> Rewriting:
+    """The Python files of a repository as they are, against those of a revision of it.
+
+    Raises `SourceError` where git does not know the file or the revision.
+    """
+    root = Path(_git(entry.parent, "rev-parse", "--show-toplevel").decode().strip())
+    listed = _git(root, "diff", "--name-only", "-z", revision, "--", "*.py")
+    original: dict[str, bytes] = {}
+    rewritten: dict[str, bytes] = {}
+    places: list[Site] = []
+    for name in filter(None, listed.decode().split("\0")):
+        path = root / name
+        if not path.is_file():
+            continue
+        try:
+            before = _git(root, "show", f"{revision}:{name}")
+        except SourceError:
+            continue  # a new file: there is nothing to compare it with
+        file = os.path.realpath(path)
+        original[file] = before
+        rewritten[file] = path.read_bytes()
+        texts = (
+            open_document(str(path), data).text for data in (before, rewritten[file])
+        )
+        places += sites(file, *texts)
+    tracked = _git(root, "ls-files", "-z", "--", "*.py").decode().split("\0")
+    known = frozenset(os.path.realpath(root / name) for name in tracked if name)
+    return Rewriting(known, original, rewritten, tuple(places))
+
+
+def as_it_is(entry: Path, settings: Settings) -> Rewriting:
+    """A program that is only looked at."""
+    given = {key(entry): FileBytes(str(entry), files.read(str(entry)))}
+    found = programs_of(given, settings.filters, _ANY).found
+    texts: Iterable[str] = found[0].texts if found else (str(entry),)
+    return Rewriting(frozenset(map(os.path.realpath, texts)), {}, {})
+
+
+def _reached(program: ProgramSources, entry: str) -> set[str]:
+    """The files that a program imports, at whatever depth."""
+    reached = {entry}
+    waiting = [entry]
+    while waiting and program.layout is not None:
+        file = waiting.pop()
+        for target in scan_imports(program.texts.get(file, "")).targets:
+            located = program.layout.locate(file, target)
+            if located is None:
+                continue
+            several = (located.file,) if isinstance(located, Located) else located.files
+            new = set(several) & program.texts.keys() - reached
+            reached |= new
+            waiting += sorted(new)
+    return reached
+
+
+def _git(folder: Path, *words: str) -> bytes:
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, check=False
+        )
+    except OSError as error:
+        raise SourceError(str(folder), f"git: {error.strerror}") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["failed"]
+        raise SourceError(str(folder), f"git: {said[0].removeprefix('fatal: ')}")
+    return done.stdout

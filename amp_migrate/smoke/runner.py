@@ -1,0 +1,267 @@
+"""Runs orders in the user's interpreter, each in a process group with limits on time and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from amp_migrate.smoke import archive, limits
+from amp_migrate.smoke.order import Entry, Order
+from amp_migrate.smoke.record import Record, read
+
+POLL = 0.02
+"""Seconds between two looks at a run."""
+
+
+class HarnessError(Exception):
+    """The user's interpreter cannot be started, or has no torch: one line."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run, and the rewritten texts of it."""
+
+    entry: Entry
+    folder: Path
+    """The working directory."""
+    files: frozenset[str]
+    """Paths of the program's files: the user's own, wherever they lie."""
+    original: Mapping[str, bytes] = field(default_factory=dict)
+    """By path, the texts that take the place of files in a run of the original."""
+    rewritten: Mapping[str, bytes] = field(default_factory=dict)
+    """By path, those in a run of the rewrite."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may use."""
+
+    seconds: float
+    memory: int
+    """Resident bytes."""
+    steps: int
+    """Applied optimizer steps."""
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The interpreter and what it runs on."""
+
+    python: str
+    torch: str
+    gpu: Mapping[str, Any] | None
+    """What the harness says of the GPU; None where there is none."""
+
+    @property
+    def torch_version(self) -> tuple[int, int]:
+        """Major and minor."""
+        major, minor = self.torch.split(".")[:2]
+        return int(major), int(minor)
+
+
+class Runner:
+    """A server in the user's interpreter, as a context manager.
+
+    Entering raises `HarnessError` where there is no such interpreter, or no torch in it.
+    """
+
+    def __init__(
+        self,
+        interpreter: str,
+        program: Program,
+        limits_: Limits,
+        *,
+        device: str,
+        scratch: Path | None = None,
+    ) -> None:
+        """``device``: "cuda", "cpu", or "auto" for CUDA where there is one."""
+        self.interpreter = interpreter
+        self.program = program
+        self.limits = limits_
+        self.device = device
+        self.standin = False
+        """Whether scripts see a stand-in for CUDA."""
+        self._scratch = scratch
+        self._made: tempfile.TemporaryDirectory[str] | None = None
+        self._number = 0
+        self._sources = 0
+        self._seen = 0
+
+    def __enter__(self) -> Runner:
+        if self._scratch is None:
+            self._made = tempfile.TemporaryDirectory(prefix="amp-migrate-")
+            self._scratch = Path(self._made.name)
+        self.scratch = self._scratch.resolve()
+        self._status = self.scratch / "status.jsonl"
+        archive.write(self.scratch / "harness.zip")
+        try:
+            self._server = subprocess.Popen(
+                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
+                cwd=self.program.folder,
+                env=self._environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=(self.scratch / "server.txt").open("wb"),
+                text=True,
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise HarnessError(f"{self.interpreter}: {reason}") from None
+        try:
+            self.machine = self._meet()
+            self.serve(self.program)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.kill()
+        self._server.wait()
+        if self._server.stdin is not None:
+            self._server.stdin.close()
+        if self._made is not None:
+            self._made.cleanup()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the runs are made on the CPU."""
+        return self.machine.gpu is None
+
+    def serve(self, program: Program) -> None:
+        """From now on, this is what is run; its working directory stays the one at the start."""
+        self.program = program
+        self._served = {
+            False: self._write_sources(program.original),
+            True: self._write_sources(program.rewritten),
+        }
+
+    def run(self, order: Order) -> Record:
+        """Make one run; it ends by itself, or by the limits."""
+        program = self.program
+        self._number += 1
+        folder = self.scratch / f"run{self._number}"
+        folder.mkdir()
+        told = {
+            **order.as_fields(),
+            "log": str(folder / "log.jsonl"),
+            "scratch": str(folder),
+            "passed": [str(folder)],
+            "served": self._served[order.rewritten],
+            "files": sorted(program.files),
+            "cwd": str(program.folder),
+            "stdout": str(folder / "stdout.txt"),
+            "stderr": str(folder / "stderr.txt"),
+            "entry": {
+                "name": program.entry.name,
+                "arguments": list(program.entry.arguments),
+                "module": program.entry.module,
+            },
+            "steps": self.limits.steps,
+            "threads": self.limits.threads,
+            "on_cpu": self.on_cpu,
+            "standin": self.standin,
+        }
+        path = folder / "run.json"
+        path.write_text(json.dumps(told), encoding="utf-8")
+        killed = self._send("run", path)
+        stdout = folder / "stdout.txt"
+        text = stdout.read_text(encoding="utf-8", errors="replace")
+        return Record(order, read(folder / "log.jsonl"), text, killed)
+
+    def _meet(self) -> Machine:
+        deadline = time.monotonic() + self.limits.seconds
+        while True:
+            lines = read(self._status)
+            if lines:
+                break
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                said = (self.scratch / "server.txt").read_text(errors="replace")
+                last = (said.strip().splitlines() or ["it said nothing"])[-1]
+                raise HarnessError(f"{self.interpreter} does not start: {last}")
+            time.sleep(POLL)
+        hello = lines[0]
+        if hello["kind"] == "broken":
+            raise HarnessError(
+                f"{self.interpreter} has no torch that loads: {hello['message']}"
+            )
+        self._seen = 1
+        gpu = None
+        if self.device != "cpu":
+            path = self.scratch / "machine.jsonl"
+            self._send("probe", path)
+            found = read(path)
+            gpu = found[0] if found and found[0]["cuda"] else None
+            if gpu is None and self.device == "cuda":
+                raise HarnessError(f"{self.interpreter} sees no CUDA device")
+        return Machine(hello["python"], hello["torch"], gpu)
+
+    def _send(self, word: str, path: Path) -> str:
+        """Have the server do something, and wait; the answer is why it was ended, if it was."""
+        assert self._server.stdin is not None
+        self._server.stdin.write(f"{word} {path}\n")
+        self._server.stdin.flush()
+        begun = time.monotonic()
+        group = 0
+        killed = ""
+        while True:
+            for line in read(self._status)[self._seen :]:
+                self._seen += 1
+                if line["kind"] == "started":
+                    group = line["pid"]
+                elif line["kind"] == "ended":
+                    if group:
+                        # What the script started and left behind.
+                        limits.end(group)
+                    return killed
+            if self._server.poll() is not None:
+                return "the interpreter died"
+            if group and not killed:
+                if time.monotonic() - begun > self.limits.seconds:
+                    killed = f"it took more than {self.limits.seconds:g} s"
+                elif limits.resident_memory(group) > self.limits.memory:
+                    killed = f"it took more than {self.limits.memory / 2**30:.1f} GiB of memory"
+                if killed:
+                    limits.end(group)
+            time.sleep(POLL)
+
+    def _write_sources(self, texts: Mapping[str, bytes]) -> dict[str, str]:
+        written = {}
+        for path, text in sorted(texts.items()):
+            self._sources += 1
+            copy = self.scratch / f"source{self._sources}.py"
+            copy.write_bytes(text)
+            written[path] = str(copy)
+        return written
+
+    def _environment(self) -> dict[str, str]:
+        environment = dict(os.environ)
+        # Of a launcher for several processes: the script would wait for the others.
+        for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+            environment.pop(name, None)
+        own = os.fspath(self.scratch / "harness.zip")
+        before = environment.get("PYTHONPATH")
+        environment.update(
+            PYTHONPATH=own if not before else os.pathsep.join((own, before)),
+            PYTHONHASHSEED="0",
+            PYTHONBREAKPOINT="0",
+            MPLBACKEND="Agg",
+            CUBLAS_WORKSPACE_CONFIG=":4096:8",
+        )
+        if self.device == "cpu":
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        return environment

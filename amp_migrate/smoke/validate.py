@@ -1,0 +1,251 @@
+"""Proves one rewrite: the original twice, then the levels, then a verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import quantiles
+
+from amp_migrate.smoke import levels
+from amp_migrate.smoke.compare import difference, printed
+from amp_migrate.smoke.order import AS_WRITTEN, Order, Task
+from amp_migrate.smoke.record import Record
+from amp_migrate.smoke.rewriting import Rewriting
+from amp_migrate.smoke.runner import Runner
+from amp_migrate.smoke.sites import ran
+from amp_migrate.smoke.verdict import (
+    Curve,
+    Finding,
+    LevelVerdict,
+    Outcome,
+    Speed,
+    Verdict,
+)
+
+OLDEST_ON_CPU = (2, 3)
+"""The first torch with a scaler and fp16 autocast for the CPU."""
+
+Progress = Callable[[str, int], None]
+"""Called with what is being run, and the number of runs so far."""
+
+
+def number_of_runs(*, on_cuda: bool, monitor_only: bool) -> int:
+    """About how often a script is run."""
+    if monitor_only:
+        return 1
+    return levels.RUNS + (2 if on_cuda else 0)
+
+
+class Validation:
+    """The proof of one rewrite, with a runner that serves both forms of it."""
+
+    def __init__(
+        self, runner: Runner, rewriting: Rewriting, progress: Progress
+    ) -> None:
+        self.runner = runner
+        self.rewriting = rewriting
+        self.progress = progress
+        self.records: list[Record] = []
+        self.notes: list[str] = []
+
+    def run(self) -> Verdict:
+        """All runs, and what they come to."""
+        return self._told(self._judge)
+
+    def watch(self) -> Verdict:
+        """Only watch the program as it is, which uses AMP."""
+        return self._told(self._watch)
+
+    def _told(self, judge: Callable[[], Verdict]) -> Verdict:
+        begun = time.monotonic()
+        verdict = judge()
+        machine = self.runner.machine
+        if self.runner.standin:
+            self.notes.append("the script saw a stand-in for CUDA, and ran on the CPU")
+        return replace(
+            verdict,
+            device=machine.gpu["name"] if machine.gpu else "CPU",
+            python=machine.python,
+            torch=machine.torch,
+            runs=len(self.records),
+            seconds=time.monotonic() - begun,
+            notes=(*self.notes, *verdict.notes),
+        )
+
+    def _watch(self) -> Verdict:
+        order = Order("watched", False, Task.MONITOR, AS_WRITTEN)
+        self.runner.standin = self.runner.on_cpu
+        judged, findings = levels.protocol(self._run, order)
+        if self.runner.standin and not self.records[-1].all("step"):
+            self.runner.standin = False
+            judged, findings = levels.protocol(self._run, order)
+        record = self.records[-1]
+        outcome, reason = judged.outcome, judged.summary
+        if outcome is Outcome.PROVEN and not record.all("region"):
+            outcome = Outcome.NOT_JUDGED
+            reason = "the script enters no autocast region here"
+        return Verdict(
+            str(self.runner.program.entry),
+            outcome,
+            reason,
+            levels=(judged,),
+            steps=len(record.all("step")),
+            findings=tuple(findings),
+        )
+
+    def _judge(self) -> Verdict:
+        reference = self._original()
+        if reference.failure:
+            return self._could_not(
+                f"the original does not run here: {reference.failure}"
+            )
+        if not reference.all("step"):
+            return self._could_not("the original makes no optimizer step here")
+        again = self._run(levels.AGAIN)
+        found = difference(reference, again)
+        if found:
+            return self._could_not(
+                f"the original differs from itself when it is run twice: {found}"
+            )
+        different = difference if printed(reference, again) else _different
+        verdicts = [levels.off(self._run, reference, different)]
+        if self._disproved(verdicts):
+            return self._conclude(reference, verdicts)
+        if not self._has_scaler():
+            torch = self.runner.machine.torch
+            self.notes.append(f"torch {torch} has no scaler for the CPU: L0 only")
+            return self._conclude(reference, verdicts)
+        is_scaled = self.rewriting.scaled
+        if is_scaled:
+            verdicts.append(levels.loss_scaling(self._run, reference, different))
+        switches = levels.as_mixed(is_scaled)
+        mixed: list[Record] = []
+        if not self._disproved(verdicts):
+            judged, mixed = levels.mixed_precision(
+                self._run, reference, is_scaled=is_scaled
+            )
+            verdicts.append(judged)
+            if self.runner.on_cpu:
+                self.notes.append("L2 is CPU emulation of CUDA's autocast, not CUDA")
+        # Also where a level failed: it names the line.
+        watched = Order("watched", True, Task.MONITOR, switches)
+        judged, findings = levels.protocol(self._run, watched)
+        verdicts.append(judged)
+        return self._conclude(reference, verdicts, mixed, findings)
+
+    def _original(self) -> Record:
+        """The original, as on a GPU where that works."""
+        self.runner.standin = self.runner.on_cpu
+        record = self._run(levels.ORIGINAL)
+        if self.runner.standin and (record.failure or not record.all("step")):
+            failure = record.failure
+            self.runner.standin = False
+            record = self._run(levels.ORIGINAL)
+            if record.failure and "CUDA" in record.failure:
+                return replace(record, killed=failure or record.failure)
+        return record
+
+    @staticmethod
+    def _disproved(verdicts: list[LevelVerdict]) -> bool:
+        return any(one.outcome is Outcome.DISPROVED for one in verdicts)
+
+    def _conclude(
+        self,
+        reference: Record,
+        verdicts: list[LevelVerdict],
+        mixed: Sequence[Record] = (),
+        findings: Sequence[Finding] = (),
+    ) -> Verdict:
+        rewritten = [record for record in self.records if record.order.rewritten]
+        seen = [
+            line
+            for record in rewritten
+            for line in (*record.all("region"), *record.all("loss"))
+        ]
+        wanted = set(self.rewriting.sites)
+        done = ran(wanted, seen)
+        outcome, reason = self._outcome(verdicts, len(done))
+        return Verdict(
+            script=str(self.runner.program.entry),
+            outcome=outcome,
+            reason=reason,
+            levels=tuple(verdicts),
+            sites_run=len(done),
+            sites=len(wanted),
+            steps=max((len(record.all("step")) for record in rewritten), default=0),
+            losses=(
+                Curve("fp32", tuple(reference.losses)),
+                *(
+                    Curve(record.order.name, tuple(record.losses))
+                    for record in mixed[:1]
+                ),
+            ),
+            scales=tuple(
+                Curve(
+                    record.order.name,
+                    tuple(float(line["scale"] or 0) for line in record.all("step")),
+                )
+                for record in mixed[-1:]
+                if self.rewriting.scaled
+            ),
+            speeds=tuple(self._speeds()) if not self.runner.on_cpu else (),
+            findings=tuple(findings),
+        )
+
+    def _outcome(self, verdicts: list[LevelVerdict], done: int) -> tuple[Outcome, str]:
+        for one in verdicts:
+            if one.outcome is Outcome.DISPROVED:
+                return Outcome.DISPROVED, f"{one.level.value}: {one.summary}"
+        loaded = {
+            path
+            for record in self.records
+            if record.order.rewritten
+            for path in record.loaded
+        }
+        for path in sorted(self.rewriting.rewritten):
+            if path not in loaded:
+                return Outcome.NOT_JUDGED, f"{path} was rewritten and is never loaded"
+        if self.rewriting.sites and not done:
+            return Outcome.NOT_JUDGED, "none of the rewritten places ran"
+        for one in verdicts:
+            if one.outcome in (Outcome.NOT_FINITE, Outcome.NOT_JUDGED):
+                return one.outcome, f"{one.level.value}: {one.summary}"
+        if any(one.outcome is Outcome.UNDERFLOW for one in verdicts):
+            return Outcome.UNDERFLOW, "the rewrite trains as the original does"
+        return Outcome.PROVEN, "the rewrite trains as the original does"
+
+    def _speeds(self) -> list[Speed]:
+        found = []
+        for name, rewritten in (("original", False), ("rewritten", True)):
+            order = Order(f"timing the {name}", rewritten, Task.CLOCK, AS_WRITTEN)
+            times = self._run(order).last("times")
+            if times and times["milliseconds"]:
+                found.append(_speed(name, times["milliseconds"], times["memory"]))
+        return found
+
+    def _run(self, order: Order) -> Record:
+        self.progress(order.name, len(self.records))
+        record = self.runner.run(order)
+        self.records.append(record)
+        return record
+
+    def _could_not(self, reason: str) -> Verdict:
+        return Verdict(str(self.runner.program.entry), Outcome.NOT_JUDGED, reason)
+
+    def _has_scaler(self) -> bool:
+        if not self.runner.on_cpu:
+            return True
+        return self.runner.machine.torch_version >= OLDEST_ON_CPU
+
+
+def _different(reference: Record, candidate: Record) -> str:
+    """Of scripts that print the same each time, what they print counts, too."""
+    return difference(reference, candidate) or printed(reference, candidate)
+
+
+def _speed(name: str, milliseconds: list[float], memory: int | None) -> Speed:
+    if len(milliseconds) < 2:
+        milliseconds = milliseconds * 2
+    low, middle, high = quantiles(milliseconds, n=4)
+    return Speed(name, middle, low, high, memory)
