@@ -208,7 +208,8 @@ BROKEN = (
     Broken("half a model", "small", (("nn.Tanh(), nn.Linear(16, 1))", "nn.Tanh(), nn.Linear(16, 1)).half()"),
            ("model(x), y)", "model(x.half()), y.half())"),), "half-parameters", "scaler.step"),
     Broken("forward outside", "small", (
-        (_BLOCK, "out = model(x)\n    with torch.autocast('cuda'):\n        loss = nn.functional.mse_loss(out, y)\n"),),
+        (_BLOCK, "out = model(x)\n    with torch.autocast('cuda'):\n"
+                 "        loss = nn.functional.mse_loss(out, y)\n"),),
            "forward-outside-autocast", "out = model(x)"),
     Broken("one forward of two outside", "gan_two_optimizers", ((
         "        fake = netG(torch.randn(8, 4, device=device))\n", ""), (
@@ -216,7 +217,8 @@ BROKEN = (
         "    scalerD.scale(errD_real).backward()\n    fake = netG(torch.randn(8, 4, device=device))\n")),
            "forward-outside-autocast", "fake = netG("),
     Broken("BCE inside", "bce_after_sigmoid",
-           (("        with torch.autocast(\"cuda\", enabled=False):\n            loss", "        if True:\n            loss"),),
+           (('        with torch.autocast("cuda", enabled=False):\n            loss',
+             "        if True:\n            loss"),),
            "bce-in-autocast", "loss = criterion"),
     Broken("functional BCE inside", "small",
            (("mse_loss(model(x), y)", "binary_cross_entropy(model(x).sigmoid(), y.sigmoid())"),),
@@ -236,7 +238,8 @@ BROKEN = (
            "step-in-autocast", _STEP, frozenset({"autocast-left-on"})),
     Broken("one instance twice", "small", (
         ("# before the loop", "ctx = torch.autocast('cuda', dtype=torch.float16)"),
-        (_BLOCK, "with ctx:\n        with ctx:  # again\n            loss = nn.functional.mse_loss(model(x), y)\n")),
+        (_BLOCK, "with ctx:\n        with ctx:  # again\n"
+                 "            loss = nn.functional.mse_loss(model(x), y)\n")),
            "autocast-reentered", "with ctx:  # again",
            frozenset({"step-in-autocast"})),
     Broken("closure", "small", ((_STEP, "scaler.step(optimizer, lambda: loss)"),),

@@ -90,7 +90,9 @@ with torch.inference_mode():
 class NativeScaler:
     def __init__(self):
         self._scaler = torch.amp.GradScaler(device="cuda")
-    def __call__(self, loss, optimizer, clip_grad=None, parameters=None, create_graph=False, need_update=True):
+    def __call__(
+        self, loss, optimizer, clip_grad=None, parameters=None, create_graph=False, need_update=True
+    ):
         self._scaler.scale(loss).backward(create_graph=create_graph)
         if need_update:
             if clip_grad is not None:

@@ -33,10 +33,6 @@ class _Where(Where):
         return file != __file__ and super().is_users(file)
 
 
-class Stopped(BaseException):
-    """A run that was stopped by whoever watches it."""
-
-
 @dataclass(slots=True)
 class Seen:
     """What came of one run."""
@@ -47,8 +43,8 @@ class Seen:
     """Those that were told at once."""
     error: str = ""
     output: str = ""
-    digest: str = ""
-    """Of the random stream at the end."""
+    randomness: bytes = b""
+    """The state of the random stream at the end."""
 
     def rules(self, *, notes: bool = False) -> set[tuple[str, int]]:
         """Rules and lines, without notes."""
@@ -107,7 +103,6 @@ def _work(
         monitor = Monitor(Log(log), _Where()) if monitored else None
         if monitor is not None:
             monitor.patch()
-        torch.Stopped = Stopped  # type: ignore[attr-defined]
         try:
             with (
                 contextlib.redirect_stdout(output),
@@ -122,10 +117,10 @@ def _work(
         except BaseException as error:
             seen.error = f"{type(error).__name__}: {error}"
         if monitor is not None:
-            monitor.finish()
+            monitor.finish(cut_off=bool(seen.error))
         os.chdir("/")
     seen.output = output.getvalue()
-    seen.digest = str(torch.get_rng_state().sum().item())
+    seen.randomness = torch.get_rng_state().numpy().tobytes()
     pipe.send(seen)
     pipe.close()
 

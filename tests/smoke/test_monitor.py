@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from broken import BROKEN, FIXTURES, SCRIPTS, Broken, golden
 from correct import CORRECT
 from monitored import watch
 from projects_support import Project, migrated
 
+from amp_migrate.smoke.harness import monitor
 from amp_migrate.smoke.harness.monitor_rules import RULES
 
 MIGRATED = sorted(path.parent.name for path in FIXTURES.glob("*/migrated.py"))
@@ -53,3 +57,72 @@ def test_every_rule_is_tried() -> None:
     tried = {broken.rule for broken in BROKEN} | {"scaler-with-bfloat16"}
     assert tried == set(RULES)
     assert {rule.severity for rule in RULES.values()} == {"error", "warning", "note"}
+
+
+WEIGHTS = "\nprint([p.detach().numpy().tobytes().hex() for p in model.parameters()])\n"
+BY_HAND = [broken.text() for broken in BROKEN if broken.base == "small"]
+
+
+@pytest.mark.parametrize("text", [*CORRECT.values(), *BY_HAND])
+def test_changes_no_numbers(text: str) -> None:
+    if "model = " not in text:
+        text = text.replace("out = ", "model = out = ")
+    alone = watch(text + WEIGHTS, monitored=False)
+    watched = watch(text + WEIGHTS)
+    assert alone.output == watched.output
+    assert alone.randomness == watched.randomness
+    assert alone.error == watched.error
+
+
+def test_keeps_nothing_alive() -> None:
+    ending = """\
+import gc, weakref
+kept = [weakref.ref(thing) for thing in (optimizer, scaler, model[0].weight, loss)]
+grad = model[0].weight.grad.untyped_storage()._weak_ref()
+assert None not in [reference() for reference in kept]
+del optimizer, scaler, model, loss
+gc.collect()
+print([reference() for reference in kept], torch.UntypedStorage._expired(grad))
+"""
+    seen = watch(SCRIPTS["small"] + ending)
+    assert not seen.error
+    assert seen.output == "[None, None, None, None] True\n"
+
+
+def test_findings_are_told_at_once_and_counted_at_the_end() -> None:
+    broken = next(b for b in BROKEN if b.name == "clip by value")
+    seen = watch(broken.text())
+    (new,), (final,) = seen.news, seen.findings
+    assert (new["count"], final["count"]) == (1, 6)
+    assert new["path"].endswith("script.py")
+    assert {**new, "count": 6, "final": True} == final
+    assert final["message"] == RULES[broken.rule].message
+
+
+def test_a_run_that_is_cut_off_has_no_update_missing() -> None:
+    stop = "    scaler.step(optimizer)\n    if step == 2: raise KeyboardInterrupt\n"
+    seen = watch(SCRIPTS["small"].replace("    scaler.step(optimizer)\n", stop))
+    assert seen.error.startswith("KeyboardInterrupt")
+    assert seen.findings == []
+
+
+def test_what_is_disabled_is_not_judged() -> None:
+    clipped = next(b for b in BROKEN if b.name == "clip by value").text()
+    seen = watch(clipped, forced=False)
+    assert not seen.error
+    assert seen.findings == []
+
+
+def test_a_scaler_is_useless_with_bfloat16() -> None:
+    text = SCRIPTS["small"].replace(
+        '"cuda", dtype=torch.float16', '"cpu", torch.bfloat16'
+    )
+    seen = watch(text.replace('GradScaler("cuda")', 'GradScaler("cpu")'), forced=False)
+    assert not seen.error
+    assert seen.rules(notes=True) == {("scaler-with-bfloat16", 15)}
+
+
+def test_syntax_is_that_of_the_oldest_python() -> None:
+    folder = Path(monitor.__file__).parent
+    for path in folder.glob("monitor*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))

@@ -36,7 +36,7 @@ class Monitor:
     """
 
     def __init__(self, log: Log, where: Where) -> None:
-        known = Known()
+        known = self._known = Known()
         self._findings = Findings(log)
         self._regions = Regions(self._findings, where)
         self._checkpoints = Checkpoints(known, self._findings, where)
@@ -60,8 +60,11 @@ class Monitor:
         self._forwards.patch()
         self._checkpoints.patch()
 
-    def finish(self) -> None:
-        """After the script, however it ended."""
+    def finish(self, cut_off: bool = False) -> None:
+        """After the script. ``cut_off``: it was stopped or died, and may not be asked for what would
+        have come later: an update after the last step, the scaler's state after the optimizer's.
+        """
+        self._known.cut_off = self._known.cut_off or cut_off
         self._uses.finish()
         self._regions.finish()
         self._scalers.finish()

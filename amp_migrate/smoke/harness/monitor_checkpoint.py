@@ -112,7 +112,7 @@ class Checkpoints:
 
     def finish(self) -> None:
         """The script has ended, and may have saved for the last time."""
-        if not self._known.interrupted:
+        if not self._known.cut_off:
             self._resumed = False
             self.check_iteration()
 

@@ -180,7 +180,10 @@ class GradientUses:
                 self._findings.report("edited-scaled-gradients", self._where.line(3))
 
     def _watch(self) -> None:
-        if self._mode not in _get_current_dispatch_mode_stack():
+        modes = _get_current_dispatch_mode_stack()
+        if any(getattr(mode, "_mode_key", None) is not None for mode in modes):
+            return  # A graph is being traced.
+        if self._mode not in modes:
             # Below the modes of others: those are left in the order that they were entered in.
             others = _lifted()
             _push_mode(self._mode)

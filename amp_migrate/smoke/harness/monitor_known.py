@@ -208,9 +208,8 @@ class Known:
         self._clock = itertools.count()
         self._quiet = threading.local()
         self.running_backward = False
-        self.interrupted = False
-        """Whether a step was left by what is no Exception: the run was stopped, and may not be asked
-        for what would have come after."""
+        self.cut_off = False
+        """Whether the run did not come to its own end."""
 
     def now(self) -> int:
         return next(self._clock)

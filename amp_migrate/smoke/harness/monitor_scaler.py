@@ -66,7 +66,7 @@ class Scalers:
 
     def finish(self) -> None:
         """The script has ended: was the last step of each scaler followed by an update?"""
-        if self._known.interrupted:
+        if self._known.cut_off:
             return
         for scaler in self._known.scalers.alive():
             record = self._known.scalers.get(scaler)
@@ -121,14 +121,8 @@ class Scalers:
                 self._findings.report("closure-in-scaler-step", line)
             # By then the line is one of torch's own.
             self._regions.check_step(line)
-            try:
-                with self._known.quietly():
-                    result = inner(scaler, optimizer, *args, **kwargs)
-            except Exception:
-                raise
-            except BaseException:
-                self._known.interrupted = True
-                raise
+            with self._known.quietly():
+                result = inner(scaler, optimizer, *args, **kwargs)
             if not getattr(optimizer, "_step_supports_amp_scaling", False):
                 self._unscaled(optimizer, line)
             for gradient in self._gradients(optimizer):
