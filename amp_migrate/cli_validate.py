@@ -35,6 +35,17 @@ EXAMPLES = [
 ]
 
 
+def _known_profile(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> str | None:
+    from amp_migrate.smoke import profiles
+
+    if value is not None and value not in profiles.names():
+        known = ", ".join(profiles.names())
+        raise click.BadParameter(f"{value!r} is none of {known}")
+    return value
+
+
 @click.command(cls=Command, examples=EXAMPLES, exits=Proof)
 @click.argument("words", nargs=-1, metavar="SCRIPT [-- ARGUMENTS]...")
 @click.option(
@@ -88,6 +99,12 @@ EXAMPLES = [
 )
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", hidden=True)
 @click.option(
+    "--profile",
+    metavar="NAME",
+    callback=_known_profile,
+    help="The kind of GPU that shapes are judged for, from volta to blackwell: the one there is, or ampere.",
+)
+@click.option(
     "--report", metavar="FILE", help="Write a page to look at: curves, figures, shapes."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
@@ -115,6 +132,7 @@ def validate(
     time_limit: float,
     memory_limit: float | None,
     threads: int | None,
+    profile: str | None,
     report: str | None,
     as_json: bool,
     config_file: str | None,
@@ -153,6 +171,7 @@ def validate(
                     limits=limits,
                     device=device,
                     against=against,
+                    profile=profile,
                     monitor_only=monitor_only,
                 )
             )

@@ -40,6 +40,8 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
     yield f"  {_extent(verdict)}", ""
     for line in _speeds(verdict.speeds):
         yield f"  {line}", ""
+    for line in verdict.shape_lines:
+        yield f"  {line}".rstrip(), ""
     for note in verdict.notes:
         yield f"  note: {note}", ""
 

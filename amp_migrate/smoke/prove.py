@@ -7,12 +7,15 @@ from pathlib import Path
 
 from amp_migrate.config import Settings
 from amp_migrate.results import SourceError
-from amp_migrate.smoke import rewriting
+from amp_migrate.smoke import profiles, rewriting
 from amp_migrate.smoke.order import Entry
+from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
 from amp_migrate.smoke.validate import Progress, Validation
 from amp_migrate.smoke.verdict import Outcome, Verdict
+
+DEFAULT_PROFILE = "ampere"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Request:
     device: str = "auto"
     against: str | None = None
     """A revision of git, whose files are the original; None: the rewrite is `amp-migrate`'s."""
+    profile: str | None = None
+    """The GPU that the shapes are judged for; None: the one there is."""
     monitor_only: bool = False
     """Look at the script as it is, which uses AMP already."""
 
@@ -52,10 +57,18 @@ def prove(request: Request, progress: Progress) -> Verdict:
                     rewritten={} if request.against else found.rewritten,
                 )
             )
-            validation = Validation(runner, found, progress)
+            validation = Validation(runner, found, progress, _profile(request, runner))
             return validation.watch() if request.monitor_only else validation.run()
     except (HarnessError, SourceError) as error:
         return Verdict(str(request.entry), Outcome.NOT_JUDGED, str(error))
+
+
+def _profile(request: Request, runner: Runner) -> Profile:
+    if request.profile is not None:
+        return profiles.profile(request.profile)
+    gpu = runner.machine.gpu
+    found = profiles.profile_of_device(gpu["capability"]) if gpu else None
+    return found or profiles.profile(DEFAULT_PROFILE)
 
 
 def _rewriting(request: Request, torch_version: tuple[int, int]) -> Rewriting:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import quantiles
 
 from amp_migrate.smoke import levels
 from amp_migrate.smoke.compare import difference, printed
-from amp_migrate.smoke.order import AS_WRITTEN, Order, Task
+from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
+from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
 from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import Runner
+from amp_migrate.smoke.shapes import ShapesReport, judge
+from amp_migrate.smoke.shapes_table import as_dict, lines_of
 from amp_migrate.smoke.sites import ran
 from amp_migrate.smoke.verdict import (
     Curve,
@@ -41,8 +45,14 @@ class Validation:
     """The proof of one rewrite, with a runner that serves both forms of it."""
 
     def __init__(
-        self, runner: Runner, rewriting: Rewriting, progress: Progress
+        self,
+        runner: Runner,
+        rewriting: Rewriting,
+        progress: Progress,
+        profile: Profile | None = None,
     ) -> None:
+        """``profile``: of the GPU that shapes are judged for; None: they are not recorded."""
+        self.profile = profile
         self.runner = runner
         self.rewriting = rewriting
         self.progress = progress
@@ -132,7 +142,19 @@ class Validation:
         watched = Order("watched", True, Task.MONITOR, switches)
         judged, findings = levels.protocol(self._run, watched, {"error", "warning"})
         verdicts.append(judged)
-        return self._conclude(reference, verdicts, mixed, findings)
+        shapes = self._shapes(switches)
+        return replace(
+            self._conclude(reference, verdicts, mixed, findings),
+            shapes={} if shapes is None else as_dict(shapes),
+            shape_lines=() if shapes is None else tuple(lines_of(shapes, Path.cwd())),
+        )
+
+    def _shapes(self, switches: Switches) -> ShapesReport | None:
+        """What the rewritten program multiplies; None where that was not asked for, or not seen."""
+        if self.profile is None:
+            return None
+        record = self._run(Order("recording shapes", True, Task.SHAPES, switches))
+        return judge(record.lines, self.profile) if record.all("gemm") else None
 
     def _original(self) -> Record:
         """The original, as on a GPU where that works."""

@@ -107,7 +107,9 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     shapes: Mapping[str, Any] = field(default_factory=dict)
-    """What `shapes` says of the matrix products that ran."""
+    """What `shapes` says of the matrix products that ran, as plain data."""
+    shape_lines: tuple[str, ...] = ()
+    """The same for a terminal."""
 
     @property
     def proven(self) -> bool:

@@ -75,13 +75,13 @@ class _Seen(NamedTuple):
     product: Product
 
 
-class GemmRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class GemmRecorder(TorchDispatchMode):
     """``with GemmRecorder(where) as gemms: ...; gemms.finish(log)``. One for a process."""
 
     supports_higher_order_operators = True
 
     def __init__(self, where: Where) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._where = where
         self._operators: dict[Any, _Operator] = {}
         self._products: dict[_Seen, int] = {}

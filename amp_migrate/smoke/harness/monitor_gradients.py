@@ -64,11 +64,11 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
-class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Operators(TorchDispatchMode):
     """Sees every operator that the script runs, once pushed."""
 
     def __init__(self, uses: GradientUses) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._uses = uses
 
     def __torch_dispatch__(

@@ -61,7 +61,7 @@ def probe(path: str) -> None:
         "machine",
         cuda=True,
         name=properties.name,
-        capability=[properties.major, properties.minor],
+        capability=f"{properties.major}.{properties.minor}",
         memory=properties.total_memory,
         built_for=torch.version.cuda,
         cudnn=torch.backends.cudnn.version(),
