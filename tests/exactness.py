@@ -15,9 +15,7 @@ forked worker that has torch loaded already; what is patched for it dies with th
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
-import hashlib
 import io
 import math
 import multiprocessing
@@ -27,8 +25,6 @@ import re
 import tempfile
 import traceback
 import warnings
-import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,18 +34,17 @@ import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
 import torch.distributions
 import torch.utils.data
-from torch.utils._python_dispatch import TorchDispatchMode
 from trees import Tree, run_main
 
-from amp_migrate.smoke.harness import policy
+from amp_migrate.smoke.harness.backward_products import ProductCounter
+from amp_migrate.smoke.harness.recorder import Injection, Recorder
+from amp_migrate.smoke.harness.switches import Switches
+from amp_migrate.smoke.harness.where import Where
 
 Program = str | Tree
 
 TIME_LIMIT = 60.0
 """Seconds that one program may take."""
-
-SCALE_CAP = 2.0**32
-"""A scale that doubles every step or two is sent back to its start here, before fp32 overflows."""
 
 MEAN_LOSS_TOLERANCE = 1e-2
 FIRST_LOSS_TOLERANCE = 1e-2
@@ -58,13 +53,6 @@ LOSS_FLOOR = 1e-2
 fp16 training changes the mean loss by at most 4.5e-4 and the first by 1.3e-4, relative; 1e-2 is the
 floor that such small numbers are given. Relative to the mean magnitude of the losses, since some of
 them cross zero, and at least to `LOSS_FLOOR`, since others go there."""
-
-# fmt: off
-_GEMMS = frozenset({
-    "_scaled_dot_product_flash_attention_for_cpu_backward", "addbmm", "addmm", "addmv", "addr",
-    "baddbmm", "bmm", "convolution_backward", "dot", "mkldnn_rnn_layer_backward", "mm", "mv",
-})
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +123,6 @@ class Run:
     error: str = ""
     scaled_backwards: int = 0
     plain_backwards: int = 0
-    skipped_steps: int = 0
-    """Steps that the harness left out because of the poison."""
-    scalers: int = 0
     half_gemms: int = 0
     """Matrix products and convolutions inside backward that ran in fp16: so did their forwards."""
     full_gemms: int = 0
@@ -169,303 +154,51 @@ class Run:
 # --- in the worker ------------------------------------------------------------------------------
 
 
-def _digest(tensors: list[Any]) -> str:
-    total = hashlib.blake2b(digest_size=16)
-    for tensor in tensors:
-        if tensor is None:
-            total.update(b"none")
-            continue
-        plain = tensor.detach()
-        if plain.is_sparse:
-            plain = plain.to_dense()
-        total.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
-        total.update(plain.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """The tensors and plain values of an optimizer's state dict, in order."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield str(key)
-            yield from _leaves(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
-class _GemmCounter(TorchDispatchMode):
-    """Sees operators below autocast and autograd: what really runs, in which dtype."""
-
-    def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()
-        self.recorder = recorder
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if self.recorder.in_backward and func.overloadpacket.__name__ in _GEMMS:
-            dtypes = {a.dtype for a in args if isinstance(a, torch.Tensor)}
-            if torch.float16 in dtypes:
-                self.recorder.run.half_gemms += 1
-            elif torch.float32 in dtypes:
-                self.recorder.run.full_gemms += 1
-        return func(*args, **(kwargs or {}))
-
-
-class _Skipped(Exception):
-    """Leaves a step in the middle; ``value`` is what its closure returned."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.value = value
-
-
-class _Recorder:
-    """Patches torch, in a process that is about to run one script."""
+class _Watch:
+    """What is patched for one run, and what comes of it."""
 
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
         self.run = Run(mode)
-        self.optimizers: list[Any] = []
-        self.modules: list[weakref.ref[Any]] = []
-        self.poisoned: set[int] = set()
-        self.backwards = 0
-        self.in_backward = False
+        injection = None
+        if mode.poison is not None:
+            injection = Injection(*mode.poison, mode.skip_poisoned)
+        self.recorder = Recorder(self._say, Where(), injection=injection)
 
     def patch(self) -> None:
-        self._patch_backward()
-        self._patch_optimizers()
-        self._patch_modules()
         if self.mode.scaler:
-            self._patch_scaler()
-            self._patch_autocast()
+            Switches(
+                on_cpu=True,
+                scaler=True,
+                autocast=self.mode.autocast,
+                init_scale=self.mode.init_scale,
+                growth_interval=self.mode.growth_interval,
+            ).patch()
+        self.recorder.patch()
 
-    def finish(self) -> None:
-        values: list[Any] = []
-        for optimizer in self.optimizers:
-            values += [p for group in optimizer.param_groups for p in group["params"]]
-            # `state_dict` and not `state`: the latter's keys are the parameters themselves.
-            values += _leaves(optimizer.state_dict())
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        others = repr(
-            [value for value in values if not isinstance(value, torch.Tensor)]
-        )
-        self.run.state = (
-            _digest(tensors) + hashlib.blake2b(others.encode()).hexdigest()[:16]
-        )
-        streams = f"{_digest([torch.get_rng_state()])}{random.getstate()}{numpy.random.get_state()}"
-        self.run.randomness = hashlib.blake2b(streams.encode()).hexdigest()[:16]
-
-    # What is recorded.
-
-    def _index(self, optimizer: Any) -> int:
-        for index, known in enumerate(self.optimizers):
-            if known is optimizer:
-                return index
-        self.optimizers.append(optimizer)
-        return len(self.optimizers) - 1
-
-    def _patch_backward(self) -> None:
-        inner = torch.autograd.backward
-
-        @functools.wraps(inner)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-            for tensor in several:
-                true = getattr(tensor, "_true_loss", None)
-                if true is None:
-                    self.run.plain_backwards += 1
-                    true = tensor
-                else:
-                    self.run.scaled_backwards += 1
-                value = true.detach().flatten()[0].item() if true.numel() else math.nan
-                self.run.events.append(Event("loss", -1, _digest([true]), value))
-            self.in_backward = True
-            try:
-                inner(tensors, *args, **kwargs)
-            finally:
-                self.in_backward = False
-            if self.mode.poison is not None and self.mode.poison[0] == self.backwards:
-                self._inject(self.mode.poison[1])
-            self.backwards += 1
-
-        torch.autograd.backward = backward
-
-    def _inject(self, index: int) -> None:
-        for group in self.optimizers[index].param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    with torch.no_grad():
-                        parameter.grad[(0,) * parameter.grad.dim()] = math.inf
-                    self.poisoned.add(index)
-                    return
-        raise AssertionError("there is no gradient to poison")
-
-    def _patch_optimizers(self) -> None:
-        recorder = self
-        base = torch.optim.Optimizer
-        inner_init = base.__init__
-        inner_zero_grad = base.zero_grad
-
-        def wrap_step(cls: Any) -> None:
-            inner_step = cls.step
-            if getattr(inner_step, "_recorded", False):
-                return
-
-            @functools.wraps(inner_step)
-            def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-                index = recorder._index(optimizer)
-                closure = kwargs.get("closure", args[0] if args else None)
-                counts = False
-
-                def with_gradients(value: Any = None) -> Any:
-                    nonlocal counts
-                    if recorder.mode.skip_poisoned and index in recorder.poisoned:
-                        recorder.poisoned.discard(index)
-                        recorder.run.skipped_steps += 1
-                        raise _Skipped(value)
-                    # A step that finds no gradients does nothing, and may as well be left out.
-                    counts = any(
-                        p.grad is not None
-                        for group in optimizer.param_groups
-                        for p in group["params"]
-                    )
-                    return value
-
-                try:
-                    if closure is None:
-                        with_gradients()
-                        result = inner_step(optimizer, *args, **kwargs)
-                    else:
-                        # The gradients are there when the closure has run.
-                        result = inner_step(
-                            optimizer, lambda: with_gradients(closure())
-                        )
-                except _Skipped as skipped:
-                    return skipped.value
-                if counts:
-                    recorder._record_step(index)
-                return result
-
-            step._recorded = True  # type: ignore[attr-defined]
-            cls.step = step
-
-        @functools.wraps(inner_init)
-        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            inner_init(optimizer, *args, **kwargs)
-            recorder._index(optimizer)
-            wrap_step(type(optimizer))
-
-        @functools.wraps(inner_zero_grad)
-        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            # The inf goes away with the gradients: a script that looks at the norm and skips.
-            recorder.poisoned.discard(recorder._index(optimizer))
-            inner_zero_grad(optimizer, *args, **kwargs)
-
-        base.__init__ = init
-        base.zero_grad = zero_grad
-
-    def _record_step(self, index: int) -> None:
-        groups = self.optimizers[index].param_groups
-        tensors = [p for group in groups for p in group["params"]]
-        for reference in self.modules:
-            module = reference()
-            if module is not None:
-                # Running statistics: they show a forward that ran once too often.
-                tensors += list(module._buffers.values())
-        self.run.events.append(Event("step", index, _digest(tensors), 0.0))
-
-    def _patch_modules(self) -> None:
-        recorder = self
-        inner_init = torch.nn.Module.__init__
-        inner_zero_grad = torch.nn.Module.zero_grad
-
-        @functools.wraps(inner_init)
-        def init(module: Any, *args: Any, **kwargs: Any) -> None:
-            inner_init(module, *args, **kwargs)
-            recorder.modules.append(weakref.ref(module))
-
-        @functools.wraps(inner_zero_grad)
-        def zero_grad(module: Any, *args: Any, **kwargs: Any) -> None:
-            recorder.poisoned.clear()
-            inner_zero_grad(module, *args, **kwargs)
-
-        torch.nn.Module.__init__ = init  # type: ignore[method-assign]
-        torch.nn.Module.zero_grad = zero_grad  # type: ignore[method-assign]
-
-    # What is forced.
-
-    def _patch_scaler(self) -> None:
-        recorder = self
-        mode = self.mode
-
-        class Scaler(torch.amp.GradScaler):
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                # A different power of two for each: gradients must not meet a stranger's scale.
-                self._first_scale = mode.init_scale * 2.0 ** (
-                    3 * (recorder.run.scalers % 4)
-                )
-                recorder.run.scalers += 1
-                super().__init__(
-                    "cpu",
-                    init_scale=self._first_scale,
-                    growth_interval=mode.growth_interval,
-                    enabled=True,
-                )
-
-            def scale(self, outputs: Any) -> Any:
-                result = super().scale(outputs)
-                if isinstance(outputs, torch.Tensor):
-                    result._true_loss = outputs.detach().clone()
-                return result
-
-            def update(self, new_scale: Any = None) -> None:
-                super().update(new_scale)
-                if self.get_scale() >= SCALE_CAP:
-                    super().update(self._first_scale)
-
-        for module in (torch, torch.amp, torch.amp.grad_scaler, torch.cuda.amp):
-            module.GradScaler = Scaler  # type: ignore[attr-defined]
-
-    def _patch_autocast(self) -> None:
-        mode = self.mode
-
-        class Autocast(torch.amp.autocast_mode.autocast):
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                enabled = kwargs.get("enabled", args[2] if len(args) > 2 else True)
-                super().__init__(
-                    "cpu", dtype=torch.float16, enabled=mode.autocast and bool(enabled)
-                )
-
-        for module in (torch, torch.amp, torch.amp.autocast_mode):
-            module.autocast = Autocast  # type: ignore[attr-defined]
-        for name in ("custom_fwd", "custom_bwd"):
-            decorate = getattr(torch.amp, name)
-
-            def on_the_cpu(
-                method: Any = None, *, decorate: Any = decorate, **kwargs: Any
-            ) -> Any:
-                return decorate(method, **{**kwargs, "device_type": "cpu"})
-
-            for namespace in (torch.amp, torch.cuda.amp):
-                setattr(namespace, name, on_the_cpu)
-        # Its first parameter is `enabled`, not the device.
-        torch.cuda.amp.autocast = lambda enabled=True, *_, **__: Autocast(  # type: ignore[misc,assignment]
-            "cuda", enabled=enabled
-        )
+    def _say(self, kind: str, **said: Any) -> None:
+        run = self.run
+        if kind == "loss":
+            run.events.append(Event("loss", -1, said["bits"], said["value"]))
+            if said["scaled"]:
+                run.scaled_backwards += 1
+            else:
+                run.plain_backwards += 1
+        elif kind == "step":
+            run.events.append(Event("step", said["optimizer"], said["bits"], 0.0))
+        elif kind == "products":
+            run.half_gemms, run.full_gemms = said["half"], said["full"]
+        elif kind == "end":
+            run.state, run.randomness = said["state"], said["randomness"]
+        elif kind == "note":
+            raise AssertionError(said["message"])
 
 
-def _execute(program: Program, name: str, recorder: _Recorder, folder: str) -> None:
+def _execute(program: Program, name: str, watch: _Watch, folder: str) -> None:
     """Run it as it would be run, in an empty folder; a script has no arguments."""
     with contextlib.ExitStack() as stack:
-        if recorder.mode.autocast:
-            stack.enter_context(_GemmCounter(recorder))
-            # Not every processor has recurrent layers in fp16 in oneDNN; what is behind it does.
-            torch._C._set_mkldnn_enabled(False)
-            policy.apply()
+        if watch.mode.autocast:
+            stack.enter_context(ProductCounter(watch._say, watch.recorder))
         if isinstance(program, Tree):
             program.run(Path(folder))
         else:
@@ -495,8 +228,8 @@ def _work(program: Program, name: str, mode: Mode, pipe: Any) -> None:
     gc.disable()
     os.environ.pop("WORLD_SIZE", None)
     os.environ.pop("RANK", None)
-    recorder = _Recorder(mode)
-    run = recorder.run
+    watch = _Watch(mode)
+    run = watch.run
     output = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -514,9 +247,9 @@ def _work(program: Program, name: str, mode: Mode, pipe: Any) -> None:
                     contextlib.redirect_stdout(output),
                     contextlib.redirect_stderr(io.StringIO()),
                 ):
-                    recorder.patch()
-                    _execute(program, name, recorder, folder)
-                recorder.finish()
+                    watch.patch()
+                    _execute(program, name, watch, folder)
+                watch.recorder.finish()
             except BaseException as error:
                 where = _where(error, name, folder)
                 run.error = f"{type(error).__name__}: {error}{where}"

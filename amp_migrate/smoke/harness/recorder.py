@@ -295,9 +295,8 @@ class Recorder:
         base.__init__, base.scale, base.step = init, scale, step
 
     def _patch_autocast(self) -> None:
-        base = torch.amp.autocast_mode.autocast
-        if base.__module__ != torch.amp.autocast_mode.__name__:
-            base = base.__mro__[1]
+        autocast = torch.amp.autocast_mode.autocast
+        base = next(c for c in autocast.__mro__[::-1] if "__enter__" in vars(c))
         inner = base.__enter__
 
         @functools.wraps(inner)

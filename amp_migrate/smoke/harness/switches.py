@@ -52,9 +52,10 @@ class Switches:
         self._made = 0
 
     def patch(self) -> None:
-        """For the rest of this process. Does nothing to a torch that knows no scaler for the CPU."""
-        if not hasattr(torch.amp, "GradScaler"):
-            return
+        """For the rest of this process.
+
+        Before 2.3, torch had no scaler for the CPU: there, both can only be off.
+        """
         self._patch_scaler()
         self._patch_autocast()
         if self.on_cpu:
@@ -66,8 +67,10 @@ class Switches:
 
     def _patch_scaler(self) -> None:
         switches = self
+        takes_device = hasattr(torch.amp, "GradScaler")
+        base = torch.amp.GradScaler if takes_device else torch.cuda.amp.GradScaler
 
-        class Scaler(torch.amp.GradScaler):
+        class Scaler(base):
             def __init__(self, device: Any = "cuda", *args: Any, **given: Any) -> None:
                 if not isinstance(device, str):
                     # The scaler of `torch.cuda.amp` begins with the scale.
@@ -82,7 +85,9 @@ class Switches:
                     given["init_scale"] *= 2.0 ** (3 * (switches._made % 4))
                 switches._made += 1
                 self._first_scale = given.get("init_scale")
-                super().__init__("cpu" if switches.on_cpu else device, **given)
+                if takes_device:
+                    given["device"] = "cpu" if switches.on_cpu else device
+                super().__init__(**given)
 
             def update(self, new_scale: Any = None) -> None:
                 super().update(new_scale)
@@ -91,9 +96,10 @@ class Switches:
                         super().update(self._first_scale)
 
         Scaler.__name__ = Scaler.__qualname__ = "GradScaler"
-        for module in (torch, torch.amp, torch.amp.grad_scaler, torch.cuda.amp):
-            module.GradScaler = Scaler
-        torch.cuda.amp.grad_scaler.GradScaler = Scaler
+        torch.cuda.amp.GradScaler = torch.cuda.amp.grad_scaler.GradScaler = Scaler
+        if takes_device:
+            for module in (torch, torch.amp, torch.amp.grad_scaler):
+                module.GradScaler = Scaler
 
     def _patch_autocast(self) -> None:
         switches = self
