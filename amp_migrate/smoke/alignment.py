@@ -51,7 +51,7 @@ def misfits(row: dict[str, Any], profile: Profile) -> tuple[Misfit, ...]:
 def padded_size(size: int, item_bytes: int, profile: Profile) -> int:
     """The next size that is aligned: to the best multiple where that adds little, else to less."""
     for unit in (profile.best_bytes, 32, profile.advised_bytes):
-        multiple = max(unit, profile.advised_bytes) // item_bytes
+        multiple = unit // item_bytes
         padded = ceil(size / multiple) * multiple
         if 100 * (padded - size) <= CHEAP_PADDING * size:
             return padded
