@@ -51,7 +51,7 @@ def misfits(row: dict[str, Any], profile: Profile) -> tuple[Misfit, ...]:
 def padded_size(size: int, item_bytes: int, profile: Profile) -> int:
     """The next size that is aligned: to the best multiple where that adds little, else to less."""
     for unit in (profile.best_bytes, 32, profile.advised_bytes):
-        multiple = max(unit, profile.advised_bytes) // item_bytes
+        multiple = unit // item_bytes
         padded = ceil(size / multiple) * multiple
         if 100 * (padded - size) <= CHEAP_PADDING * size:
             return padded
@@ -89,10 +89,9 @@ def _sizes_of_matmul(row: dict[str, Any]) -> list[tuple[str, int, int]]:
     if min(row["m"], row["n"]) == 1:  # a vector: no matrix kernel runs
         return []
     found = [(name, row[name], 1) for name in dict.fromkeys(row["rows"])]
+    # A slice has rows as far apart as those of the whole matrix.
     for side, name, lead in zip("AB", row["rows"], row["lead"], strict=False):
-        if (
-            lead != row[name]
-        ):  # a slice: its rows are as far apart as those of the whole
+        if lead != row[name]:
             found.append((f"row length of {side}", lead, 0))
     return found
 
