@@ -172,19 +172,29 @@ class Layers:
             sides.append(path)
         return sides
 
-    def is_shown(self, folder: str, name: str) -> bool:
-        """Whether the user's entry of that name is still to be seen."""
-        return not self._is_removed(folder.rstrip("/") + "/" + name)
+    def removed_names(self, folder: str) -> set[str]:
+        """Which of the user's entries of a folder, itself not removed, are no longer to be seen."""
+        try:
+            names = Real.listdir(self._removed + folder)
+        except OSError:
+            return set()
+        return {
+            name for name in names if self._is_removed(folder.rstrip("/") + "/" + name)
+        }
 
     def names(self, place: Place) -> list[str]:
         """What is in a folder."""
         if place.free:
             return Real.listdir(place.real)
+        sides = self.sides(place.path)
+        if sides == [place.path] and not self.is_touched(place):
+            return Real.listdir(place.path)
         found: dict[str, None] = {}
-        for side in self.sides(place.path):
-            for name in Real.listdir(side):
-                if side != place.path or self.is_shown(place.path, name):
-                    found[name] = None
+        for side in sides:
+            gone = self.removed_names(place.path) if side == place.path else ()
+            found.update(
+                (name, None) for name in Real.listdir(side) if name not in gone
+            )
         return list(found)
 
     def to_enter(self, path: Any) -> str:
