@@ -20,10 +20,10 @@ def offline_environment(scratch: str) -> dict[str, str]:
     mlflow.tracking._tracking_service.utils (MLFLOW_TRACKING_URI) and mlflow/mlflow#23637
     (MLFLOW_ALLOW_FILE_STORE); dvc.org/doc/user-guide/env (DVC_*)
     and dvc.org/doc/dvclive/env (DVCLIVE_OPEN); docs.swanlab.cn "cli-swanlab-offline" (SWANLAB_MODE);
-    mlco2.github.io/codecarbon, "Configuration": CODECARBON_ before any parameter's name;
-    docs.nvidia.com/cuda, CUDA environment variables (CUDA_CACHE_PATH); pytorch.org's documentation of
-    torch.utils.cpp_extension (TORCH_EXTENSIONS_DIR) and of torch.compile's caches
-    (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR).
+    docs.codecarbon.io, how-to/configuration (CODECARBON_ before a parameter's name);
+    the CUDA programming guide's environment variables (CUDA_CACHE_PATH); torch's own
+    utils/cpp_extension.py (TORCH_EXTENSIONS_DIR) and _inductor/runtime (TORCHINDUCTOR_CACHE_DIR,
+    TRITON_CACHE_DIR).
     """
     tracking = os.path.join(os.path.abspath(scratch), "trackers")
     caches = os.path.join(os.path.abspath(scratch), "caches")
