@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import zipfile
 from pathlib import Path
@@ -12,10 +13,10 @@ from pathlib import Path
 import amp_migrate.smoke.harness as harness
 
 _SITECUSTOMIZE = """
-import os, tempfile
+import os
 from _amp_smoke.overlay import Overlay
 overlay = Overlay(
-    os.environ["SCRATCH"], [tempfile.gettempdir(), "/dev", "/proc"], [os.environ["PROJECT"]]
+    os.environ["SCRATCH"], [os.environ["TEMPORARY"], "/dev", "/proc"], [os.environ["PROJECT"]]
 )
 overlay.install()
 """
@@ -64,6 +65,7 @@ class Ground:
         environment = {
             **os.environ,
             "PROJECT": str(self.project),
+            "TEMPORARY": tempfile.gettempdir(),
             "PYTHONDONTWRITEBYTECODE": "1",
             **more,
         }

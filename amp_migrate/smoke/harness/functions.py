@@ -223,11 +223,10 @@ class Functions:
         met = set()
         for number, scan in enumerate(scans):
             side = sides[number]
-            hides = side == place.path and self._layers.is_touched(place)
+            users = side == place.path and not place.free
+            gone = self._layers.removed_names(place.path) if users else ()
             for entry in scan:
-                if entry.name in met or (
-                    hides and not self._layers.is_shown(folder, entry.name)
-                ):
+                if entry.name in met or entry.name in gone:
                     continue
                 met.add(entry.name)
                 yield Entry(entry, shown, folder + "/" + entry.name, self.stat, encoded)

@@ -73,6 +73,7 @@ class Layers:
                 roots[os.path.realpath(path).rstrip("/") + "/"] = answer
         # The longest root that fits decides.
         self._roots = sorted(roots.items(), key=lambda root: -len(root[0]))
+        self._prefixes = tuple(roots)
         self._seen: tuple[int, dict[str, _Folder]] = (-1, {})
         self._lock = threading.RLock()
         self._taken = False
@@ -89,6 +90,8 @@ class Layers:
     def is_free(self, path: str) -> bool:
         """Whether an absolute path without ``..`` is one that the overlay leaves alone."""
         path += "/"
+        if not path.startswith(self._prefixes):
+            return False  # sooner said of most paths
         for root, free in self._roots:
             if path.startswith(root):
                 return free
@@ -106,7 +109,7 @@ class Layers:
 
     def absolute(self, path: Any, dir_fd: int | None = None) -> str:
         """An absolute form of the path, links and ``..`` kept; the empty path stays empty."""
-        text = os.fsdecode(path)
+        text = path if type(path) is str else os.fsdecode(path)
         if text[:1] == "/" or not text:
             return text
         folder = self.working_folder() if dir_fd is None else self.of_descriptor(dir_fd)
@@ -142,7 +145,7 @@ class Layers:
         else:
             folder = self._folder(head or "/")
             shown = folder.path.rstrip("/") + "/" + name
-            if folder.touched or self.is_free(shown):
+            if folder.touched or (folder.path != head and self.is_free(shown)):
                 place = self.at(shown)
             else:
                 place = Place(shown, shown, lstat(shown))
@@ -172,19 +175,29 @@ class Layers:
             sides.append(path)
         return sides
 
-    def is_shown(self, folder: str, name: str) -> bool:
-        """Whether the user's entry of that name is still to be seen."""
-        return not self._is_removed(folder.rstrip("/") + "/" + name)
+    def removed_names(self, folder: str) -> set[str]:
+        """Which of the user's entries of a folder, itself not removed, are no longer to be seen."""
+        try:
+            names = Real.listdir(self._removed + folder)
+        except OSError:
+            return set()
+        return {
+            name for name in names if self._is_removed(folder.rstrip("/") + "/" + name)
+        }
 
     def names(self, place: Place) -> list[str]:
         """What is in a folder."""
         if place.free:
             return Real.listdir(place.real)
+        sides = self.sides(place.path)
+        if sides == [place.path] and not self.is_touched(place):
+            return Real.listdir(place.path)
         found: dict[str, None] = {}
-        for side in self.sides(place.path):
-            for name in Real.listdir(side):
-                if side != place.path or self.is_shown(place.path, name):
-                    found[name] = None
+        for side in sides:
+            gone = self.removed_names(place.path) if side == place.path else ()
+            found.update(
+                (name, None) for name in Real.listdir(side) if name not in gone
+            )
         return list(found)
 
     def to_enter(self, path: Any) -> str:

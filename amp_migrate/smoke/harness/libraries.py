@@ -20,6 +20,9 @@ class _Call(NamedTuple):
     position: int  # of the path; a method's own object is 0
     keyword: str
     how: Any  # one of the words above, or a function of the arguments that gives one
+    # A class gets a subclass in its place. Not every class in C bears that: those of OpenCV free
+    # themselves as if they had none. They get a function, and isinstance() with them fails.
+    derived: bool = False
 
 
 def _by_mode(
@@ -79,7 +82,7 @@ _CALLS = {
     ],
     "pyarrow": [
         _Call("memory_map", 0, "path", _by_mode(1)),
-        _Call("OSFile", 0, "path", _by_mode(1)),
+        _Call("OSFile", 0, "path", _by_mode(1), True),
     ],
     "pyarrow.parquet.core": [
         _Call("ParquetWriter.__init__", 1, "where", _REPLACES),
@@ -89,7 +92,6 @@ _CALLS = {
     "soundfile": [_Call("SoundFile.__init__", 1, "file", _by_mode(2))],
     "lmdb": [
         _Call("open", 0, "path", _by_readonly),
-        _Call("Environment", 0, "path", _by_readonly),
     ],
     "torchvision.io.image": [
         _Call("read_file", 0, "path", _READS),
@@ -97,8 +99,8 @@ _CALLS = {
     ],
     "torch": [
         # torch.save, torch.load, torch.package and torch.export all end in these two.
-        _Call("_C.PyTorchFileWriter", 0, "file_name", _REPLACES),
-        _Call("_C.PyTorchFileReader", 0, "file_name", _READS),
+        _Call("_C.PyTorchFileWriter", 0, "file_name", _REPLACES, True),
+        _Call("_C.PyTorchFileReader", 0, "file_name", _READS, True),
         _Call("jit.save", 1, "f", _REPLACES),
         _Call("jit.load", 0, "f", _READS),
         _Call("jit.ScriptModule.save", 1, "f", _REPLACES),
@@ -107,8 +109,10 @@ _CALLS = {
         _Call("from_file", 0, "filename", _by_flag(1, "shared", False)),
         _Call("UntypedStorage.from_file", 0, "filename", _by_flag(1, "shared", False)),
         _Call("autograd.profiler.profile.export_chrome_trace", 1, "path", _REPLACES),
-        _Call("distributed.FileStore", 0, "file_name", _CHANGES),
-        _Call("distributed.rendezvous.FileStore", 0, "file_name", _CHANGES),
+    ],
+    "torch.distributed": [_Call("FileStore", 0, "file_name", _CHANGES, True)],
+    "torch.distributed.rendezvous": [
+        _Call("FileStore", 0, "file_name", _CHANGES, True)
     ],
 }
 
@@ -135,6 +139,12 @@ class Libraries:
                 self.patch(name)
         sys.meta_path.insert(0, self)
         sys.meta_path.append(_Written(self._read))
+
+    def patch_torch(self) -> None:
+        """Patch what of torch is imported and was not patched before."""
+        for name in _CALLS:
+            if name.partition(".")[0] == "torch":
+                self.patch(name)
 
     def patch(self, name: str) -> None:
         """Patch a module, once. One that is not imported, or lacks what is known, is left alone."""
@@ -183,8 +193,8 @@ class Libraries:
         if original is None:
             return
         new: Any
-        if isinstance(original, type):
-            new = self._subclass(original, call) or self._redirected(original, call)
+        if call.derived:
+            new = self._subclass(original, call)
         else:
             new = self._redirected(original, call)
             if isinstance(owner, type) and _is_bound(owner, name):
@@ -200,25 +210,31 @@ class Libraries:
             values, more = self._mapped(call, values, more)
             return original(*values, **more)
 
+        if isinstance(original, type):
+            for name in dir(original):
+                if not name.startswith("_"):
+                    setattr(redirected, name, getattr(original, name))
         return redirected
 
     def _subclass(self, original: Any, call: _Call) -> Any:
-        def __init__(this: Any, *values: Any, **more: Any) -> None:
+        def __new__(cls: Any, *values: Any, **more: Any) -> Any:
+            if original.__new__ is object.__new__:
+                return object.__new__(cls)
             values, more = self._mapped(call, values, more)
-            original.__init__(this, *values, **more)
+            return original.__new__(cls, *values, **more)
 
-        try:
-            return type(original)(
-                original.__name__,
-                (original,),
-                {
-                    "__init__": __init__,
-                    "__module__": original.__module__,
-                    "__doc__": original.__doc__,
-                },
-            )
-        except TypeError:
-            return None
+        def __init__(this: Any, *values: Any, **more: Any) -> None:
+            if original.__init__ is not object.__init__:
+                values, more = self._mapped(call, values, more)
+                original.__init__(this, *values, **more)
+
+        body = {
+            "__new__": __new__,
+            "__init__": __init__,
+            "__module__": original.__module__,
+            "__doc__": original.__doc__,
+        }
+        return type(original)(original.__name__, (original,), body)
 
     def _mapped(
         self, call: _Call, values: tuple[Any, ...], more: dict[str, Any]

@@ -55,6 +55,7 @@ class Overlay:
             original = getattr(os, name)
             kept[id(original)] = stand_in = _StandIn("os", name, function)
             for supported in (
+                os.supports_dir_fd,
                 os.supports_fd,
                 os.supports_follow_symlinks,
                 os.supports_effective_ids,
@@ -68,8 +69,11 @@ class Overlay:
         self._libraries.install()
 
     def patch_torch(self) -> None:
-        """Redirect also what torch reads and writes in C++. May be called again."""
-        self._libraries.patch("torch")
+        """Redirect also what torch reads and writes in C++.
+
+        That happens by itself where torch is imported after ``install``. May be called again.
+        """
+        self._libraries.patch_torch()
 
     def path_to_read(self, path: Any) -> str:
         """The file on disk that holds what the script sees at this path."""
