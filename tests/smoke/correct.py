@@ -338,21 +338,6 @@ for x, y in data:
     plain.step()
     torch.save(plain.state_dict(), "plain.pt")
 """,
-    "compiled": _NET
-    + """\
-compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-optimizer = torch.optim.Adam(model.parameters())
-scaler = torch.amp.GradScaler("cuda")
-for x, y in data:
-    optimizer.zero_grad()
-    with torch.autocast("cuda"):
-        loss = F.cross_entropy(compiled(x), y)
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    print(model[0].weight.grad.norm())
-    scaler.step(optimizer)
-    scaler.update()
-""",
     "modes of others": _NET
     + """\
 from torch.utils.flop_counter import FlopCounterMode
@@ -422,3 +407,22 @@ for x, _ in data:
 """,
 }
 """By name. A monitor has nothing to say about any of them."""
+
+ON_THE_CPU = {
+    "compiled": _NET
+    + """\
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+optimizer = torch.optim.Adam(model.parameters())
+scaler = torch.amp.GradScaler("cpu")
+for x, y in data:
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = F.cross_entropy(compiled(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    print(model[0].weight.grad.norm())
+    scaler.step(optimizer)
+    scaler.update()
+""",
+}
+"""The same, for torch's own autocast on the CPU: where graphs are compiled, nothing may replace it."""
