@@ -338,6 +338,41 @@ for x, y in data:
     plain.step()
     torch.save(plain.state_dict(), "plain.pt")
 """,
+    "optimizer in a wrapper": _NET
+    + """\
+class Wrapped(torch.optim.Optimizer):
+    def __init__(self, optimizer, scaler):
+        self.optimizer, self.scaler = optimizer, scaler
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+    @property
+    def state(self):
+        return self.optimizer.state
+    @property
+    def defaults(self):
+        return self.optimizer.defaults
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+    def state_dict(self):
+        return self.optimizer.state_dict()
+    def step(self, closure=None):
+        self.scaler.step(self.optimizer, closure)
+        self.scaler.update()
+
+scaler = torch.amp.GradScaler("cuda")
+optimizer = Wrapped(torch.optim.AdamW(model.parameters()), scaler)
+model.forward = torch.autocast(device_type="cuda", dtype=torch.float16)(model.forward)
+for step, (x, y) in enumerate(data):
+    loss = F.cross_entropy(model(x).float(), y)
+    scaler.scale(loss).backward()
+    if step % 2:
+        scaler.unscale_(optimizer.optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+torch.save([scaler.state_dict(), optimizer.state_dict()], "state.pt")
+""",
     "modes of others": _NET
     + """\
 from torch.utils.flop_counter import FlopCounterMode

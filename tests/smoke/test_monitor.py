@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from broken import BROKEN, FIXTURES, SCRIPTS, Broken, golden  # noqa: E402
-from correct import CORRECT, ON_THE_CPU  # noqa: E402
-from monitored import watch  # noqa: E402
-from projects_support import Project, migrated  # noqa: E402
+from broken import BROKEN, FIXTURES, SCRIPTS, Broken, golden
+from correct import CORRECT, ON_THE_CPU
+from monitored import watch
+from projects_support import Project, migrated
 
-from amp_migrate.smoke.harness import monitor  # noqa: E402
-from amp_migrate.smoke.harness.monitor_rules import RULES  # noqa: E402
+from amp_migrate.smoke.harness import monitor
+from amp_migrate.smoke.harness.monitor_rules import RULES
 
 MIGRATED = sorted(path.parent.name for path in FIXTURES.glob("*/migrated.py"))
 
