@@ -338,20 +338,40 @@ for x, y in data:
     plain.step()
     torch.save(plain.state_dict(), "plain.pt")
 """,
-    "compiled": _NET
+    "optimizer in a wrapper": _NET
     + """\
-compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-optimizer = torch.optim.Adam(model.parameters())
+class Wrapped(torch.optim.Optimizer):
+    def __init__(self, optimizer, scaler):
+        self.optimizer, self.scaler = optimizer, scaler
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+    @property
+    def state(self):
+        return self.optimizer.state
+    @property
+    def defaults(self):
+        return self.optimizer.defaults
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+    def state_dict(self):
+        return self.optimizer.state_dict()
+    def step(self, closure=None):
+        self.scaler.step(self.optimizer, closure)
+        self.scaler.update()
+
 scaler = torch.amp.GradScaler("cuda")
-for x, y in data:
-    optimizer.zero_grad()
-    with torch.autocast("cuda"):
-        loss = F.cross_entropy(compiled(x), y)
+optimizer = Wrapped(torch.optim.AdamW(model.parameters()), scaler)
+model.forward = torch.autocast(device_type="cuda", dtype=torch.float16)(model.forward)
+for step, (x, y) in enumerate(data):
+    loss = F.cross_entropy(model(x).float(), y)
     scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    print(model[0].weight.grad.norm())
-    scaler.step(optimizer)
-    scaler.update()
+    if step % 2:
+        scaler.unscale_(optimizer.optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+torch.save([scaler.state_dict(), optimizer.state_dict()], "state.pt")
 """,
     "modes of others": _NET
     + """\
@@ -422,3 +442,22 @@ for x, _ in data:
 """,
 }
 """By name. A monitor has nothing to say about any of them."""
+
+ON_THE_CPU = {
+    "compiled": _NET
+    + """\
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+optimizer = torch.optim.Adam(model.parameters())
+scaler = torch.amp.GradScaler("cpu")
+for x, y in data:
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = F.cross_entropy(compiled(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    print(model[0].weight.grad.norm())
+    scaler.step(optimizer)
+    scaler.update()
+""",
+}
+"""The same, for torch's own autocast on the CPU: where graphs are compiled, nothing may replace it."""

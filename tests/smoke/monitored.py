@@ -13,24 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cuda_policy
 import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
 from trees import Tree, run_main
 
 from amp_migrate.smoke.harness.log import Log
 from amp_migrate.smoke.harness.monitor import Monitor
+from amp_migrate.smoke.harness.switches import Switches
 from amp_migrate.smoke.harness.where import Where
 
 TIME_LIMIT = 60.0
 """Seconds that one program may take."""
-
-
-class _Where(Where):
-    """Counts this file, which stands in for the harness, among the libraries."""
-
-    def is_users(self, file: str) -> bool:
-        return file != __file__ and super().is_users(file)
 
 
 @dataclass(slots=True)
@@ -55,39 +48,6 @@ class Seen:
         }
 
 
-def force_fp16(init_scale: float = 2.0**10) -> None:
-    """Every scaler is enabled, and every region that asks for autocast gets fp16 on the CPU."""
-    torch._C._set_mkldnn_enabled(False)
-    cuda_policy.apply()
-
-    class Scaler(torch.amp.GradScaler):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__("cpu", init_scale=init_scale)
-
-    class Autocast(torch.amp.autocast_mode.autocast):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            enabled = kwargs.get("enabled", args[2] if len(args) > 2 else True)
-            super().__init__("cpu", dtype=torch.float16, enabled=bool(enabled))
-
-    for module in (torch, torch.amp, torch.amp.grad_scaler, torch.cuda.amp):
-        module.GradScaler = Scaler  # type: ignore[attr-defined]
-    for module in (torch, torch.amp, torch.amp.autocast_mode):
-        module.autocast = Autocast  # type: ignore[attr-defined]
-    for name in ("custom_fwd", "custom_bwd"):
-        decorate = getattr(torch.amp, name)
-
-        def on_the_cpu(
-            method: Any = None, *, decorate: Any = decorate, **kwargs: Any
-        ) -> Any:
-            return decorate(method, **{**kwargs, "device_type": "cpu"})
-
-        for namespace in (torch.amp, torch.cuda.amp):
-            setattr(namespace, name, on_the_cpu)
-    torch.cuda.amp.autocast = lambda enabled=True, *_, **__: Autocast(  # type: ignore[misc,assignment]
-        "cuda", enabled=enabled
-    )
-
-
 def _work(
     program: str | Tree, forced: bool, monitored: bool, log: str, pipe: Any
 ) -> None:
@@ -99,15 +59,18 @@ def _work(
         warnings.simplefilter("ignore")
         os.chdir(folder)
         if forced:
-            force_fp16()
-        monitor = Monitor(Log(log), _Where()) if monitored else None
+            Switches(
+                on_cpu=True, scaler=True, autocast=True, init_scale=2.0**10
+            ).patch()
+        monitor = Monitor(Log(log), Where()) if monitored else None
         if monitor is not None:
             monitor.patch()
         try:
-            with (
-                contextlib.redirect_stdout(output),
-                contextlib.redirect_stderr(io.StringIO()),
-            ):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(contextlib.redirect_stdout(output))
+                stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+                if monitor is not None:
+                    stack.callback(monitor.finish)
                 if isinstance(program, Tree):
                     program.run(Path(folder))
                 else:
@@ -116,8 +79,6 @@ def _work(
                     run_main(program, os.fspath(file), [os.fspath(file)])
         except BaseException as error:
             seen.error = f"{type(error).__name__}: {error}"
-        if monitor is not None:
-            monitor.finish(cut_off=bool(seen.error))
         os.chdir("/")
     seen.output = output.getvalue()
     seen.randomness = torch.get_rng_state().numpy().tobytes()

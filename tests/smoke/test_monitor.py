@@ -6,8 +6,11 @@ import ast
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
 from broken import BROKEN, FIXTURES, SCRIPTS, Broken, golden
-from correct import CORRECT
+from correct import CORRECT, ON_THE_CPU
 from monitored import watch
 from projects_support import Project, migrated
 
@@ -51,6 +54,21 @@ def test_silent_on_other_styles(name: str) -> None:
     seen = watch(CORRECT[name])
     assert not seen.error
     assert seen.rules(notes=True) == set()
+
+
+@pytest.mark.parametrize("name", ON_THE_CPU)
+def test_silent_on_the_cpu(name: str) -> None:
+    text = ON_THE_CPU[name]
+    seen = watch(text, forced=False)
+    assert not seen.error
+    assert seen.rules(notes=True) == set()
+    # It is not silent because it is blind.
+    clipped = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    broken = watch(text.replace("scaler.unscale_(optimizer)", clipped), forced=False)
+    assert {rule for rule, _ in broken.rules()} == {
+        "clipped-scaled-gradients",
+        "read-scaled-gradients",
+    }
 
 
 def test_every_rule_is_tried() -> None:

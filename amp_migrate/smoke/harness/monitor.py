@@ -13,6 +13,8 @@ keeps no graph, tensor, optimizer or scaler alive. What it watches:
 
 from __future__ import annotations
 
+import sys
+
 from .log import Log
 from .monitor_autocast import Regions
 from .monitor_backward import Backwards
@@ -60,11 +62,14 @@ class Monitor:
         self._forwards.patch()
         self._checkpoints.patch()
 
-    def finish(self, cut_off: bool = False) -> None:
+    def finish(self, cut_off: bool | None = None) -> None:
         """After the script. ``cut_off``: it was stopped or died, and may not be asked for what would
-        have come later: an update after the last step, the scaler's state after the optimizer's.
+        have come later: an update after the last step, the scaler's state after the optimizer's. If
+        that is not said, it was cut off if an exception is on its way.
         """
-        self._known.cut_off = self._known.cut_off or cut_off
+        self._known.cut_off = (
+            sys.exc_info()[0] is not None if cut_off is None else cut_off
+        )
         self._uses.finish()
         self._regions.finish()
         self._scalers.finish()

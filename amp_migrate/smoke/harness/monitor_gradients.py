@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -51,6 +53,9 @@ sym_stride values zeros_like
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grads_with_norm_")
 # fmt: on
+
+_RECORDER = os.path.join(os.path.dirname(__file__), "recorder.py")
+"""What looks at gradients beside the monitor, on nobody's behalf."""
 
 _COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")
 """Averages over processes: every one of them has the same scale."""
@@ -155,7 +160,7 @@ class GradientUses:
         def get(tensor: Any) -> Any:
             grad = torch_s.__get__(tensor)
             if grad is not None and self._known.any_scaler and not self._known.quiet:
-                if self._scaled(grad):
+                if self._scaled(grad) and not self._is_for_recorder():
                     self._watch()
             return grad
 
@@ -167,7 +172,7 @@ class GradientUses:
         def remove(tensor: Any) -> None:
             torch_s.__delete__(tensor)
 
-        torch.Tensor.grad = property(get, put, remove, torch_s.__doc__)  # type: ignore[assignment]
+        torch.Tensor.grad = property(get, put, remove, torch_s.__doc__)
 
     def _check_replaced(self, old: Any, value: Any) -> None:
         """Something is put in the place of a scaled gradient, where a scaler will divide it."""
@@ -197,6 +202,18 @@ class GradientUses:
                 if mode is not self._mode:
                     _push_mode(mode)
             self._watching = False
+
+    def _is_for_recorder(self) -> bool:
+        """Whether it is the recorder, and not the user, who looks at gradients."""
+        frame: Any = sys._getframe(2)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self._where.is_users(file):
+                return False
+            if file == _RECORDER:
+                return True
+            frame = frame.f_back
+        return False
 
     # --- operators ------------------------------------------------------------------------------
 
@@ -239,6 +256,8 @@ class GradientUses:
         if name == "div" and among:
             return []
         if name in ("eq", "ne") and (among or _is_special(values[1:])):
+            return []
+        if self._is_for_recorder():
             return []
         rule = "edited-scaled-gradients" if changes else "read-scaled-gradients"
         self._findings.report(rule, self._where.line(3), name)

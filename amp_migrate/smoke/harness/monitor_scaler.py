@@ -117,7 +117,7 @@ class Scalers:
                 return inner(scaler, optimizer, *args, **kwargs)
             line = self._where.line(2)
             self._check_step(scaler, record, optimizer, line)
-            if args or "closure" in kwargs:
+            if any(map(callable, [*args, kwargs.get("closure")])):
                 self._findings.report("closure-in-scaler-step", line)
             # By then the line is one of torch's own.
             self._regions.check_step(line)
