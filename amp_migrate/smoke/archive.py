@@ -15,6 +15,6 @@ _TOP_LEVEL = "sitecustomize.py"
 def write(path: Path) -> None:
     """Pack the harness. Raises `OSError` where that cannot be written."""
     with zipfile.ZipFile(path, "w") as archive:
-        for source in sorted(_SOURCES.glob("*.py")):
-            inside = "" if source.name == _TOP_LEVEL else f"{PACKAGE}/"
-            archive.write(source, inside + source.name)
+        for source in sorted(_SOURCES.rglob("*.py")):
+            name = source.relative_to(_SOURCES).as_posix()
+            archive.write(source, name if name == _TOP_LEVEL else f"{PACKAGE}/{name}")

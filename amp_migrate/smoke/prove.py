@@ -12,6 +12,7 @@ from amp_migrate.smoke.order import Entry
 from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
+from amp_migrate.smoke.untouched import Change, changes, snapshot
 from amp_migrate.smoke.validate import Progress, Validation
 from amp_migrate.smoke.verdict import Outcome, Verdict
 
@@ -58,7 +59,13 @@ def prove(request: Request, progress: Progress) -> Verdict:
                 )
             )
             validation = Validation(runner, found, progress, _profile(request, runner))
-            return validation.watch() if request.monitor_only else validation.run()
+            before = snapshot(request.folder, skipping=(runner.scratch,))
+            judge = validation.watch if request.monitor_only else validation.run
+            verdict = judge()
+            after = snapshot(request.folder, skipping=(runner.scratch,))
+            return replace(
+                verdict, notes=(*verdict.notes, *map(_told, changes(before, after)))
+            )
     except (HarnessError, SourceError) as error:
         return Verdict(str(request.entry), Outcome.NOT_JUDGED, str(error))
 
@@ -69,6 +76,12 @@ def _profile(request: Request, runner: Runner) -> Profile:
     gpu = runner.machine.gpu
     found = profiles.profile_of_device(gpu["capability"]) if gpu else None
     return found or profiles.profile(DEFAULT_PROFILE)
+
+
+def _told(change: Change) -> str:
+    return (
+        f"{change.path} was {change.what} while this ran, past what keeps writes away"
+    )
 
 
 def _rewriting(request: Request, torch_version: tuple[int, int]) -> Rewriting:

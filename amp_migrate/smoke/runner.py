@@ -160,7 +160,6 @@ class Runner:
             **order.as_fields(),
             "log": str(folder / "log.jsonl"),
             "scratch": str(folder),
-            "passed": [str(folder)],
             "served": self._served[order.rewritten],
             "files": sorted(program.files),
             "cwd": str(program.folder),
@@ -180,7 +179,9 @@ class Runner:
         path.write_text(json.dumps(told), encoding="utf-8")
         killed = self._send("run", path)
         stdout = folder / "stdout.txt"
-        text = stdout.read_text(encoding="utf-8", errors="replace")
+        text = ""
+        if stdout.exists():
+            text = stdout.read_text(encoding="utf-8", errors="replace")
         return Record(order, read(folder / "log.jsonl"), text, killed)
 
     def _meet(self) -> Machine:

@@ -18,7 +18,7 @@ import torch._dynamo  # loaded by the first optimizer: a second of every worker'
 from trees import Tree, run_main
 
 from amp_migrate.smoke.harness.log import Log
-from amp_migrate.smoke.harness.monitor import Monitor
+from amp_migrate.smoke.harness.protocol.monitor import Monitor
 from amp_migrate.smoke.harness.switches import Switches
 from amp_migrate.smoke.harness.where import Where
 

@@ -99,7 +99,7 @@ def _whole_loop(text: str) -> str:
     if not regions:
         return text
     lines = text.splitlines(keepends=True)
-    first, body, end = regions[0]
+    first, body, _ = regions[0]
     header = " ".join(line.strip() for line in lines[first:body])
     start = next(
         index

@@ -10,11 +10,13 @@ import textwrap
 import zipfile
 from pathlib import Path
 
-import amp_migrate.smoke.harness as harness
+import amp_migrate.smoke.harness
+
+HARNESS = Path(amp_migrate.smoke.harness.__file__).parent
 
 _SITECUSTOMIZE = """
 import os
-from _amp_smoke.overlay import Overlay
+from _amp_smoke.overlay.overlay import Overlay
 overlay = Overlay(
     os.environ["SCRATCH"], [os.environ["TEMPORARY"], "/dev", "/proc"], [os.environ["PROJECT"]]
 )
@@ -38,8 +40,8 @@ class Ground:
         (self.project / "link").symlink_to("data")
         (self.project / "file_link").symlink_to("data/one.bin")
         with zipfile.ZipFile(self.archive, "w") as archive:
-            for file in sorted(Path(harness.__file__).parent.glob("*.py")):
-                archive.write(file, f"_amp_smoke/{file.name}")
+            for file in sorted(HARNESS.rglob("*.py")):
+                archive.write(file, f"_amp_smoke/{file.relative_to(HARNESS)}")
             archive.writestr("sitecustomize.py", _SITECUSTOMIZE)
 
     def files(self) -> dict[str, tuple[object, ...]]:

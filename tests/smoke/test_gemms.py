@@ -11,9 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from amp_migrate.smoke.harness.gemms import GemmRecorder  # noqa: E402
 from amp_migrate.smoke.harness.log import Log  # noqa: E402
-from amp_migrate.smoke.harness.products import sizes_of  # noqa: E402
+from amp_migrate.smoke.harness.shapes.gemms import GemmRecorder  # noqa: E402
+from amp_migrate.smoke.harness.shapes.products import sizes_of  # noqa: E402
 from amp_migrate.smoke.harness.where import Where  # noqa: E402
 
 Row = dict[str, Any]

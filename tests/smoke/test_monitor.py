@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
@@ -14,8 +11,7 @@ from correct import CORRECT, ON_THE_CPU
 from monitored import watch
 from projects_support import Project, migrated
 
-from amp_migrate.smoke.harness import monitor
-from amp_migrate.smoke.harness.monitor_rules import RULES
+from amp_migrate.smoke.harness.protocol.rules import RULES
 
 MIGRATED = sorted(path.parent.name for path in FIXTURES.glob("*/migrated.py"))
 
@@ -138,9 +134,3 @@ def test_a_scaler_is_useless_with_bfloat16() -> None:
     seen = watch(text.replace('GradScaler("cuda")', 'GradScaler("cpu")'), forced=False)
     assert not seen.error
     assert seen.rules(notes=True) == {("scaler-with-bfloat16", 15)}
-
-
-def test_syntax_is_that_of_the_oldest_python() -> None:
-    folder = Path(monitor.__file__).parent
-    for path in folder.glob("monitor*.py"):
-        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import textwrap
 from pathlib import Path
 
 import pytest
 from overlay_support import Ground, agree
-
-import amp_migrate.smoke.harness as harness
 
 
 @pytest.fixture
@@ -318,8 +315,3 @@ def test_what_gets_past_the_overlay_is_refused(ground: Ground) -> None:
     for line in lines:
         assert "amp-migrate: this run may not change the user's files" in line
     assert ground.files() == before
-
-
-def test_harness_is_python_3_8() -> None:
-    for file in Path(harness.__file__).parent.glob("*.py"):
-        ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))

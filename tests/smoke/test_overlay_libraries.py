@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from overlay_support import Ground
 
-from amp_migrate.smoke.harness.offline import offline_environment
+from amp_migrate.smoke.harness.overlay.offline import offline_environment
 
 # Stand-ins for libraries: they open files by libc, of which Python does not hear.
 _BY_C = """
@@ -152,7 +152,7 @@ def test_programs_and_unknown_libraries_are_held_by_the_kernel(
     said = ground.redirected(
         """
         import os, subprocess, sys
-        from _amp_smoke.confine import confine
+        from _amp_smoke.overlay.confine import confine
         confined = confine([os.environ["SCRATCH"], "/dev"])
         print(confined)
         if confined:

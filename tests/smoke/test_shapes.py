@@ -267,8 +267,8 @@ def test_plain_data() -> None:
 def test_what_ran_is_judged(tmp_path: Path) -> None:
     import torch
 
-    from amp_migrate.smoke.harness.gemms import GemmRecorder
     from amp_migrate.smoke.harness.log import Log
+    from amp_migrate.smoke.harness.shapes.gemms import GemmRecorder
     from amp_migrate.smoke.harness.where import Where
 
     net = torch.nn.Linear(512, 1001)

@@ -157,7 +157,8 @@ def test_a_migration_by_hand_against_git(validate: Any, tmp_path: Path) -> None:
         "optimizer.step()", "scaler.step(optimizer)\n    scaler.update()"
     ).replace(
         "    loss = nn",
-        '    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n        loss = nn',
+        '    with torch.autocast("cuda", torch.float16, enabled=scaler.is_enabled()):\n'
+        "        loss = nn",
     )
     proven = validate({"train.py": right}, "train.py", "--against", "HEAD", "--json")
     assert proven.code == 0, proven.out

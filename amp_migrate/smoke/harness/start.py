@@ -19,10 +19,12 @@ from . import seeds, standin
 from .backward_products import ProductCounter
 from .children import enter
 from .clock import Clock
-from .gemms import GemmRecorder
 from .log import Log
-from .monitor import Monitor
+from .overlay.confine import confine
+from .overlay.offline import offline_environment
+from .protocol.monitor import Monitor
 from .recorder import EnoughError, Injection, Recorder
+from .shapes.gemms import GemmRecorder
 from .switches import Switches
 from .where import Where
 
@@ -36,6 +38,9 @@ def run(path: str) -> None:
     order = enter(path)
     log = Log(order["log"])
     try:
+        os.environ.update(offline_environment(order["scratch"]))
+        # For what is not written by way of Python; before anything starts a thread.
+        confine([order["scratch"], "/dev"])
         _send_output(order)
         os.chdir(order["cwd"])
         where = Where([*order["files"], *order["served"]])

@@ -6,7 +6,6 @@ its place: the scaler is torch's own, and autocast follows CUDA's list of operat
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -68,7 +67,7 @@ class Switches:
     def _patch_scaler(self) -> None:
         switches = self
         takes_device = hasattr(torch.amp, "GradScaler")
-        base = torch.amp.GradScaler if takes_device else torch.cuda.amp.GradScaler
+        base: Any = (torch.amp if takes_device else torch.cuda.amp).GradScaler
 
         class Scaler(base):
             def __init__(self, device: Any = "cuda", *args: Any, **given: Any) -> None:
@@ -116,6 +115,8 @@ class Switches:
                 if switches.on_cpu and device_type == "cuda":
                     device_type = "cpu"
                     dtype = torch.float16 if dtype is None else dtype
+                    if not kept:
+                        dtype = torch.bfloat16  # before 2.3 no other, not even when off
                 super().__init__(
                     device_type, dtype=dtype, enabled=kept, cache_enabled=cache_enabled
                 )
@@ -132,14 +133,6 @@ class Switches:
             module.autocast = Autocast
         for module in (torch.cuda.amp, torch.cuda.amp.autocast_mode):
             module.autocast = CudaAutocast
-        if self.on_cpu:
-            inner = torch.is_autocast_enabled
-
-            @functools.wraps(inner)
-            def is_enabled(device_type: str = "cuda") -> bool:
-                return bool(inner("cpu" if device_type == "cuda" else device_type))
-
-            torch.is_autocast_enabled = is_enabled
 
     def _patch_custom_functions(self) -> None:
         for name in ("custom_fwd", "custom_bwd"):

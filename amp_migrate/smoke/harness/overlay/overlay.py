@@ -23,7 +23,8 @@ from .guard import Guard
 from .layers import Layers
 from .libraries import Libraries
 
-_OWN = __name__.rpartition(".")[0]
+# The harness: it works below the overlay, too.
+_OWN = __name__.rpartition(".")[0].rpartition(".")[0]
 # They work below the overlay: the import system reads the user's sources as they are.
 _BELOW = frozenset(
     "posix nt _io _frozen_importlib _frozen_importlib_external zipimport".split()
@@ -121,7 +122,7 @@ class _StandIn:
 def _replace_everywhere(kept: dict[int, Any]) -> None:
     """Replaces objects, by their ids, in all modules, and where classes took them over."""
     for name, module in list(sys.modules.items()):
-        if name in _BELOW or name.rpartition(".")[0] == _OWN or name == _OWN:
+        if name in _BELOW or name == _OWN or name.startswith(f"{_OWN}."):
             continue
         for key, value in list(getattr(module, "__dict__", {}).items()):
             if id(value) in kept:

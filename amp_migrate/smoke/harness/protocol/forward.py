@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from .monitor_autocast import Regions
-from .monitor_findings import Findings
-from .monitor_known import Known
-from .where import Line, Where
+from ..where import Line, Where
+from .autocast import Regions
+from .findings import Findings
+from .known import Known
 
 FULL = "_amp_smoke_full"
 """The key under which autograd nodes are marked that came out of a layer in float32."""

@@ -124,7 +124,7 @@ class Functions:
                     else type.__instancecheck__(cls, instance)
                 )
 
-        class FileIO(original, metaclass=Kind):  # type: ignore[misc]
+        class FileIO(original, metaclass=Kind):
             def __init__(
                 self,
                 file: Any,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .monitor_autocast import Regions
-from .monitor_forward import Forwards
-from .monitor_known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
-from .monitor_scaler import SCALED
-from .where import Line, Where
+from ..where import Line, Where
+from .autocast import Regions
+from .forward import Forwards
+from .known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
+from .scaler import SCALED
 
 if TYPE_CHECKING:
     Sources = dict[tuple[Scaler | None, int], Line | None]

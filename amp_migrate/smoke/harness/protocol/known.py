@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .where import Line
+from ..where import Line
 
 Value = TypeVar("Value")
 

@@ -25,9 +25,9 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from .monitor_findings import Findings
-from .monitor_known import Gradient, Known, grad_of, is_zero
-from .where import Where
+from ..where import Where
+from .findings import Findings
+from .known import Gradient, Known, grad_of, is_zero
 
 # fmt: off
 _SAME_VALUES = frozenset("""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .monitor_findings import Findings
-from .where import Line, Where
+from ..where import Line, Where
+from .findings import Findings
 
 
 class Region(NamedTuple):

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .log import Log
+from ..log import Log
+from ..where import Line, Where
 from .products import NotDense, Product, sizes_of
-from .where import Line, Where
 
 if TYPE_CHECKING:
     from .products import Sizes

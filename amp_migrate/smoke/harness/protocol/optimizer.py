@@ -12,10 +12,10 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from .monitor_autocast import Regions
-from .monitor_findings import Findings
-from .monitor_known import Gradient, Known, grad_of, parameters_of
-from .where import Where
+from ..where import Where
+from .autocast import Regions
+from .findings import Findings
+from .known import Gradient, Known, grad_of, parameters_of
 
 
 class Optimizers:

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import sys
 
-from .log import Log
-from .monitor_autocast import Regions
-from .monitor_backward import Backwards
-from .monitor_checkpoint import Checkpoints
-from .monitor_findings import Findings
-from .monitor_forward import Forwards
-from .monitor_gradients import GradientUses
-from .monitor_known import Known
-from .monitor_optimizer import Optimizers
-from .monitor_scaler import Scalers
-from .where import Where
+from ..log import Log
+from ..where import Where
+from .autocast import Regions
+from .backward import Backwards
+from .checkpoint import Checkpoints
+from .findings import Findings
+from .forward import Forwards
+from .gradients import GradientUses
+from .known import Known
+from .optimizer import Optimizers
+from .scaler import Scalers
 
 
 class Monitor:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from .monitor_autocast import Regions
-from .monitor_checkpoint import Checkpoints
-from .monitor_findings import Findings
-from .monitor_known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
-from .where import Line, Where
+from ..where import Line, Where
+from .autocast import Regions
+from .checkpoint import Checkpoints
+from .findings import Findings
+from .known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
 
 SCALED = "_amp_smoke_scaled"
 """The key under which autograd nodes are marked that multiply by a scale."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from .monitor_findings import Findings
-from .monitor_known import Known
-from .where import Line, Where
+from ..where import Line, Where
+from .findings import Findings
+from .known import Known
 
 MOST_DEEP = 6
 MOST_VALUES = 100_000

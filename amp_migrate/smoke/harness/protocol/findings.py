@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .log import Log
-from .monitor_rules import RULES
-from .where import Line
+from ..log import Log
+from ..where import Line
+from .rules import RULES
 
 
 class Findings:

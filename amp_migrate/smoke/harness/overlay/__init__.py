@@ -1,0 +1,1 @@
+"""What a script writes goes to a scratch folder, and the script sees it where it wrote it."""
