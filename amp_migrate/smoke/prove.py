@@ -55,7 +55,7 @@ def prove(request: Request, progress: Progress) -> Verdict:
                     program,
                     files=found.files,
                     original=found.original if request.against else {},
-                    rewritten={} if request.against else found.rewritten,
+                    rewritten=found.rewritten,
                 )
             )
             validation = Validation(runner, found, progress, _profile(request, runner))

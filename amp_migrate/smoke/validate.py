@@ -92,7 +92,8 @@ class Validation:
             judged, findings = levels.protocol(self._run, order, {"error"})
         record = self.records[-1]
         outcome, reason = judged.outcome, judged.summary
-        if outcome is Outcome.PROVEN and not record.all("region"):
+        on = any(line["on"] for line in record.all("region"))
+        if outcome is Outcome.PROVEN and not on:
             outcome = Outcome.NOT_JUDGED
             reason = "the script enters no autocast region here"
         return Verdict(

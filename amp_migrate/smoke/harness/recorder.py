@@ -52,7 +52,7 @@ class Recorder:
     - ``loss``: bits, value, scaled, scale, path, line; one for each root of a backward
     - ``step``: optimizer (counted in order of birth), bits, norm (2-norm of all its gradients), finite,
       lr (of the first group), scale, memory (peak bytes since the last step; CUDA only), path, line
-    - ``region``: path, line; once for each line that enters autocast
+    - ``region``: path, line, on; once for each line that enters autocast, and for whether it is on
     - ``skip``: optimizer, scale; a step that a scaler left out, or that met an injected inf
     - ``end``: state, randomness (digests), steps, scalers, how ("steps" or "finished")
     """
@@ -78,7 +78,7 @@ class Recorder:
         self._modules: list[weakref.ref[Any]] = []
         self._poisoned: set[int] = set()
         self._perturbed: set[int] = set()
-        self._regions: set[Line] = set()
+        self._regions: set[tuple[Line, bool]] = set()
         self._backwards = 0
         self._steps = 0
         self._ended = False
@@ -301,11 +301,10 @@ class Recorder:
 
         @functools.wraps(inner)
         def enter(region: Any) -> Any:
-            if region._enabled:
-                line = self.where.line(2)
-                if line is not None and line not in self._regions:
-                    self._regions.add(line)
-                    self.say("region", path=line.path, line=line.number)
+            line, on = self.where.line(2), bool(region._enabled)
+            if line is not None and (line, on) not in self._regions:
+                self._regions.add((line, on))
+                self.say("region", path=line.path, line=line.number, on=on)
             return inner(region)
 
         base.__enter__ = enter
