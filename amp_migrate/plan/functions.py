@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan.dtype_questions import asks_for_dtype
 from amp_migrate.plan.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import GRAD
@@ -348,6 +349,8 @@ class CustomFunctions:
             [q for method in _DECORATORS for q in family.methods.get(method, ())]
         ):
             function = self.program.functions[qualname]
+            if asks_for_dtype(self.program, qualname):
+                return True
             for stmt in ir.statements(function.body):
                 if self.hazards.of_statement(qualname, stmt) is not None:
                     return True

@@ -239,7 +239,7 @@ class _Walk:
 
     def _of_operation(self, expr: ir.Operation) -> Degree:
         op = expr.op
-        if op in ("is", "is not", "in", "not in", "joinedstr", "formattedvalue"):
+        if op in ("is", "is not"):
             return 0.0
         degrees = [self._of(operand) for operand in expr.operands]
         match op:
@@ -258,6 +258,9 @@ class _Walk:
                 return joined(degrees[1], degrees[2])
             case "<" | "<=" | ">" | ">=" | "==" | "!=" | "compare":
                 joined(*degrees)
+                return 0.0
+            case "in" | "not in":
+                joined(element(degrees[0]), element(degrees[1]))
                 return 0.0
             case _:
                 for degree in degrees:
@@ -278,6 +281,10 @@ class _Walk:
             self._of(func)
         degrees = plain + [degree for keyword, degree in given if keyword]
         if name in operators.ASKS:
+            return 0.0
+        if name in operators.SHOWS:
+            for degree in degrees:
+                fixed(degree)
             return 0.0
         if name in operators.ZEROS:
             return None
