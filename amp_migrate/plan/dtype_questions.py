@@ -72,12 +72,14 @@ def _asks_by_call(
         return True
     return name == "view" and any(
         arg.name == "dtype"
-        or ir.key_of(arg.value) is not None
-        and (
-            _last(arg.value) in _SAYS
-            or any(
-                ref.kind == "external" and _DTYPE.fullmatch(ref.name)
-                for ref in program.resolve(arg.value, function)
+        or (
+            ir.key_of(arg.value) is not None
+            and (
+                _last(arg.value) in _SAYS
+                or any(
+                    ref.kind == "external" and _DTYPE.fullmatch(ref.name)
+                    for ref in program.resolve(arg.value, function)
+                )
             )
         )
         for arg in call.args

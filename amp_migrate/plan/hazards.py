@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-from amp_migrate.plan import strict
+from amp_migrate.plan import hooks, strict
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.edits import Edit
 from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.hooks import linear, logs_gradients
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.probabilities import Probabilities
 from amp_migrate.plan.products import of_products
@@ -39,11 +38,6 @@ _RAISING_METHODS = frozenset(
 _SAY_THEIR_DTYPE = frozenset(
     "float to type long type_as int bool item tolist numpy argmax size".split()
 )
-_HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
-    register_post_accumulate_grad_hook register_full_backward_pre_hook
-    register_multi_grad_hook register_comm_hook register_prehook
-    register_module_full_backward_hook register_module_full_backward_pre_hook
-    register_module_backward_hook""".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
@@ -171,6 +165,10 @@ class Hazards:
                 return refusal
         if not self.options.scaled:
             return None
+        kept = hooks.kept(self.program, self.functions)
+        if kept is not None:
+            seen, line = kept
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
         return strict.of_aborts(self.program, self.functions)
 
     def of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
@@ -195,14 +193,9 @@ class Hazards:
             return Refusal(
                 "AMP023", f"{origin}() differentiates outside of backward()", line
             )
-        scaled = self.options.scaled
-        hooks = method in _HOOKS and origin == ""
-        if scaled and hooks and not linear(program, function, call):
-            return Refusal("AMP024", f"{method}() sees scaled gradients", line)
-        if scaled and origin.rpartition(".")[2] in _HOOKS:
-            return Refusal("AMP024", f"{origin}() sees scaled gradients", line)
-        if scaled and origin == "wandb.watch" and logs_gradients(call):
-            return Refusal("AMP024", "wandb.watch() logs scaled gradients", line)
+        seen = hooks.seen_by(program, function, call) if self.options.scaled else None
+        if seen is not None:
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
         if origin == "torch.set_default_dtype" or (
             origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
         ):

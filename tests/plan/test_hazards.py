@@ -246,6 +246,12 @@ UNSEEN_HOOKS = {
     "of several tensors": (
         "    torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), print)\n"
     ),
+    "by its name": "    getattr(x, 'register_hook')(print)\n",
+    "by a part of its name": "    getattr(x, 'register_' + 'hook')(print)\n",
+    "by a computed name": "    getattr(x, f'{y}_hook')(print)\n",
+    "kept under another name": "    register = x.register_hook\n    register(print)\n",
+    "handed on": "    list(map(torch.Tensor.register_hook, model.parameters(), [print]))\n",
+    "in the table": "    x._backward_hooks = {0: print}\n",
 }
 
 
