@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import hooks, strict
+from amp_migrate.plan.attached import attached
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.edits import Edit
@@ -111,6 +112,10 @@ class Hazards:
             if ir.file_of(class_name) in self.files:
                 if self.forward.is_module_class(class_name):
                     pending += [qualname for _, qualname in found.methods]
+        for function, stmt, hooked in attached(program, self.files):
+            pending += hooked
+            if any(map(_has_lambda, stmt.exprs)):
+                yield function, stmt
         for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
@@ -498,6 +503,10 @@ def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
         and stmt.path[len(parent)][0] == field
         and first <= stmt.path[len(parent)][1] <= run.last
     ]
+
+
+def _has_lambda(expr: ir.Expr) -> bool:
+    return any(isinstance(inner, ir.Deferred) for inner in ir.walk(expr))
 
 
 def _casts(arg: ir.Arg) -> bool:

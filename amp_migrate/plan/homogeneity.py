@@ -35,6 +35,9 @@ _VIEWING = frozenset(
 )
 """Methods whose result may be a part of the tensor itself."""
 
+_UNREAD = frozenset(
+    f"builtins.{name}" for name in "exec eval locals globals vars setattr".split()
+)
 _KERNEL = re.compile(r"(?i)backward|bwd")
 _TORCH_LIKE = ("torch.", "numpy.", "scipy.", "builtins.")
 _DEEPEST = 4
@@ -280,6 +283,8 @@ class _Walk:
         elif origin is None and not isinstance(func, ir.Name):
             self._of(func)
         degrees = plain + [degree for keyword, degree in given if keyword]
+        if origin in _UNREAD:
+            raise Unclear(call.line)
         if name in operators.ASKS:
             return 0.0
         if name in operators.SHOWS:

@@ -80,7 +80,7 @@ LINEAR = {
     "looked up by its size": "return (g if g.dim() in (2, 3) else g * 2), None",
     "constant gradient": "return torch.zeros_like(g), None",
 }  # fmt: skip
-OWN = "def scaled(v, by):\n    return v * by.abs()\ndef squashed(v):\n    return v.tanh()\n"
+OWN = "def scaled(v, by):\n    return v * by.abs()\ndef squashed(v):\n    return v.tanh()\ndef clip_all():\n    for p in model.parameters():\n        p.grad.clamp_(-1, 1)\n"
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -119,6 +119,9 @@ NOT_LINEAR = {
     "in an f-string": "seen = f'{g.norm():.3f}'\nlog(seen)\nreturn g, None",
     "as a string": "log(str(g.norm()))\nreturn g, None",
     "looked up": "return (g * 0 if g.norm() in [0.5, w] else g), None",
+    "run from text": "exec('g.clamp_(-1, 1)')\nreturn g, None",
+    "others' gradients": "if w.grad is not None:\n    w.grad.clamp_(-1, 1)\nreturn g, None",
+    "others' gradients, in a helper": "clip_all()\nreturn g, None",
     "try": "try:\n    g = g * 2\nexcept ValueError:\n    pass\nreturn g, None",
 }  # fmt: skip
 

@@ -265,3 +265,39 @@ def test_hooks_by_whatever_way(name: str) -> None:
     result = migrate_source(source)
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP024"]
+
+
+QUANTILE = "torch.quantile(out.detach(), 0.5)"
+ATTACHED = {
+    "a lambda": f"model.register_forward_hook(lambda m, i, out: {QUANTILE})\n",
+    "a function": "model.register_forward_hook(middle)\n",
+    "a pre-hook": "model.register_forward_pre_hook(middle)\n",
+    "a function with arguments": (
+        "import functools\n"
+        "model.register_forward_hook(hook=functools.partial(middle))\n"
+    ),
+    "what a function makes": "model.register_forward_hook(made())\n",
+    "an object": "model.register_forward_hook(Middle())\n",
+    "a method": "middles = Middle()\nmodel.register_forward_hook(middles.take)\n",
+    "a hook on all modules": "nn.modules.module.register_module_forward_hook(middle)\n",
+    "another forward": "model.forward = middle\n",
+    "another forward, by name": "setattr(model, 'forward', middle)\n",
+    "another forward of a class": "nn.Linear.forward = middle\n",
+}
+
+
+@pytest.mark.parametrize("name", ATTACHED)
+def test_what_is_attached_to_modules_runs_under_autocast(name: str) -> None:
+    source = (
+        HEAD
+        + MODEL
+        + (
+            f"def middle(m, i, out=None):\n    print({QUANTILE})\n"
+            f"def made():\n    def hook(m, i, out):\n        print({QUANTILE})\n    return hook\n"
+            f"class Middle:\n    def __call__(self, m, i, out):\n        print({QUANTILE})\n"
+            f"    def take(self, m, i, out):\n        print({QUANTILE})\n"
+            "{}" + LOOP
+        )
+    )
+    assert outcome(source.format(ATTACHED[name]))[0] == "AMP020"
+    assert outcome(source.format(""))[0] == ""
