@@ -80,7 +80,15 @@ LINEAR = {
     "looked up by its size": "return (g if g.dim() in (2, 3) else g * 2), None",
     "constant gradient": "return torch.zeros_like(g), None",
 }  # fmt: skip
-OWN = "def scaled(v, by):\n    return v * by.abs()\ndef squashed(v):\n    return v.tanh()\ndef clip_all():\n    for p in model.parameters():\n        p.grad.clamp_(-1, 1)\n"
+OWN = """\
+def scaled(v, by):
+    return v * by.abs()
+def squashed(v):
+    return v.tanh()
+def clip_all():
+    for p in model.parameters():
+        p.grad.clamp_(-1, 1)
+"""
 
 
 @pytest.mark.parametrize("name", LINEAR)

@@ -200,7 +200,21 @@ ABORTS = {
         "    for p in model.parameters():\n        assert p.grad.abs().max() < 1e9\n",
         "AMP025",
     ),
+    "a large norm, the end of the loop": (
+        CLIP + "    if norm > 1e9:\n        print(norm)\n        break\n",
+        "AMP025",
+    ),
+    "too many of them": (
+        CLIP
+        + "    if not torch.isfinite(norm):\n        bad = i = 1\n"
+        + "        if bad > 3:\n            sys.exit(1)\n",
+        "AMP025",
+    ),
     # Neither inf nor nan is small.
+    "a small norm, the end of the loop": (
+        CLIP + "    if norm < 1e-12:\n        break\n",
+        "",
+    ),
     "a small norm": (
         CLIP + "    if norm < 1e-12 or norm == 0:\n        raise ValueError(norm)\n",
         "",
@@ -230,6 +244,38 @@ def test_aborts(name: str) -> None:
         HEAD + dedent(helper) + MODEL + before + lines + "    optimizer.step()" + after
     )
     assert outcome(source)[0] == expected
+
+
+def test_a_loop_that_ends_at_what_a_function_finds() -> None:
+    source = HEAD + MODEL + """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return norm
+for x, y in data:
+    norm = train(x.to(device), y.to(device))
+    if norm > 100:
+        break
+"""
+    assert outcome(source)[0] == "AMP025"
+    assert outcome(source.replace("break", "print(norm)"))[0] == ""
+
+
+ANOMALY = {
+    "under another name": "watch = torch.autograd.set_detect_anomaly\nwatch(True)\n",
+    "by the engine's own name": "torch._C._set_anomaly_enabled(True)\n",
+    "switched off": "watch = torch.autograd.set_detect_anomaly\nwatch(False)\n",
+}
+
+
+@pytest.mark.parametrize("name", ANOMALY)
+def test_anomaly_detection(name: str) -> None:
+    expected = "" if name == "switched off" else "AMP025"
+    assert outcome(HEAD + MODEL + ANOMALY[name] + LOOP)[0] == expected
 
 
 def test_precision_set_by_fsdp() -> None:
