@@ -70,7 +70,7 @@ def _changes(modules: Modules, stmt: ir.Stmt, function: str) -> Iterator[_Change
         if stmt.kind == "augassign" and not isinstance(target, ir.Item):
             yield _Change(target, values)
         if isinstance(target, ir.Item):
-            yield _change(target.value, values)
+            yield _change(target.value, (target.key, *values))
         elif isinstance(target, ir.Attr) and (
             target.attr in _RUNS
             or any(_is_module(modules, one, function) for one in values)
@@ -80,7 +80,9 @@ def _changes(modules: Modules, stmt: ir.Stmt, function: str) -> Iterator[_Change
         values = tuple(arg.value for arg in call.args)
         func = call.func
         if modules.program.origin(func, function) in _SETS and values:
-            yield _Change(values[0], values[1:], _sets_unknown(values))
+            yield _Change(
+                values[0], values[1:], _sets_unknown(modules, values, function)
+            )
         elif not isinstance(func, ir.Attr):
             continue
         elif func.attr in _SETS_CHILDREN or func.attr in ("__setattr__", "__delattr__"):
@@ -102,20 +104,29 @@ def _change(container: ir.Expr, values: tuple[ir.Expr, ...]) -> _Change:
     return _Change(container, values)
 
 
-def _sets_unknown(values: tuple[ir.Expr, ...]) -> bool:
-    """Whether ``setattr`` is given a name and a value that are not written out: as one who swaps
-    layers would."""
-    return len(values) != 3 or not any(isinstance(v, ir.Const) for v in values[1:])
+def _sets_unknown(modules: Modules, values: tuple[ir.Expr, ...], function: str) -> bool:
+    """Whether ``setattr`` sets what may be a module: neither its name nor its value tells."""
+    if len(values) != 3 or _is_module(modules, values[2], function):
+        return True
+    return not any(isinstance(value, ir.Const) for value in values[1:])
 
 
 def _may_be(
     modules: Modules, change: _Change, function: str, word: str, made: Construction
 ) -> bool:
+    if (modules.program.origin(change.container, function) or "").startswith(
+        "torch.nn"
+    ):
+        # `nn.Sequential.forward = ...`
+        return True
     key = ir.key_of(change.container)
     if key is not None and key.rsplit(".", 1)[-1] == word:
         return True
+    if change.only_modules and ir.Const(word) in change.values:
+        # A child of that name is replaced.
+        return True
     found = modules.of(change.container, function)
-    if found is not None:
+    if found is not None and all(_makes_module(modules, one) for one in found):
         return any(one.call == made.call for one in found)
     if modules.program.instance_classes(change.container, function):
         # An instance of a class of the program, which a plain nn.Sequential is not.
@@ -123,6 +134,13 @@ def _may_be(
     return change.only_modules or any(
         _is_module(modules, value, function) for value in change.values
     )
+
+
+def _makes_module(modules: Modules, made: Construction) -> bool:
+    """Whether a call makes a module, as far as can be seen, and does not just find one."""
+    program = modules.program
+    origin = program.origin(made.call.func, made.function)
+    return origin is None or origin.startswith("torch.nn.")
 
 
 def _is_module(modules: Modules, value: ir.Expr, function: str) -> bool:

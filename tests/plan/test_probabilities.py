@@ -570,6 +570,44 @@ loss = criterion(model(x), y)
 ---
 loss =
 
+=== layers that are found and changed
+SEQ
+BCE
+next(iter([model])).insert(4, nn.Identity())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a forward of all layers
+SEQ
+BCE
+nn.Sequential.forward = lambda self, x: x.sigmoid()
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a part that is set by its name
+NET
+    return self.main(x)
+setattr(model, 'main', nn.Sequential(nn.Linear(6, 1), nn.Sigmoid(), nn.Identity()))
+BCE
+---
+loss = criterion(model(x), y)
+---
+    return self.main(x)
+
+=== a part that is set in the table
+NET
+    return self.main(x)
+model._modules['main'] = nn.Sequential(nn.Linear(6, 1), nn.Sigmoid(), nn.Identity())
+BCE
+---
+loss = criterion(model(x), y)
+---
+    return self.main(x)
+
 === layers in a wrapper
 SEQ
 model = nn.DataParallel(model)
