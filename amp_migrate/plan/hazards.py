@@ -40,6 +40,7 @@ _SAY_THEIR_DTYPE = frozenset(
     "float to type long type_as int bool item tolist numpy argmax size".split()
 )
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+_NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
@@ -253,19 +254,21 @@ class Hazards:
             }
             for stmt in ir.statements(scope.body):
                 for call in calls_of(stmt):
-                    if self._is_numpy_of(call, made, run.function):
-                        message = ".numpy() of a bfloat16 tensor raises"
-                        return Refusal("AMP020", message, call.line)
+                    if _is_numpy(call) and isinstance(call.func, ir.Attr):
+                        read = self.forward.reads_of(call.func.value, run.function)
+                        if read & made:
+                            return Refusal("AMP020", _NO_NUMPY, call.line)
+        for _, stmt, hooked in attached(self.program, self.files):
+            body = [
+                inner
+                for name in self.called_from(hooked)
+                for inner in ir.statements(self.program.functions[name].body)
+            ]
+            for inner in (stmt, *body):
+                for call in calls_of(inner):
+                    if _is_numpy(call):
+                        return Refusal("AMP020", _NO_NUMPY, call.line)
         return None
-
-    def _is_numpy_of(self, call: ir.Call, made: set[str], function: str) -> bool:
-        func = call.func
-        if not isinstance(func, ir.Attr) or func.attr != "numpy":
-            return False
-        chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
-        if chain & {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}:
-            return False
-        return bool(self.forward.reads_of(func.value, function) & made)
 
     # -- forward ------------------------------------------------------------------------------
 
@@ -503,6 +506,16 @@ def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
         and stmt.path[len(parent)][0] == field
         and first <= stmt.path[len(parent)][1] <= run.last
     ]
+
+
+def _is_numpy(call: ir.Call) -> bool:
+    """Whether a call makes an array of a tensor that may be half."""
+    func = call.func
+    if not isinstance(func, ir.Attr) or func.attr != "numpy":
+        return False
+    chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
+    known = {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}
+    return not chain & known
 
 
 def _has_lambda(expr: ir.Expr) -> bool:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import Options, migrate_source
 
 HEAD = """\
 import math
@@ -347,3 +347,17 @@ def test_what_is_attached_to_modules_runs_under_autocast(name: str) -> None:
     )
     assert outcome(source.format(ATTACHED[name]))[0] == "AMP020"
     assert outcome(source.format(""))[0] == ""
+
+
+def test_numpy_in_a_hook_under_bfloat16() -> None:
+    hook = "def keep(m, i, out):\n    seen.append(out.detach().cpu(){}.numpy())\n"
+    source = HEAD + MODEL + "seen = []\n" + hook
+    source += "model.register_forward_hook(keep)\n" + LOOP
+    for text, dtype, changes in (
+        (".float()", "bfloat16", True),
+        ("", "bfloat16", False),
+        ("", "float16", True),
+    ):
+        given = source.format(text)
+        result = migrate_source(given, options=Options(dtype=dtype))
+        assert (result.output != given) == changes
