@@ -19,6 +19,10 @@ _HOOK = re.compile(
 _ADDS = frozenset("append extend insert pop __setitem__ __delitem__".split())
 _SETS_CHILDREN = frozenset("add_module register_module set_submodule".split())
 _SETS = frozenset("builtins.setattr builtins.delattr".split())
+_LISTS = frozenset(
+    """builtins.list builtins.dict collections.OrderedDict collections.deque
+    torch.nn.ModuleList torch.nn.ModuleDict""".split()
+)
 _TABLE = "_modules"
 _RUNS = frozenset((_TABLE, "forward", "__call__"))
 
@@ -131,8 +135,43 @@ def _may_be(
     if modules.program.instance_classes(change.container, function):
         # An instance of a class of the program, which a plain nn.Sequential is not.
         return False
+    if _is_list(modules, change.container, function):
+        return False
     return change.only_modules or any(
         _is_module(modules, value, function) for value in change.values
+    )
+
+
+def _is_list(modules: Modules, expr: ir.Expr, function: str) -> bool:
+    """Whether a variable or an attribute is only ever made as a list, or a dict."""
+    program = modules.program
+    values: list[ir.Expr | None] = []
+    if isinstance(expr, ir.Name):
+        owner = program.owner(expr.id, function)
+        if owner is None:
+            return False
+        given = program.arguments(owner, expr.id)
+        if any(p.name == expr.id for p in program.functions[owner].params):
+            values += [value for _, value in given] or [None]
+        values += [
+            d.value
+            for d in program.definitions(owner, expr.id)
+            if d.stmt.kind != "augassign"
+        ]
+    elif isinstance(expr, ir.Attr):
+        values = [
+            d.value
+            for c in program.instance_classes(expr.value, function)
+            for d in program.attribute_definitions(c, expr.attr)
+            if d.stmt.kind != "augassign"
+        ]
+    return bool(values) and all(
+        isinstance(value, (ir.Display, ir.Comprehension))
+        or (
+            isinstance(value, ir.Call)
+            and program.origin(value.func, function) in _LISTS
+        )
+        for value in values
     )
 
 

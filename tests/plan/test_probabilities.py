@@ -29,6 +29,15 @@ for key, value in dict(rate=0.1).items():
     setattr(args, key, value)
 model.name = 'D'
 other = nn.Sequential(nn.Linear(2, 2))
+def block(size):
+    layers = [nn.Linear(size, size)]
+    layers.append(nn.BatchNorm1d(size))
+    return layers
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList()
+        self.blocks.append(nn.Linear(2, 2))
 other.append(nn.ReLU())
 other.add_module('end', nn.Identity())
 ---
