@@ -100,6 +100,10 @@ class Compiled:
             for expr in stmt.exprs:
                 for inner in ir.walk(expr):
                     call = calls.get(id(inner)) if simple and not in_class else None
+                    if isinstance(inner, ir.Call) and self._gets_compile(
+                        inner, function
+                    ):
+                        yield function, stmt, "torch.compile", None
                     if not isinstance(inner, (ir.Name, ir.Attr)):
                         continue
                     origin = self.program.origin(inner, function) or ""
@@ -110,12 +114,23 @@ class Compiled:
                             yield function, stmt, "compile", calls[id(inner)]
 
     def _compiles_itself(self, func: ir.Expr, function: str) -> bool:
-        """``model.compile()``."""
+        """``model.compile()``, also of what may be a module: ``model[0].compile()``."""
         return (
             isinstance(func, ir.Attr)
             and func.attr == "compile"
-            and self.forward.is_module(func.value, function)
             and not self.program.resolve(func, function)
+            and (
+                self.forward.is_module(func.value, function)
+                or not self.program.resolve(func.value, function)
+            )
+        )
+
+    def _gets_compile(self, call: ir.Call, function: str) -> bool:
+        """``getattr(torch, "compile")``."""
+        return (
+            self.program.origin(call.func, function) == "builtins.getattr"
+            and call.argument(1, "name") == ir.Const("compile")
+            and self.program.origin(call.args[0].value, function) == "torch"
         )
 
     def _statements(self) -> Iterator[tuple[str, ir.Stmt, bool]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+from amp_migrate.plan.dtype_questions import asks_for_dtype
 from amp_migrate.plan.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import GRAD
@@ -249,6 +250,8 @@ class CustomFunctions:
                     found = self.hazards.of_setup_call(qualname, call)
                     if found is not None:
                         return found
+                if self.options.scaled and self._mentions_gradients(qualname, stmt):
+                    return refused("that looks for gradients by itself", stmt.line)
         for method in _DECORATORS:
             for qualname in family.methods.get(method, ()):
                 line = self._runs_what_it_is_given(qualname)
@@ -288,6 +291,17 @@ class CustomFunctions:
                     if func.attr not in _OF_CONTEXT:
                         return call.line
         return 0
+
+    def _mentions_gradients(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement mentions ``p.grad``: in the middle of backward it is scaled, or not yet."""
+        return any(
+            isinstance(inner, ir.Attr)
+            and inner.attr == "grad"
+            and self.program.origin(inner, function) is None
+            and ir.dotted(inner) is not None
+            for expr in stmt.exprs
+            for inner in ir.walk(expr)
+        )
 
     def _changes_its_inputs(self, forward: str) -> int:
         """The line that changes an argument in place: casts would be changed instead."""
@@ -348,6 +362,8 @@ class CustomFunctions:
             [q for method in _DECORATORS for q in family.methods.get(method, ())]
         ):
             function = self.program.functions[qualname]
+            if asks_for_dtype(self.program, qualname):
+                return True
             for stmt in ir.statements(function.body):
                 if self.hazards.of_statement(qualname, stmt) is not None:
                     return True

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-from amp_migrate.plan import strict
+from amp_migrate.plan import hooks, strict
+from amp_migrate.plan.attached import attached
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.edits import Edit
 from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.hooks import linear, logs_gradients
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.probabilities import Probabilities
 from amp_migrate.plan.products import of_products
@@ -39,12 +39,8 @@ _RAISING_METHODS = frozenset(
 _SAY_THEIR_DTYPE = frozenset(
     "float to type long type_as int bool item tolist numpy argmax size".split()
 )
-_HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
-    register_post_accumulate_grad_hook register_full_backward_pre_hook
-    register_multi_grad_hook register_comm_hook register_prehook
-    register_module_full_backward_hook register_module_full_backward_pre_hook
-    register_module_backward_hook""".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+_NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
@@ -117,6 +113,10 @@ class Hazards:
             if ir.file_of(class_name) in self.files:
                 if self.forward.is_module_class(class_name):
                     pending += [qualname for _, qualname in found.methods]
+        for function, stmt, hooked in attached(program, self.files):
+            pending += hooked
+            if any(map(_has_lambda, stmt.exprs)):
+                yield function, stmt
         for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
@@ -171,6 +171,10 @@ class Hazards:
                 return refusal
         if not self.options.scaled:
             return None
+        kept = hooks.kept(self.program, self.functions)
+        if kept is not None:
+            seen, line = kept
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
         return strict.of_aborts(self.program, self.functions)
 
     def of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
@@ -195,14 +199,9 @@ class Hazards:
             return Refusal(
                 "AMP023", f"{origin}() differentiates outside of backward()", line
             )
-        scaled = self.options.scaled
-        hooks = method in _HOOKS and origin == ""
-        if scaled and hooks and not linear(program, function, call):
-            return Refusal("AMP024", f"{method}() sees scaled gradients", line)
-        if scaled and origin.rpartition(".")[2] in _HOOKS:
-            return Refusal("AMP024", f"{origin}() sees scaled gradients", line)
-        if scaled and origin == "wandb.watch" and logs_gradients(call):
-            return Refusal("AMP024", "wandb.watch() logs scaled gradients", line)
+        seen = hooks.seen_by(program, function, call) if self.options.scaled else None
+        if seen is not None:
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
         if origin == "torch.set_default_dtype" or (
             origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
         ):
@@ -255,19 +254,21 @@ class Hazards:
             }
             for stmt in ir.statements(scope.body):
                 for call in calls_of(stmt):
-                    if self._is_numpy_of(call, made, run.function):
-                        message = ".numpy() of a bfloat16 tensor raises"
-                        return Refusal("AMP020", message, call.line)
+                    if _is_numpy(call) and isinstance(call.func, ir.Attr):
+                        read = self.forward.reads_of(call.func.value, run.function)
+                        if read & made:
+                            return Refusal("AMP020", _NO_NUMPY, call.line)
+        for _, stmt, hooked in attached(self.program, self.files):
+            body = [
+                inner
+                for name in self.called_from(hooked)
+                for inner in ir.statements(self.program.functions[name].body)
+            ]
+            for inner in (stmt, *body):
+                for call in calls_of(inner):
+                    if _is_numpy(call):
+                        return Refusal("AMP020", _NO_NUMPY, call.line)
         return None
-
-    def _is_numpy_of(self, call: ir.Call, made: set[str], function: str) -> bool:
-        func = call.func
-        if not isinstance(func, ir.Attr) or func.attr != "numpy":
-            return False
-        chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
-        if chain & {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}:
-            return False
-        return bool(self.forward.reads_of(func.value, function) & made)
 
     # -- forward ------------------------------------------------------------------------------
 
@@ -505,6 +506,20 @@ def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
         and stmt.path[len(parent)][0] == field
         and first <= stmt.path[len(parent)][1] <= run.last
     ]
+
+
+def _is_numpy(call: ir.Call) -> bool:
+    """Whether a call makes an array of a tensor that may be half."""
+    func = call.func
+    if not isinstance(func, ir.Attr) or func.attr != "numpy":
+        return False
+    chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
+    known = {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}
+    return not chain & known
+
+
+def _has_lambda(expr: ir.Expr) -> bool:
+    return any(isinstance(inner, ir.Deferred) for inner in ir.walk(expr))
 
 
 def _casts(arg: ir.Arg) -> bool:

@@ -35,6 +35,9 @@ _VIEWING = frozenset(
 )
 """Methods whose result may be a part of the tensor itself."""
 
+_UNREAD = frozenset(
+    f"builtins.{name}" for name in "exec eval locals globals vars setattr".split()
+)
 _KERNEL = re.compile(r"(?i)backward|bwd")
 _TORCH_LIKE = ("torch.", "numpy.", "scipy.", "builtins.")
 _DEEPEST = 4
@@ -239,7 +242,7 @@ class _Walk:
 
     def _of_operation(self, expr: ir.Operation) -> Degree:
         op = expr.op
-        if op in ("is", "is not", "in", "not in", "joinedstr", "formattedvalue"):
+        if op in ("is", "is not"):
             return 0.0
         degrees = [self._of(operand) for operand in expr.operands]
         match op:
@@ -259,6 +262,9 @@ class _Walk:
             case "<" | "<=" | ">" | ">=" | "==" | "!=" | "compare":
                 joined(*degrees)
                 return 0.0
+            case "in" | "not in":
+                joined(element(degrees[0]), element(degrees[1]))
+                return 0.0
             case _:
                 for degree in degrees:
                     fixed(degree)
@@ -277,7 +283,13 @@ class _Walk:
         elif origin is None and not isinstance(func, ir.Name):
             self._of(func)
         degrees = plain + [degree for keyword, degree in given if keyword]
+        if origin in _UNREAD:
+            raise Unclear(call.line)
         if name in operators.ASKS:
+            return 0.0
+        if name in operators.SHOWS:
+            for degree in degrees:
+                fixed(degree)
             return 0.0
         if name in operators.ZEROS:
             return None

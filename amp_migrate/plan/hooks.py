@@ -2,10 +2,80 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 from amp_migrate.facts import ir
 from amp_migrate.project.link import Program
 
 _MULTIPLIES = ("mul", "div")
+_ON_GRADIENTS = frozenset(
+    """register_hook register_full_backward_hook register_backward_hook
+    register_post_accumulate_grad_hook register_full_backward_pre_hook
+    register_multi_grad_hook register_comm_hook register_prehook
+    register_module_full_backward_hook register_module_full_backward_pre_hook
+    register_module_backward_hook""".split()
+)
+_TABLES = re.compile(
+    r"_(global_)?backward_(pre_)?hooks|_post_accumulate_grad_hooks|_is_full_backward_hook"
+)
+_BY_NAME = frozenset(
+    ("builtins.getattr", "operator.methodcaller", "operator.attrgetter")
+)
+_PART_OF_A_NAME = re.compile(r"(?i)hook|register")
+
+
+def seen_by(program: Program, function: str, call: ir.Call) -> str | None:
+    """What a call registers that sees scaled gradients, and minds."""
+    origin = program.origin(call.func, function) or ""
+    method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+    if origin == "" and method in _ON_GRADIENTS:
+        return None if linear(program, function, call) else f"{method}() sees"
+    if origin.rpartition(".")[2] in _ON_GRADIENTS:
+        return f"{origin}() sees"
+    if origin in _BY_NAME and any(_may_be_hook(arg.value) for arg in call.args):
+        return "a hook that is found by its name may see"
+    if origin == "wandb.watch" and logs_gradients(call):
+        return "wandb.watch() logs"
+    return None
+
+
+def kept(program: Program, functions: Collection[str]) -> tuple[str, int] | None:
+    """What is taken hold of, without a call, that puts hooks on gradients; and the line."""
+    imported = {
+        local
+        for function in program.functions.values()
+        for local, target in function.imports
+        if target.rpartition(".")[2] in _ON_GRADIENTS
+    }
+    for function, stmt in program.all_statements():
+        if function not in functions:
+            continue
+        for expr in stmt.exprs:
+            called = {
+                id(inner.func) for inner in ir.walk(expr) if isinstance(inner, ir.Call)
+            }
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Attr) and _TABLES.fullmatch(inner.attr):
+                    return f"a hook in {inner.attr} sees", stmt.line
+                registers = (
+                    isinstance(inner, ir.Attr) and inner.attr in _ON_GRADIENTS
+                ) or (isinstance(inner, ir.Name) and inner.id in imported)
+                if registers and id(inner) not in called:
+                    return "a hook may see", stmt.line
+    return None
+
+
+def _may_be_hook(name: ir.Expr) -> bool:
+    """Whether an attribute's name may be that of a function which registers hooks on gradients."""
+    if isinstance(name, ir.Const):
+        return name.value in _ON_GRADIENTS
+    return isinstance(name, ir.Operation) and any(
+        isinstance(inner, ir.Const)
+        and isinstance(inner.value, str)
+        and _PART_OF_A_NAME.search(inner.value) is not None
+        for inner in ir.walk(name)
+    )
 
 
 def linear(program: Program, function: str, call: ir.Call) -> bool:

@@ -31,9 +31,12 @@ VIEWS = _words("T mT H mH data real imag")
 
 ASKS = _words(
     """size dim ndimension numel type get_device is_contiguous stride element_size nelement len
-    isinstance print hasattr range str is_floating_point is_tensor format synchronize"""
+    isinstance hasattr range is_floating_point is_tensor synchronize"""
 )
 """Functions and methods whose answers do not depend on the scale."""
+
+SHOWS = _words("print str repr format")
+"""Functions that show what they are given: nothing that is scaled."""
 
 ZEROS = _words("zeros_like new_zeros zeros empty_like new_empty empty")
 ONES = _words("ones_like new_ones ones rand_like randn_like")

@@ -12,8 +12,8 @@ from amp_migrate.plan.dtypes import rebinds
 from amp_migrate.plan.edits import SplitLast
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.modules import Construction
+from amp_migrate.plan.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
-from amp_migrate.project.bindings import calls_of
 
 _SQUASHES = frozenset("sigmoid tanh".split())
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
@@ -21,7 +21,6 @@ _PARALLEL = frozenset(
     f"torch.nn.parallel.{name}"
     for name in ("data_parallel", "data_parallel.data_parallel")
 )
-_REBUILDS = frozenset("append extend insert pop add_module register_module".split())
 _MOST = 200
 
 
@@ -232,8 +231,8 @@ class Sigmoids:
             raise self._lost(at)
         start = Made(given, at.function, at.stmt)
         if (
-            self._has_hooks()
-            or self._is_rebuilt(named)
+            has_module_hooks(self.program)
+            or may_be_rebuilt(self.modules, named, module)
             or not self.dtypes.is_fp32_through(others, start)
         ):
             raise self._lost(at)
@@ -243,30 +242,6 @@ class Sigmoids:
         self.halves.made_full.add(id(at.expr))
         edit = SplitLast(at.stmt.path, steps, named is not call.func)
         self.remedies.edit(at.function, edit)
-
-    def _has_hooks(self) -> bool:
-        """Whether modules have hooks, which layers that are called one by one would pass by."""
-        return any(
-            isinstance(call.func, ir.Attr)
-            and call.func.attr in ("register_forward_hook", "register_forward_pre_hook")
-            for _, _, call in self.program.all_calls()
-        )
-
-    def _is_rebuilt(self, layers: ir.Expr) -> bool:
-        """Whether layers are added to, or taken from, what has that name."""
-        name = (ir.key_of(layers) or "").rsplit(".", 1)[-1]
-        for function in self.program.functions.values():
-            for stmt in ir.statements(function.body):
-                held = [t.value for t in stmt.targets if isinstance(t, ir.Item)]
-                held += [
-                    call.func.value
-                    for call in calls_of(stmt)
-                    if isinstance(call.func, ir.Attr) and call.func.attr in _REBUILDS
-                ]
-                for value in held:
-                    if (ir.key_of(value) or "").rsplit(".", 1)[-1] == name:
-                        return True
-        return False
 
     def _expect_fp32(self, at: Made) -> None:
         """What is no sigmoid has to be fp32 by itself."""

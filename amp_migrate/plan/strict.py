@@ -13,6 +13,7 @@ from amp_migrate.project.link import Program
 
 _ANOMALY = re.compile(
     r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)"
+    r"|torch\._C\._set_anomaly_enabled"
 )
 _FINITE = frozenset("isfinite isnan isinf".split())
 _GRADIENT_WORD = re.compile(r"(?i)grad|(^|_)clip")
@@ -21,8 +22,13 @@ _EXITS = (("exit",), ("quit",), ("sys", "exit"), ("os", "_exit"), ("os", "abort"
 
 def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
     """Calls that ask torch itself to raise."""
-    origin = program.origin(call.func, function) or ""
-    if _ANOMALY.fullmatch(origin) and call.args[:1] != (ir.Arg(ir.Const(False)),):
+    origins = {
+        ref.name
+        for ref in program.resolve(call.func, function)
+        if ref.kind == "external"
+    }
+    switched_off = call.args[:1] == (ir.Arg(ir.Const(False)),)
+    if any(map(_ANOMALY.fullmatch, origins)) and not switched_off:
         message = "anomaly detection raises on the infinities that a scaler expects"
         return Refusal("AMP025", message, call.line)
     for arg in call.args:
@@ -35,10 +41,12 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
 
 
 def of_aborts(program: Program, functions: Collection[str]) -> Refusal | None:
-    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that raises or exits; also ``norm < c``."""
+    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that ends training; also ``norm < c``."""
     for qualname in functions:
-        for stmt in ir.statements(program.functions[qualname].body):
-            aborting = _aborting(stmt)
+        body = program.functions[qualname].body
+        ends = _ends_of_training(program, qualname)
+        for stmt in ir.statements(body):
+            aborting = _aborting(stmt, ends)
             if stmt.value is None or not aborting:
                 continue
             judged = [
@@ -51,26 +59,73 @@ def of_aborts(program: Program, functions: Collection[str]) -> Refusal | None:
     return None
 
 
-def _aborting(stmt: ir.Stmt) -> frozenset[bool]:
+def _ends_of_training(program: Program, function: str) -> frozenset[ir.Path]:
+    """Where statements leave a loop that goes backward."""
+    found: set[ir.Path] = set()
+    for loop in ir.statements(program.functions[function].body):
+        if loop.kind not in ("for", "while"):
+            continue
+        inside = list(ir.statements((loop,)))
+        if any(_goes_backward(program, function, stmt) for stmt in inside):
+            found |= {stmt.path for stmt in inside if stmt.kind == "return"}
+            found |= {
+                stmt.path
+                for block in loop.blocks
+                if block.field == "body"
+                for stmt in _of_this_loop(block.body)
+                if stmt.kind == "break"
+            }
+    return frozenset(found)
+
+
+def _of_this_loop(block: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:
+    """The statements of a block, those of loops inside it left out."""
+    for stmt in block:
+        yield stmt
+        if stmt.kind not in ("for", "while"):
+            for inner in stmt.blocks:
+                yield from _of_this_loop(inner.body)
+
+
+def _goes_backward(program: Program, function: str, stmt: ir.Stmt) -> bool:
+    """Whether a statement calls ``backward``, or a function that does."""
+    return any(
+        _is_backward(call)
+        or any(
+            _is_backward(inner)
+            for callee in program.callees(call, function)
+            for other in ir.statements(program.functions[callee].body)
+            for inner in calls_of(other)
+        )
+        for call in calls_of(stmt)
+    )
+
+
+def _is_backward(call: ir.Call) -> bool:
+    return isinstance(call.func, ir.Attr) and call.func.attr == "backward"
+
+
+def _aborting(stmt: ir.Stmt, ends: frozenset[ir.Path]) -> frozenset[bool]:
     """The outcomes of a statement's test at which the program stops."""
     if stmt.kind == "assert":
         return frozenset({False})
     if stmt.kind != "if":
         return frozenset()
     return frozenset(
-        block.field == "body" for block in stmt.blocks if _aborts(block.body)
+        block.field == "body" for block in stmt.blocks if _aborts(block.body, ends)
     )
 
 
-def _aborts(block: tuple[ir.Stmt, ...]) -> bool:
+def _aborts(block: tuple[ir.Stmt, ...], ends: frozenset[ir.Path]) -> bool:
     return any(
         stmt.kind == "raise"
+        or stmt.path in ends
         or (
             stmt.kind == "expr"
             and isinstance(stmt.value, ir.Call)
             and ir.dotted(stmt.value.func) in _EXITS
         )
-        for stmt in block
+        for stmt in ir.statements(block)
     )
 
 
@@ -173,8 +228,10 @@ def _is_of_gradients(
                 return True
             if not origin.startswith("torch.") and _GRADIENT_WORD.search(name):
                 return True
-            if depth < 2 and _reads_gradients(
-                program.callees(inner, function), program
+            callees = program.callees(inner, function)
+            if depth < 2 and (
+                _reads_gradients(callees, program)
+                or any(_returns_gradients(callee, program, depth) for callee in callees)
             ):
                 return True
         elif isinstance(inner, ir.Name) and depth < 3:
@@ -185,6 +242,17 @@ def _is_of_gradients(
             ):
                 return True
     return False
+
+
+def _returns_gradients(callee: str, program: Program, depth: int) -> bool:
+    """Whether what a function returns, as a whole, comes from gradients."""
+    return any(
+        stmt.kind == "return"
+        and stmt.value is not None
+        and not isinstance(stmt.value, ir.Display)
+        and _is_of_gradients(stmt.value, program, callee, depth + 1)
+        for stmt in ir.statements(program.functions[callee].body)
+    )
 
 
 def _reads_gradients(callees: tuple[str, ...], program: Program) -> bool:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.swallowing import is_guarded, swallows
 from amp_migrate.project.bindings import bindings
 from amp_migrate.project.link import Program
 
@@ -128,8 +129,13 @@ class Walk(ABC, Generic[Held]):
             self._calls_itself(qualname)
             return set(states)
         self._active.append(qualname)
+        observed: set[State[Held]] = set()
+        self._observers.append(observed)
         flow = self._block(qualname, self.program.functions[qualname].body, set(states))
+        self._observers.pop()
         self._active.pop()
+        if self.handlers and is_guarded(self.program, qualname):
+            flow.after |= observed
         return {
             State(s.held, frozenset(k for k in s.known if k[0] != qualname))
             for s in flow.after | flow.returns
@@ -196,7 +202,7 @@ class Walk(ABC, Generic[Held]):
                 self._observers.append(observed)
                 flow = self._block(function, stmt.blocks[0].body, states)
                 self._observers.pop()
-                if _suppresses(stmt) and self.handlers:
+                if self.handlers and swallows(self.program, function, stmt):
                     flow.after |= observed
                 return flow
             case "match":
@@ -454,16 +460,6 @@ def _is_count(value: ir.Expr | None) -> bool:
 def _counts_up(stmt: ir.Stmt) -> bool:
     positive = _is_count(stmt.value) and stmt.value != ir.Const(0)
     return stmt.kind == "augassign" and stmt.op == "+" and positive
-
-
-def _suppresses(stmt: ir.Stmt) -> bool:
-    """Whether a ``with`` statement may swallow an exception of its body."""
-    return any(
-        (ir.key_of(call.func) or "").rsplit(".", 1)[-1]
-        in ("suppress", "raises", "ignored")
-        for expr in stmt.exprs
-        for call in ir.calls_in(expr)
-    )
 
 
 def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:

@@ -431,15 +431,19 @@ class Program(Names):
         return tuple(self._find_calls())
 
     def _find_calls(self) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+        for function, stmt in self.all_statements():
+            for call in calls_of(stmt):
+                yield function, stmt, call
+
+    def all_statements(self) -> Iterator[tuple[str, ir.Stmt]]:
+        """Every statement of the program with the function it stands in, class bodies included."""
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
-                for call in calls_of(stmt):
-                    yield qualname, stmt, call
+                yield qualname, stmt
         for found in self.classes.values():
             for stmt in ir.statements(found.body):
                 if stmt.kind not in ("functiondef", "classdef"):
-                    for call in calls_of(stmt):
-                        yield found.parent, stmt, call
+                    yield found.parent, stmt
 
     def arguments(self, function: str, param: str) -> list[tuple[str, ir.Expr]]:
         """(caller, expression) of every value that calls in this program give to a parameter."""

@@ -57,6 +57,18 @@ def test_compiled(name: str) -> None:
     assert left_alone(source) == "AMP008"
 
 
+UNRESOLVED = {
+    "a part": "model = nn.Sequential(model)\nmodel[0].compile()\n",
+    "each part": "for part in model.children():\n    part.compile()\n",
+    "by its name": 'model = getattr(torch, "compile")(model)\n',
+}
+
+
+@pytest.mark.parametrize("name", UNRESOLVED)
+def test_compiled_in_other_ways(name: str) -> None:
+    assert left_alone(UNRESOLVED[name] + before(LOOP)) == "AMP008"
+
+
 def test_a_compiled_model_trains_as_before() -> None:
     source = HEAD + before_and_after(written_out(COMPILED["a model"]))[0]
     output = migrate_source(source, options=NEW).output

@@ -76,9 +76,19 @@ LINEAR = {
     "list": "parts = []\nfor w in x:\n    parts.append(g * w)\nreturn torch.stack(parts), None",
     "own helper": "return scaled(g, x), None",
     "unused comparison": "same = g.size(0) == len(x)\nreturn (g if same else g * 2), None",
+    "shown, but not its values": "print('back', g.shape, f'{g.dim()} {x.norm()}')\nreturn g, None",
+    "looked up by its size": "return (g if g.dim() in (2, 3) else g * 2), None",
     "constant gradient": "return torch.zeros_like(g), None",
 }  # fmt: skip
-OWN = "def scaled(v, by):\n    return v * by.abs()\ndef squashed(v):\n    return v.tanh()\n"
+OWN = """\
+def scaled(v, by):
+    return v * by.abs()
+def squashed(v):
+    return v.tanh()
+def clip_all():
+    for p in model.parameters():
+        p.grad.clamp_(-1, 1)
+"""
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -112,6 +122,14 @@ NOT_LINEAR = {
     "unknown function": "return quantize_grad(g), None",
     "an item": "return x * g.sum().item(), None",
     "pow": "return g ** 3, None",
+    "printed": "print('gradient', g)\nreturn g, None",
+    "printed by format": "print('{}'.format(g.norm()))\nreturn g, None",
+    "in an f-string": "seen = f'{g.norm():.3f}'\nlog(seen)\nreturn g, None",
+    "as a string": "log(str(g.norm()))\nreturn g, None",
+    "looked up": "return (g * 0 if g.norm() in [0.5, w] else g), None",
+    "run from text": "exec('g.clamp_(-1, 1)')\nreturn g, None",
+    "others' gradients": "if w.grad is not None:\n    w.grad.clamp_(-1, 1)\nreturn g, None",
+    "others' gradients, in a helper": "clip_all()\nreturn g, None",
     "try": "try:\n    g = g * 2\nexcept ValueError:\n    pass\nreturn g, None",
 }  # fmt: skip
 
@@ -134,6 +152,21 @@ FP32 = {
     "inverse": "z = torch.inverse(x)",
     "mask beyond": "z = x.masked_fill(x > 0, -1e9)",
     "out": "torch.mul(x, 2, out=w)",
+    "its bits": "z = (x.view(torch.int32) & -65536).view(torch.float32)",
+    "its bits, by a name": "bits = torch.int32\nz = torch.Tensor.view(x, dtype=bits)",
+    "a check of the dtype": "assert x.dtype == torch.float32",
+    "a check of a kept dtype": "ctx.kind = x.dtype\nif ctx.kind not in (torch.float32,): raise TypeError",
+    "a check of the type": "if not isinstance(x, torch.FloatTensor): raise TypeError",
+    "a check of the type's name": "assert x.type() == 'torch.FloatTensor'",
+    "a check of values": "assert torch.allclose(x, x + 1e-6)",
+    "a table of dtypes": "z = {torch.float32: 4}[x.dtype]",
+    "what a dtype holds": "z = x.clamp(min=torch.finfo(x.dtype).eps)",
+    "a dtype handed on": "z = sized(x.dtype)",
+}
+HALF = {
+    "a dtype taken along": "z = torch.zeros(3, dtype=x.dtype, device=x.device)\nz = z.to(x.dtype)",
+    "a dtype for later": "ctx.kind = x.dtype\nz = x.double().to(ctx.kind)",
+    "checks of shapes": "assert x.dim() == 2 and isinstance(x, torch.Tensor)\nz = x.view(x.size(0), -1)",
 }
 LEAVES = """\
 import numpy as np
@@ -141,6 +174,8 @@ import ext
 from torch.utils.cpp_extension import load
 kernels = load("kernels", ["kernels.cu"])
 from kernel_library import kernel
+def sized(kind):
+    return 4 if kind == torch.float32 else 2
 def through_numpy(v):
     return np.abs(v)
 """
@@ -152,6 +187,11 @@ def test_what_is_not_known_runs_in_fp32(name: str) -> None:
         CAST,
         '@torch.amp.custom_bwd(device_type="cuda")',
     ]
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_a_dtype_that_decides_nothing(name: str) -> None:
+    assert decorators(HEAD + function(forward=HALF[name]) + LOOP)[0] == PLAIN
 
 
 def test_a_kernel_for_the_gradient() -> None:

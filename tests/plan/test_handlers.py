@@ -97,6 +97,80 @@ def test_the_scaler_is_updated_however_the_step_ends(name: str) -> None:
     trains_as_before(diff)
 
 
+GUARDS = """\
+import contextlib
+import functools
+@contextlib.contextmanager
+def guard():
+    try:
+        yield
+    except RuntimeError:
+        print("skipped")
+@contextlib.contextmanager
+def timed():
+    try:
+        yield
+    finally:
+        print("done")
+def safe(function):
+    @functools.wraps(function)
+    def call(*given):
+        try:
+            return function(*given)
+        except RuntimeError:
+            return None
+    return call
+def logged(function):
+    @functools.wraps(function)
+    def call(*given):
+        print("called")
+        return function(*given)
+    return call
+class Guard:
+    def __enter__(self):
+        return self
+    def __exit__(self, *given):
+        return given[0] is RuntimeError
+"""
+WITH = """\
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    with {}:
+        loss.backward()
+        opt.step()
+"""
+DECORATED = """\
+@{}
+def train(x, y):
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+for x, y in data:
+    train(x, y)
+"""
+OUT_OF_SIGHT = {
+    "a function's with": (WITH.format("guard()"), True),
+    "a class's with": (WITH.format("Guard()"), True),
+    "a decorator": (DECORATED.format("safe"), True),
+    "a with that lets them pass": (WITH.format("timed()"), False),
+    "a decorator that lets them pass": (DECORATED.format("logged"), False),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_SIGHT)
+def test_a_handler_that_stands_elsewhere(name: str) -> None:
+    body, handles = OUT_OF_SIGHT[name]
+    before = GUARDS + before_and_after(FAILS)[0] + body
+    after = migrated(before)
+    assert (after.count("finally:") > before.count("finally:")) == handles
+    if handles:
+        removed = "".join(f"-{line}" for line in before.splitlines(keepends=True))
+        added = "".join(f"+{line}" for line in after.splitlines(keepends=True))
+        trains_as_before(removed + added)
+
+
 OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 PLAIN = {
     "a handler that gives up": """\

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import Options, migrate_source
 
 HEAD = """\
 import math
@@ -200,7 +200,21 @@ ABORTS = {
         "    for p in model.parameters():\n        assert p.grad.abs().max() < 1e9\n",
         "AMP025",
     ),
+    "a large norm, the end of the loop": (
+        CLIP + "    if norm > 1e9:\n        print(norm)\n        break\n",
+        "AMP025",
+    ),
+    "too many of them": (
+        CLIP
+        + "    if not torch.isfinite(norm):\n        bad = i = 1\n"
+        + "        if bad > 3:\n            sys.exit(1)\n",
+        "AMP025",
+    ),
     # Neither inf nor nan is small.
+    "a small norm, the end of the loop": (
+        CLIP + "    if norm < 1e-12:\n        break\n",
+        "",
+    ),
     "a small norm": (
         CLIP + "    if norm < 1e-12 or norm == 0:\n        raise ValueError(norm)\n",
         "",
@@ -232,6 +246,38 @@ def test_aborts(name: str) -> None:
     assert outcome(source)[0] == expected
 
 
+def test_a_loop_that_ends_at_what_a_function_finds() -> None:
+    source = HEAD + MODEL + """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return norm
+for x, y in data:
+    norm = train(x.to(device), y.to(device))
+    if norm > 100:
+        break
+"""
+    assert outcome(source)[0] == "AMP025"
+    assert outcome(source.replace("break", "print(norm)"))[0] == ""
+
+
+ANOMALY = {
+    "under another name": "watch = torch.autograd.set_detect_anomaly\nwatch(True)\n",
+    "by the engine's own name": "torch._C._set_anomaly_enabled(True)\n",
+    "switched off": "watch = torch.autograd.set_detect_anomaly\nwatch(False)\n",
+}
+
+
+@pytest.mark.parametrize("name", ANOMALY)
+def test_anomaly_detection(name: str) -> None:
+    expected = "" if name == "switched off" else "AMP025"
+    assert outcome(HEAD + MODEL + ANOMALY[name] + LOOP)[0] == expected
+
+
 def test_precision_set_by_fsdp() -> None:
     setup = """\
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -246,6 +292,12 @@ UNSEEN_HOOKS = {
     "of several tensors": (
         "    torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), print)\n"
     ),
+    "by its name": "    getattr(x, 'register_hook')(print)\n",
+    "by a part of its name": "    getattr(x, 'register_' + 'hook')(print)\n",
+    "by a computed name": "    getattr(x, f'{y}_hook')(print)\n",
+    "kept under another name": "    register = x.register_hook\n    register(print)\n",
+    "handed on": "    list(map(torch.Tensor.register_hook, model.parameters(), [print]))\n",
+    "in the table": "    x._backward_hooks = {0: print}\n",
 }
 
 
@@ -259,3 +311,53 @@ def test_hooks_by_whatever_way(name: str) -> None:
     result = migrate_source(source)
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP024"]
+
+
+QUANTILE = "torch.quantile(out.detach(), 0.5)"
+ATTACHED = {
+    "a lambda": f"model.register_forward_hook(lambda m, i, out: {QUANTILE})\n",
+    "a function": "model.register_forward_hook(middle)\n",
+    "a pre-hook": "model.register_forward_pre_hook(middle)\n",
+    "a function with arguments": (
+        "import functools\n"
+        "model.register_forward_hook(hook=functools.partial(middle))\n"
+    ),
+    "what a function makes": "model.register_forward_hook(made())\n",
+    "an object": "model.register_forward_hook(Middle())\n",
+    "a method": "middles = Middle()\nmodel.register_forward_hook(middles.take)\n",
+    "a hook on all modules": "nn.modules.module.register_module_forward_hook(middle)\n",
+    "another forward": "model.forward = middle\n",
+    "another forward, by name": "setattr(model, 'forward', middle)\n",
+    "another forward of a class": "nn.Linear.forward = middle\n",
+}
+
+
+@pytest.mark.parametrize("name", ATTACHED)
+def test_what_is_attached_to_modules_runs_under_autocast(name: str) -> None:
+    source = (
+        HEAD
+        + MODEL
+        + (
+            f"def middle(m, i, out=None):\n    print({QUANTILE})\n"
+            f"def made():\n    def hook(m, i, out):\n        print({QUANTILE})\n    return hook\n"
+            f"class Middle:\n    def __call__(self, m, i, out):\n        print({QUANTILE})\n"
+            f"    def take(self, m, i, out):\n        print({QUANTILE})\n"
+            "{}" + LOOP
+        )
+    )
+    assert outcome(source.format(ATTACHED[name]))[0] == "AMP020"
+    assert outcome(source.format(""))[0] == ""
+
+
+def test_numpy_in_a_hook_under_bfloat16() -> None:
+    hook = "def keep(m, i, out):\n    seen.append(out.detach().cpu(){}.numpy())\n"
+    source = HEAD + MODEL + "seen = []\n" + hook
+    source += "model.register_forward_hook(keep)\n" + LOOP
+    for text, dtype, changes in (
+        (".float()", "bfloat16", True),
+        ("", "bfloat16", False),
+        ("", "float16", True),
+    ):
+        given = source.format(text)
+        result = migrate_source(given, options=Options(dtype=dtype))
+        assert (result.output != given) == changes

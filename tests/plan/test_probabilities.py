@@ -19,6 +19,34 @@ loss = criterion(model(x), y)
 ---
 output = model[-1](model[:-1](x).float())
 
+=== other lists and modules
+SEQ
+BCE
+class Args:
+    pass
+args, seen, table = Args(), [], {}
+for key, value in dict(rate=0.1).items():
+    setattr(args, key, value)
+model.name = 'D'
+other = nn.Sequential(nn.Linear(2, 2))
+def block(size):
+    layers = [nn.Linear(size, size)]
+    layers.append(nn.BatchNorm1d(size))
+    return layers
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList()
+        self.blocks.append(nn.Linear(2, 2))
+other.append(nn.ReLU())
+other.add_module('end', nn.Identity())
+---
+loss = criterion(model(x), y)
+seen.append(loss.item())
+table['loss'] = loss.item()
+---
+output = model[-1](model[:-1](x).float())
+
 === layers with names
 from collections import OrderedDict
 model = nn.Sequential(OrderedDict([('a', nn.Linear(6, 1)), ('s', nn.Sigmoid())])).to(device)
@@ -412,6 +440,182 @@ model.append(nn.Identity())
 loss = criterion(model(x), y)
 ---
 loss =
+
+=== a hook on all modules
+SEQ
+BCE
+nn.modules.module.register_module_forward_hook(lambda *a: None)
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== an imported hook on all modules
+SEQ
+BCE
+from torch.nn.modules.module import register_module_forward_pre_hook as on_all
+on_all(lambda *a: None)
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a hook on the layers, by its name
+SEQ
+BCE
+getattr(model, 'register_forward_hook')(lambda *a: None)
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are added under another name
+SEQ
+BCE
+layers = model
+layers.append(nn.Identity())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are added in a loop
+SEQ
+BCE
+for each in (model,):
+    each.append(nn.Tanh())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are added by a helper
+SEQ
+BCE
+def closed(net):
+    net.extend([nn.Identity()])
+    return net
+closed(model)
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are set in the table
+SEQ
+BCE
+layers = model
+layers._modules['3'] = nn.Sigmoid()
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a table that is filled
+SEQ
+BCE
+model._modules.update({'3': nn.Sigmoid()})
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a layer that is set by its name
+SEQ
+BCE
+setattr(model, '3', nn.Sigmoid())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are swapped by a helper
+SEQ
+BCE
+def swap(parent, name, new):
+    setattr(parent, name, new)
+swap(model, '3', nn.Sigmoid())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a module that is added
+SEQ
+BCE
+layers = model
+layers.add_module('end', nn.Identity())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are deleted
+SEQ
+BCE
+layers = model
+del layers[0:0]
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== another forward
+SEQ
+BCE
+layers = model
+layers.forward = lambda x: torch.sigmoid(nn.Sequential.forward(layers, x))
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are put behind
+SEQ
+BCE
+model += nn.Sequential(nn.Identity())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers that are found and changed
+SEQ
+BCE
+next(iter([model])).insert(4, nn.Identity())
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a forward of all layers
+SEQ
+BCE
+nn.Sequential.forward = lambda self, x: x.sigmoid()
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a part that is set by its name
+NET
+    return self.main(x)
+setattr(model, 'main', nn.Sequential(nn.Linear(6, 1), nn.Sigmoid(), nn.Identity()))
+BCE
+---
+loss = criterion(model(x), y)
+---
+    return self.main(x)
+
+=== a part that is set in the table
+NET
+    return self.main(x)
+model._modules['main'] = nn.Sequential(nn.Linear(6, 1), nn.Sigmoid(), nn.Identity())
+BCE
+---
+loss = criterion(model(x), y)
+---
+    return self.main(x)
 
 === layers in a wrapper
 SEQ

@@ -1,0 +1,100 @@
+"""Whether code asks for the dtype of its tensors, or looks at their bits: in half it would go astray.
+
+To take a dtype along is no question: ``torch.zeros(3, dtype=x.dtype)``, ``y.to(x.dtype)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.project.bindings import calls_of, unpacked
+from amp_migrate.project.link import Program
+
+_SAYS = frozenset("dtype itemsize nbytes".split())
+_ASKS = frozenset(
+    "type element_size storage untyped_storage typed_storage tolist".split()
+)
+_CASTS = frozenset("to type astype".split())
+_DTYPE = re.compile(r"torch\.(u?int\d*|b?float\d*|double|half|long|short|u?char|bool)")
+_TYPED = re.compile(r"torch\.(cuda\.)?[A-Z]\w+Tensor")
+_RANGES = frozenset(("torch.finfo", "torch.iinfo"))
+_ABOUT_SHAPES = frozenset(
+    """shape ndim is_cuda device requires_grad size dim numel is_contiguous isinstance len stride
+    is_floating_point is_tensor""".split()
+)
+
+
+def asks_for_dtype(program: Program, function: str) -> bool:
+    """Whether what a function does may depend on the dtype that its tensors have."""
+    body = list(ir.statements(program.functions[function].body))
+    kept = set(_kept(body))
+    return any(_asks(program, function, stmt, kept) for stmt in body)
+
+
+def _kept(body: list[ir.Stmt]) -> Iterator[str]:
+    """The variables and attributes that hold a dtype."""
+    for stmt in body:
+        for target, value, _ in unpacked(stmt):
+            key = ir.key_of(target)
+            if key is not None and isinstance(value, ir.Attr) and value.attr in _SAYS:
+                yield key
+
+
+def _asks(program: Program, function: str, stmt: ir.Stmt, kept: set[str]) -> bool:
+    if stmt.kind == "assert" and any(_is_of_values(expr) for expr in stmt.exprs):
+        return True
+    taken = {id(value) for target, value, _ in unpacked(stmt) if ir.key_of(target)}
+    for call in calls_of(stmt):
+        name = _last(call.func)
+        if _asks_by_call(program, function, call, name):
+            return True
+        for arg in call.args:
+            if arg.name == "dtype" or (arg.name is None and name in _CASTS):
+                taken.add(id(arg.value))
+    held = {id(target) for target, _, _ in unpacked(stmt)}
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            says = isinstance(inner, ir.Attr) and inner.attr in _SAYS
+            if (says or ir.key_of(inner) in kept) and id(inner) not in taken | held:
+                return True
+            origin = program.origin(inner, function) or ""
+            if _TYPED.fullmatch(origin) or origin in _RANGES:
+                return True
+    return False
+
+
+def _asks_by_call(
+    program: Program, function: str, call: ir.Call, name: str | None
+) -> bool:
+    if name in _ASKS and isinstance(call.func, ir.Attr) and not call.args:
+        return True
+    return name == "view" and any(
+        arg.name == "dtype"
+        or (
+            ir.key_of(arg.value) is not None
+            and (
+                _last(arg.value) in _SAYS
+                or any(
+                    ref.kind == "external" and _DTYPE.fullmatch(ref.name)
+                    for ref in program.resolve(arg.value, function)
+                )
+            )
+        )
+        for arg in call.args
+    )
+
+
+def _is_of_values(expr: ir.Expr) -> bool:
+    """Whether an asserted condition may be about more than shapes."""
+    return any(
+        isinstance(inner, ir.Call) and _last(inner.func) not in _ABOUT_SHAPES
+        for inner in ir.walk(expr)
+    )
+
+
+def _last(expr: ir.Expr) -> str | None:
+    if isinstance(expr, ir.Attr):
+        return expr.attr
+    return expr.id if isinstance(expr, ir.Name) else None
