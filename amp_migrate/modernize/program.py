@@ -20,18 +20,24 @@ from amp_migrate.results import Diagnostic, OldUse, Outcome, Result, SourceError
 from amp_migrate.rewritten import WrongError, laid_out
 from amp_migrate.telling import Telling
 
+_GAP = r"(?:\s|\\|#.*\n)*"
 _OLD = re.compile(
-    r"\b(?:cuda|cpu)\s*(?:\\\n\s*)?\.\s*(?:\\\n\s*)?amp\b"
-    r"|\bfrom\s+torch\.(?:cuda|cpu)\s+import\b|\btorch\.(?:cuda|cpu)\s+as\b"
+    rf"\b(?:cuda|cpu){_GAP}\.{_GAP}amp\b"
+    r"|\bfrom\s+torch\.(?:cuda|cpu)\s+import\b|\b(?:cuda|cpu)\s+as\b"
     r"|\bapex\b"
 )
+_HANDED_ON = re.compile(rf"\.{_GAP}(?:cuda|cpu)\b(?!{_GAP}[.(])")
+_MEMBER = re.compile(rf"\.{_GAP}amp\b(?!\s+import)")
+"""torch.cuda as a value, and an ``amp`` that may be its own."""
 _APEX = re.compile(r"\bapex\b")
 _AMP = re.compile(r"\bamp\b|autocast|GradScaler")
 
 
 def is_old(text: str) -> bool:
     """Whether a text may speak of an older AMP interface."""
-    return _OLD.search(text) is not None
+    if _OLD.search(text) is not None:
+        return True
+    return bool(_HANDED_ON.search(text) and _MEMBER.search(text))
 
 
 def modernize_program(
