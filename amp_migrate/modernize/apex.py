@@ -14,13 +14,9 @@ from functools import cached_property
 from amp_migrate.facts import ir
 from amp_migrate.facts.imports import scan_imports
 from amp_migrate.migration import Migration
+from amp_migrate.modernize.apex_forms import Initialize, Removed, UnknownFormError
 from amp_migrate.modernize.apex_names import ApexNames
-from amp_migrate.modernize.apex_removal import (
-    Initialize,
-    Removed,
-    UnknownFormError,
-    without_apex,
-)
+from amp_migrate.modernize.apex_removal import without_apex
 from amp_migrate.modernize.apex_switch import Switch, agree
 from amp_migrate.modernize.uses import Position, Uses
 from amp_migrate.options import Options

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeGuard
 
-from amp_migrate.modernize.apex_removal import Initialize, Removed, ScaledBackward
+from amp_migrate.modernize.apex_forms import Initialize, Removed, ScaledBackward
 from amp_migrate.modernize.uses import Position
 
 _PREFIX = re.compile(r"(?:\w+\.)+")
