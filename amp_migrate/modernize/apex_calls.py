@@ -10,6 +10,7 @@ from amp_migrate.modernize.apex_branches import code_of, is_pure
 from amp_migrate.modernize.apex_forms import Initialize, ScaledBackward
 from amp_migrate.modernize.apex_level import Level, arguments_of, level_of
 from amp_migrate.modernize.apex_text import ApexText
+from amp_migrate.modernize.comments import comments_of, own_lines
 
 MODULE = "<module>"
 """Where a statement stands in no function."""
@@ -47,15 +48,15 @@ def initialized(
             raise apex.fail(message, stmt)
         apex.see(call)
         return (None if same else cst.parse_expression(wanted[0])), None
-    flags = []
+    at = apex.at(stmt)
+    flags: list[str] = []
     for test, around in reversed(where.tests):
-        if _assigns(around, optimizers, apex.at(stmt)[0], apex):
+        if _assigns(around, optimizers, at[0], apex):
             break
-        flags.append(test)
+        flags.insert(0, test)
+    born = len(flags) < len(where.tests)
     apex.see(call)
-    made = Initialize(
-        where.function, apex.at(stmt), tuple(reversed(flags)), level, optimizers
-    )
+    made = Initialize(where.function, at, tuple(flags), level, optimizers, born)
     value = None if same else cst.parse_expression(", ".join(wanted))
     return value, made
 
@@ -82,7 +83,10 @@ def scaled(
             raise apex.fail(f"amp.scale_loss() is given {keyword}", stmt)
         if keyword != "loss" and not is_pure(value):
             raise apex.fail("amp.scale_loss() is given more than names", stmt)
-    body = stmt.body.body if isinstance(stmt.body, cst.IndentedBlock) else ()
+    suite = stmt.body
+    if isinstance(suite, cst.SimpleStatementSuite):
+        suite = apex.on_its_own(suite)
+    body = suite.body
     match list(body):
         case [
             cst.SimpleStatementLine(
@@ -113,7 +117,12 @@ def scaled(
     made = cst.Expr(backward.with_changes(func=func))
     tests = tuple(test for test, _ in where.tests)
     backward_of = ScaledBackward(where.function, apex.at(stmt), tests)
-    plain = line.with_changes(body=[made], leading_lines=stmt.leading_lines)
+    # What stands between the header and the statement comes before it.
+    assert isinstance(suite, cst.IndentedBlock)
+    between = own_lines(comments_of([suite.header, *line.leading_lines]))
+    plain = line.with_changes(
+        body=[made], leading_lines=[*stmt.leading_lines, *between]
+    )
     return plain, used, backward_of
 
 

@@ -18,6 +18,8 @@ class Initialize:
     """The conditions under which it runs, and the optimizer is not made."""
     level: Level
     optimizers: tuple[str, ...]
+    beside_birth: bool = False
+    """It stands in a branch in which the optimizer is made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from amp_migrate.modernize.uses import Binding, Position, Uses
 
 _AMP = re.compile(r"^apex\.amp(?=\.|$)")
 
+_FP16 = re.compile(r"^apex\.fp16_utils(?=\.|$)")
+
 
 class ApexNames:
     """The names of apex.amp in one file."""
@@ -19,6 +21,11 @@ class ApexNames:
         """The imported names that are for apex.amp alone."""
         self.unclear: Position | None = None
         """A name that is apex.amp or something else."""
+        self.unknown: dict[Position, str] = {}
+        """What else is an older interface, and why it stays."""
+        for module, at in uses.stars:
+            if _AMP.match(module) or _FP16.match(module) or module == "apex":
+                self.unknown[at] = f"everything is imported from {module} (*)"
         self.others: dict[str, list[Position]] = {}
         """Every other mention, by its first name."""
         self.bound: dict[str, list[Position]] = {}
@@ -34,6 +41,9 @@ class ApexNames:
             if _AMP.match(dotted):
                 self.mentions[mention.at] = dotted
                 continue
+            if _FP16.match(dotted) and not mention.off:
+                message = f"{dotted} has no certain counterpart in torch.amp"
+                self.unknown[mention.at] = message
             self.others.setdefault(mention.parts[0], []).append(mention.at)
             if dotted.partition(".")[0] == "apex" and owner is not None:
                 plain.add((owner, mention.parts[0]))

@@ -107,8 +107,10 @@ class _Remover:
 
     def _suite(self, suite: cst.BaseSuite) -> cst.IndentedBlock | None:
         """The statements under a header; None where none is left."""
-        if not isinstance(suite, cst.IndentedBlock):
-            raise self.apex.fail("a statement stands on the line of its header", suite)
+        if isinstance(suite, cst.SimpleStatementSuite):
+            # `if fp16: backward()`, on lines of their own.
+            suite = self.apex.on_its_own(suite)
+        assert isinstance(suite, cst.IndentedBlock)
         body, comments = self.block(suite.body)
         if not body:
             return None
@@ -146,6 +148,8 @@ class _Remover:
         if body is None:
             raise self.apex.fail("nothing would be left of a block", stmt)
         changes: dict[str, object] = {"body": body}
+        if isinstance(stmt, cst.For):
+            changes["iter"] = stmt.iter.visit(Expressions(self.apex))
         if isinstance(stmt, (cst.For, cst.While)) and stmt.orelse is not None:
             orelse = self._suite(stmt.orelse.body)
             if orelse is None:
@@ -180,7 +184,30 @@ class _Remover:
             ) if self.apex.calls(call, "state_dict"):
                 self.apex.see(call)
                 return []
+            case cst.Assert(test=test):
+                if self._simplified(test) is True:
+                    return []
+                raise self.apex.fail("apex.amp is used in a condition", line)
+            case cst.Assign(value=value):
+                value = self._answered(value)
+                line = line.with_changes(body=[small.with_changes(value=value)])
         return [line.visit(Expressions(self.apex))]  # type: ignore[list-item]
+
+    def _simplified(self, test: cst.BaseExpression) -> cst.BaseExpression | bool:
+        """A condition where apex is there; as it was, if it does not ask for that."""
+        found, asked = simplified(test, self.apex.available.keys(), self.apex.is_apex)
+        for name in filter(None, asked):
+            self.apex.available[name] += 1
+        return found
+
+    def _answered(self, value: cst.BaseExpression) -> cst.BaseExpression:
+        """A value that may hang on whether apex is there."""
+        match value:
+            case cst.Call(func=cst.Name(value="bool"), args=[cst.Arg(star="") as arg]):
+                inner = self._answered(arg.value)
+                return value.with_changes(args=[arg.with_changes(value=inner)])
+        found = self._simplified(value)
+        return cst.Name(str(found)) if isinstance(found, bool) else found
 
     def _import(
         self, line: cst.SimpleStatementLine, small: cst.Import | cst.ImportFrom
@@ -206,14 +233,10 @@ class _Remover:
         return plain
 
     def _if(self, stmt: cst.If) -> list[cst.BaseStatement]:
-        test, asked = simplified(
-            stmt.test, self.apex.available.keys(), self.apex.is_apex
-        )
-        for name in filter(None, asked):
-            self.apex.available[name] += 1
+        test = self._simplified(stmt.test)
         if isinstance(test, bool):
             return self._branch_taken(stmt, test)
-        if self.apex.concerns(stmt.test) and not asked:
+        if self.apex.concerns(test):
             raise self.apex.fail("apex.amp is used in a condition", stmt)
         text, outer, first = code_of(test), self.where, len(self.backwards)
         self.where = replace(outer, tests=(*outer.tests, (text, stmt)))
@@ -242,7 +265,10 @@ class _Remover:
                 )
             # The branch that never knew of apex is what both are without it.
             return list(orelse) if own else list(body.body)
-        made = stmt.with_changes(body=body, test=test)
+        touched = self.apex.concerns(stmt.body)
+        made = stmt.with_changes(body=body if touched else stmt.body, test=test)
+        if isinstance(stmt.orelse, cst.Else) and not self.apex.concerns(stmt.orelse):
+            return [made]
         if isinstance(orelse, list):
             if (
                 len(orelse) == 1

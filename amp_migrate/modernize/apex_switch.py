@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from amp_migrate.modernize.apex_forms import Initialize, Removed, ScaledBackward
+from amp_migrate.modernize.apex_level import Level
 from amp_migrate.modernize.uses import Position
 
 _PREFIX = re.compile(r"(?:\w+\.)+")
@@ -25,11 +26,16 @@ def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position] | None:
     if not scales:
         file, first = starts[0]
         return "amp.scale_loss() is not seen", file, first.at
-    functions: set[tuple[str, str]] = set()
+    levels: dict[tuple[str, str], Level] = {}
+    started: set[tuple[str, str, str]] = set()
     for file, start in starts:
-        if (file, start.function) in functions:
-            return "amp.initialize() is called twice", file, start.at
-        functions.add((file, start.function))
+        for optimizer in start.optimizers:
+            key = (file, start.function, optimizer)
+            if key in started and not start.beside_birth:
+                return "amp.initialize() is called twice", file, start.at
+            started.add(key)
+        if levels.setdefault((file, start.function), start.level) != start.level:
+            return "amp.initialize() is called with several levels", file, start.at
     file, first = starts[0]
     if len({one.level.off for _, one in starts}) > 1:
         return "amp.initialize() is called with O0 and with others", file, first.at

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import libcst as cst
+from libcst.metadata import CodeRange
 
 from amp_migrate.modernize.apex_forms import UnknownFormError
 from amp_migrate.modernize.apex_names import ApexNames
@@ -12,9 +15,11 @@ from amp_migrate.modernize.uses import Position
 class ApexText:
     """The mentions of apex.amp in one tree."""
 
-    def __init__(self, names: ApexNames, positions: object) -> None:
+    def __init__(
+        self, names: ApexNames, positions: Mapping[cst.CSTNode, CodeRange]
+    ) -> None:
         self.names = names
-        self.positions: dict[cst.CSTNode, object] = positions  # type: ignore[assignment]
+        self.positions = dict(positions)
         self.seen: set[Position] = set()
         """The mentions that are dealt with."""
         self.available: dict[str, int] = {}
@@ -22,17 +27,25 @@ class ApexText:
 
     def at(self, node: cst.CSTNode) -> Position:
         """Where a node stands."""
-        start = self.positions[node].start  # type: ignore[attr-defined]
+        start = self.positions[node].start
         return start.line, start.column
 
     def end(self, node: cst.CSTNode) -> int:
         """The line on which a node ends."""
-        line: int = self.positions[node].end.line  # type: ignore[attr-defined]
-        return line
+        return self.positions[node].end.line
 
     def fail(self, message: str, node: cst.CSTNode) -> UnknownFormError:
         """What to raise where a node is not known."""
         return UnknownFormError(message, self.at(node))
+
+    def on_its_own(self, suite: cst.SimpleStatementSuite) -> cst.IndentedBlock:
+        """The statements behind a header on a line of their own."""
+        line = cst.SimpleStatementLine(
+            suite.body, trailing_whitespace=suite.trailing_whitespace
+        )
+        block = cst.IndentedBlock([line])
+        self.positions[line] = self.positions[block] = self.positions[suite]
+        return block
 
     def concerns(self, node: cst.CSTNode) -> bool:
         """Whether anything of apex.amp, or that says whether it is there, is mentioned."""
