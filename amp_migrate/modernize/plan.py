@@ -202,6 +202,7 @@ class _File:
         for owner, scope in enumerate(self.uses.scopes):
             for name, bindings in scope.bindings.items():
                 self._variable(found, owner, name, bindings)
+        self._same_imports(found)
         direct: list[Unit] = []
         for mention in self.uses.mentions:
             dotted = self.names.dotted(mention.parts, mention.scope)
@@ -297,6 +298,18 @@ class _File:
             else:
                 new = OLD_NAME.sub("torch.amp", binding.target)
                 unit.edits.append(MoveImport(binding.at, binding.target, new))
+
+    def _same_imports(self, found: dict[tuple[str, int, str] | int, Unit]) -> None:
+        """What binds a variable of one of several scopes (``nonlocal``) goes with all of them."""
+        sharing: dict[Position, set[tuple[str, int, str]]] = {}
+        for key in found:
+            if isinstance(key, tuple):
+                for binding in self.uses.scopes[key[1]].bindings[key[2]]:
+                    sharing.setdefault(binding.at, set()).add(key)
+        for keys in sharing.values():
+            if len(keys) > 1:
+                for key in keys:
+                    found[key].needs |= keys
 
     def _plain_imports(self, direct: list[Unit]) -> None:
         """``import torch.cuda.amp``: it changes with the last mention of what it imports."""

@@ -12,6 +12,7 @@ from amp_migrate.modernize.syntax import (
     cannot_fail,
     chooses_interface,
     dotted,
+    falls_back,
     said,
 )
 from amp_migrate.modernize.uses import (
@@ -249,6 +250,8 @@ class _Reader:
         if all(map(cannot_fail, stmt.body)):
             self.sound.add(number)
         self.block(stmt.body, scope, (*around, (number, "body")))
+        before = self.shim
+        self.shim = before or falls_back(stmt)
         for handler in stmt.handlers:
             inner = (*around, (number, "handlers"))
             self.tries = inner
@@ -257,6 +260,7 @@ class _Reader:
             if handler.type is not None:
                 self._expr(handler.type, scope, "value")
             self.block(handler.body, scope, inner)
+        self.shim = before
         self.block(stmt.orelse, scope, (*around, (number, "orelse")))
         self.block(stmt.finalbody, scope, (*around, (number, "finalbody")))
 

@@ -43,7 +43,13 @@ class TorchNames:
     def __init__(self, tree: ast.Module) -> None:
         self._scopes: dict[ast.Name, _Scope] = {}
         self._asked: set[tuple[_Scope, str]] = set()
+        self._outside: list[tuple[_Scope, str, str]] = []
+        """Imports to a variable of a function around: (scope, name, target)."""
         self._each(ast.iter_child_nodes(tree), _Scope(None))
+        for scope, name, target in self._outside:
+            home = scope.home(name)
+            if home is not None:
+                home.imported.setdefault(name, set()).add(target)
 
     def dotted(self, node: ast.expr) -> str:
         """``torch.cuda.amp.autocast`` for an expression; nothing for what is not torch's."""
@@ -84,6 +90,8 @@ class TorchNames:
                 scope.outer.update(dict.fromkeys(node.names, False))
             case ast.Import() | ast.ImportFrom():
                 for name, target in _imported(node):
+                    if scope.outer.get(name) is False:
+                        self._outside.append((scope, name, target))
                     self._bind(name, scope).imported.setdefault(name, set()).add(target)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                 self._bind(name, scope)

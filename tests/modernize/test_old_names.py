@@ -440,6 +440,8 @@ MODERN = [
     "else:\n    s = torch.cuda.amp.GradScaler()\n",
     "import torch\nprint(torch.cuda.amplitude, amp.autocast())\n",
     "import torch\na = b\nb = a\na = a.amp\na.autocast()\nprint(torch.cuda.amplitude)\n",
+    "import torch\ntry:\n    s = torch.amp.GradScaler('cuda')\n"
+    "except (AttributeError, TypeError):\n    s = torch.cuda.amp.GradScaler()\n",
     "# amp: off\nimport torch\ns = torch.cuda.amp.GradScaler()\n",
     "import torch\ns = torch.cuda.amp.GradScaler()  # amp: off\n",
     '"""\nUses torch.cuda.amp.autocast().\n"""\n',
@@ -554,6 +556,14 @@ LEFT = {
 def test_left(name: str) -> None:
     text, message = LEFT[name]
     assert kept(text) == [("AMP051", message)]
+
+
+def test_a_variable_of_a_function_around_goes_with_its_import() -> None:
+    text = (
+        "def f():\n    autocast = None\n    def g():\n        nonlocal autocast\n"
+        "        from torch.cuda.amp import autocast\n    g()\n    return autocast(True)\n"
+    )
+    assert {code for code, _ in kept(text)} == {"AMP051"}
 
 
 @pytest.mark.parametrize(
