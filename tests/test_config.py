@@ -243,4 +243,16 @@ def test_pyproject_is_asked_before_requirements_and_configuration_before_both() 
 )
 def test_an_old_lightning_is_seen(requirement: str, old: bool) -> None:
     Path("requirements.txt").write_text(f"torch\n{requirement}\n")
-    assert load(["."]).options.lightning_1 is old
+    assert configured("").options.lightning_1 is old
+
+
+@pytest.mark.parametrize(
+    ("stated", "old"),
+    [
+        ('[project]\ndependencies = ["lightning<2"]', True),
+        ('[tool.poetry.dependencies]\npytorch-lightning = "1.9"', True),
+        ('[tool.poetry.dependencies]\nlightning = "^2.1"', False),
+    ],
+)
+def test_an_old_lightning_in_pyproject(stated: str, old: bool) -> None:
+    assert configured(stated).options.lightning_1 is old
