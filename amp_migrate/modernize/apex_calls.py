@@ -31,23 +31,26 @@ def initialized(
     given = arguments_of(call, ("models", "optimizers", "enabled", "opt_level"))
     if given is None or "models" not in given:
         raise apex.fail("amp.initialize() is given arguments not counted (*)", stmt)
-    wanted = [code_of(given["models"])]
+    wanted = [given["models"]]
     optimizers: tuple[str, ...] = ()
     if "optimizers" in given and code_of(given["optimizers"]) != "None":
-        wanted.append(code_of(given["optimizers"]))
+        wanted.append(given["optimizers"])
         optimizers = tuple(_elements(given["optimizers"]))
     level = level_of(given)
     if isinstance(level, str):
         raise apex.fail(level, stmt)
-    bound = [code_of(target.target) for target in stmt.targets]
-    same = len(bound) == 1 and _flat(bound[0]) == _flat(", ".join(wanted))
+    # apex hands back a list for a list, and one thing for one thing.
+    shapes = [_shape(one) for one in wanted]
+    shape = tuple(shapes) if len(shapes) > 1 else shapes[0]
+    same = [_shape(target.target) for target in stmt.targets] == [shape]
+    plain = ", ".join(map(code_of, wanted))
     if not optimizers:
         # For inference, which is in fp32 then, as all evaluation is.
         if level != Level():
             message = "amp.initialize() is given no optimizer, and a level of its own"
             raise apex.fail(message, stmt)
         apex.see(call)
-        return (None if same else cst.parse_expression(wanted[0])), None
+        return (None if same else cst.parse_expression(plain)), None
     at = apex.at(stmt)
     flags: list[str] = []
     for test, around in reversed(where.tests):
@@ -57,7 +60,7 @@ def initialized(
     born = len(flags) < len(where.tests)
     apex.see(call)
     made = Initialize(where.function, at, tuple(flags), level, optimizers, born)
-    value = None if same else cst.parse_expression(", ".join(wanted))
+    value = None if same else cst.parse_expression(plain)
     return value, made
 
 
@@ -132,9 +135,14 @@ def _elements(node: cst.BaseExpression) -> list[str]:
     return [code_of(node)]
 
 
-def _flat(code: str) -> str:
-    """Targets and arguments in one spelling, whatever brackets they stand in."""
-    return "".join(c for c in code if c not in " \n\t()[]").rstrip(",")
+_Shape = str | tuple["_Shape", ...]
+
+
+def _shape(node: cst.BaseExpression) -> _Shape:
+    """What is bound, or given: a list or a tuple of such, whatever brackets it stands in."""
+    if isinstance(node, (cst.List, cst.Tuple)):
+        return tuple(_shape(element.value) for element in node.elements)
+    return code_of(node.with_changes(lpar=(), rpar=()))
 
 
 def _assigns(

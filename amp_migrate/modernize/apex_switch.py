@@ -58,7 +58,8 @@ def _disagreement(
     around = set(_conjuncts(one.tests))
     if not wanted <= around:
         missing = sorted(wanted - around)[0]
-        return f"amp.initialize() is called only if {missing}, amp.scale_loss() always"
+        other = f"only if {sorted(around)[0]}" if around else "always"
+        return f"amp.initialize() is called only if {missing}, amp.scale_loss() {other}"
     gone = set(_conjuncts(one.collapsed))
     if not gone <= wanted | level:
         extra = sorted(gone - wanted - level)[0]

@@ -134,7 +134,7 @@ class _Eraser(ast.NodeTransformer):
                 ),
             ][:2]
             value = ast.Tuple(given, ast.Load()) if len(given) > 1 else given[0]
-            if [_flat(target) for target in node.targets] == [_flat(value)]:
+            if [_shape(target) for target in node.targets] == [_shape(value)]:
                 return None
             node.value = value
         if all(
@@ -274,9 +274,11 @@ def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _flat(node: ast.expr) -> str:
-    """Names in one spelling, whatever brackets they stand in."""
-    return "".join(c for c in ast.unparse(node) if c not in " ()[]").rstrip(",")
+def _shape(node: ast.expr) -> object:
+    """Names in the order and the groups in which they stand, in whatever brackets."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [_shape(one) for one in node.elts]
+    return ast.unparse(node)
 
 
 def _is_empty(stmt: ast.AST) -> bool:

@@ -114,6 +114,14 @@ CASES = {
         script(setup=FLAG, start=IF_START, backward=FLAGGED),
         migrated(setup=FLAG, enabled="fp16"),
     ),
+    "lists of one": (
+        script(
+            start=START.replace(
+                "model, optimizer =", "[model], (optimizer,) ="
+            ).replace("(model, optimizer", "([model], [optimizer]")
+        ),
+        migrated(),
+    ),
     "an unknown flag": (
         script(setup="fp16 = settings()\n", start=IF_START, backward=FLAGGED),
         migrated(setup="fp16 = settings()\n", enabled="bool(fp16)"),
@@ -527,6 +535,12 @@ def test_each_optimizer_is_started_by_itself() -> None:
     result = modernize_source(different)
     assert not result.changed
     assert "with several levels" in result.diagnostics[0].message
+
+
+def test_a_list_for_a_list() -> None:
+    text = script(start=START.replace("(model,", "([model],"))
+    result = modernize_source(text.replace("model(x", "model[0](x"))
+    assert "model, optimizer = [model], optimizer" in result.output
 
 
 def test_started_again_with_another_optimizer() -> None:
