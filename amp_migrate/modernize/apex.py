@@ -139,9 +139,10 @@ class Apex:
             file = min(self.names)
             message = f"amp is imported from here by {self.shown[importer]}"
             return Stays(CODE, message, file, self.places().get(file, (1, 0)))
-        found = agree(self.removed)
-        if found is not None:
-            return Stays(CODE, *found)
+        disagreement = agree(self.removed)
+        if disagreement is not None:
+            message, file, where = disagreement
+            return Stays(CODE, message, file, where or self.places().get(file, (1, 0)))
         try:
             plain = self._plain()
             if all(one.level.off for one in self._initializes):

@@ -10,6 +10,21 @@ _AMP = re.compile(r"^apex\.amp(?=\.|$)")
 
 _FP16 = re.compile(r"^apex\.fp16_utils(?=\.|$)")
 
+_OF_FP16 = frozenset(
+    """BN_convert_float network_to_half prep_param_lists model_grads_to_master_grads
+    master_params_to_model_params tofp16 to_python_float clip_grad_norm convert_module
+    convert_network FP16Model FP16_Optimizer LossScaler DynamicLossScaler""".split()
+)
+"""What ``from apex.fp16_utils import *`` imports."""
+
+
+def _uses_unbound(uses: Uses, names: frozenset[str]) -> bool:
+    return any(
+        mention.parts[0] in names
+        and uses.owner(mention.parts[0], mention.scope) is None
+        for mention in uses.mentions
+    )
+
 
 class ApexNames:
     """The names of apex.amp in one file."""
@@ -24,7 +39,9 @@ class ApexNames:
         self.unknown: dict[Position, str] = {}
         """What else is an older interface, and why it stays."""
         for module, at in uses.stars:
-            if _AMP.match(module) or _FP16.match(module) or module == "apex":
+            if _FP16.match(module) and not _uses_unbound(uses, _OF_FP16):
+                self.imports.add(at)
+            elif _AMP.match(module) or _FP16.match(module) or module == "apex":
                 self.unknown[at] = f"everything is imported from {module} (*)"
         self.others: dict[str, list[Position]] = {}
         """Every other mention, by its first name."""

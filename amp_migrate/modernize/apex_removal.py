@@ -213,7 +213,7 @@ class _Remover:
         self, line: cst.SimpleStatementLine, small: cst.Import | cst.ImportFrom
     ) -> list[cst.BaseStatement]:
         if isinstance(small.names, cst.ImportStar):
-            return [line]
+            return [] if self.apex.at(small) in self.apex.names.imports else [line]
         kept = [
             a for a in small.names if self.apex.at(a) not in self.apex.names.imports
         ]

@@ -15,13 +15,13 @@ from amp_migrate.modernize.uses import Position
 _PREFIX = re.compile(r"(?:\w+\.)+")
 
 
-def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position] | None:
-    """(message, file, place) where it is not the same condition that starts apex.amp and uses it."""
+def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position | None] | None:
+    """(message, file, place or None) where it is not the same condition that starts apex.amp and uses it."""
     starts = [(file, one) for file, r in program.items() for one in r.initializes]
     scales = [(file, one) for file, r in program.items() for one in r.backwards]
     if not starts:
         file = scales[0][0] if scales else next(iter(program))
-        at = scales[0][1].at if scales else (1, 0)
+        at = scales[0][1].at if scales else None
         return "amp.initialize() is not seen", file, at
     if not scales:
         file, first = starts[0]

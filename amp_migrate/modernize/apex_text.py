@@ -90,6 +90,10 @@ class _Names(cst.CSTVisitor):
         elif self.apex.positions.get(node) is not None:
             self.hit = self.hit or self.apex.at(node) in self.apex.names.mentions
 
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        if isinstance(node.names, cst.ImportStar):
+            self.hit = self.hit or self.apex.at(node) in self.apex.names.imports
+
     def visit_ImportAlias(self, node: cst.ImportAlias) -> None:
         if self.apex.at(node) in self.apex.names.imports:
             self.hit = True

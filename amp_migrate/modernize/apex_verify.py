@@ -108,7 +108,8 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        if node.module == "apex.amp":
+        star = node.names[0].name == "*"
+        if node.module == "apex.amp" or (star and node.module == "apex.fp16_utils"):
             return None
         if node.module == "apex":
             node.names = [alias for alias in node.names if alias.name != "amp"]

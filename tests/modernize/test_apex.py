@@ -94,6 +94,10 @@ CASES = {
         migrated(),
     ),
     "amp by a name": (script(imports="import apex.amp as amp\n"), migrated()),
+    "what came before it, imported and not used": (
+        script(imports="from apex.fp16_utils import *\nfrom apex import amp\n"),
+        migrated(),
+    ),
     "its functions by name": (
         script(
             imports="from apex.amp import initialize, scale_loss as scale\n",
