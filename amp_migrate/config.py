@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.options import DTYPES, Options
-from amp_migrate.requirements import OLDEST, stated_torch_version
+from amp_migrate.requirements import OLDEST, needs_lightning_1, stated_torch_version
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists
 
@@ -82,11 +82,10 @@ def load(
 
     torch_version = overrides.torch_version or values.get("torch-version")
     decided_by = "command line" if overrides.torch_version else str(file)
+    pyproject = root / "pyproject.toml"
+    stated = _read(pyproject) if exists(pyproject) else {}
     if torch_version is None:
-        pyproject = root / "pyproject.toml"
-        torch_version = stated_torch_version(
-            root, _read(pyproject) if exists(pyproject) else {}
-        )
+        torch_version = stated_torch_version(root, stated)
         decided_by = "the project's requirements"
     if torch_version is None:
         torch_version, decided_by = DEFAULT_TORCH_VERSION, "default"
@@ -99,6 +98,7 @@ def load(
             evaluation=_first(
                 overrides.evaluation, values.get("eval"), Options().evaluation
             ),
+            lightning_1=needs_lightning_1(root, stated),
         ),
         include=_first(overrides.include, values.get("include"), ()),
         exclude=_first(overrides.exclude, values.get("exclude"), ()),

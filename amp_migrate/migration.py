@@ -5,36 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from amp_migrate.catalogue import refusal
 from amp_migrate.facts import ir, read_module
 from amp_migrate.options import Options
 from amp_migrate.plan import Planned, plan_program
 from amp_migrate.plan.device import Told
 from amp_migrate.plan.edits import FilePlan
 from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
-from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
-from amp_migrate.rewritten import WrongError, laid_out
-from amp_migrate.telling import Telling
+from amp_migrate.results import Loop, Outcome, Place, Result, SourceError
+from amp_migrate.rewritten import WrongError
 
 
-def migrate_program(
-    sources: ProgramSources,
-    options: Options,
-    *,
-    given: Collection[str],
-    shown: Mapping[str, str],
-) -> dict[str, Result | SourceError]:
-    """Migrate the files of one program that are ``given``; the others are only read.
-
-    ``shown``: what messages call a file, where that is not its path. The answer has an entry for each
-    given file that holds training loops, is to be changed, or cannot be read.
-    """
-    return Migration(sources, options, given, shown).run()
-
-
-class Migration:
+class Migration(ProgramWork):
     """The migration of one program."""
 
     def __init__(
@@ -48,17 +32,13 @@ class Migration:
         wanted: Callable[[TrainingLoop], bool] = lambda loop: True,
     ) -> None:
         """``told`` and ``wanted``: see `plan_program`."""
+        super().__init__(sources, options, given, shown)
         self.told = told
         self.wanted = wanted
-        self.sources = sources
-        self.options = options
-        self.given = [file for file in sources.texts if file in given]
-        self.telling = Telling(sources, shown)
-        self.errors: dict[str, SourceError] = {}
         self.unread = dict(sources.unread)
 
     def run(self) -> dict[str, Result | SourceError]:
-        """See `migrate_program`."""
+        """An entry for each given file that holds training loops, is to be changed, or cannot be read."""
         planned = self._plan(self.sources.texts)
         outputs = dict(self.sources.texts)
         if planned.file_plans:
@@ -111,7 +91,7 @@ class Migration:
         """The new texts; raises `WrongError` where one of them does not pass its check."""
         texts = self.sources.texts
         outputs = {
-            file: self._rewrite_file(file, texts[file], plan)
+            file: self._rewrite_file(file, plan)
             for file, plan in planned.file_plans.items()
         }
         from amp_migrate.verify import first_difference
@@ -128,18 +108,12 @@ class Migration:
             )
         return outputs
 
-    def _rewrite_file(self, file: str, text: str, plan: FilePlan) -> str:
-        # Imported only where something is written: most files of a run are only read.
+    def _rewrite_file(self, file: str, plan: FilePlan) -> str:
         from amp_migrate.codemod.apply import apply_plan
-        from amp_migrate.codemod.formatting import mode_of_file
-        from amp_migrate.codemod.mismatch import MismatchError
 
-        mode = mode_of_file(file)
-        try:
-            output = apply_plan(text, plan, mode.line_length)
-        except MismatchError as error:
-            raise WrongError(file, str(error)) from error
-        return laid_out(file, text, output, self.sources.documents.get(file), mode)
+        return self.rewritten(
+            file, lambda text, mode: apply_plan(text, plan, mode.line_length)
+        )
 
     # -- what is told ---------------------------------------------------------------------------
 
@@ -152,13 +126,10 @@ class Migration:
         found = loop.refusal
         if found is None:
             return Loop(place, function, Outcome.MIGRATED)
-        blocker = None
-        if found.line:
-            blocker = self._place(found.line, 1)
-            if (blocker.path, blocker.line) == (place.path, place.line):
-                blocker = None
-        by_hand = found.by_hand or tuple(refusal(found.code).by_hand)
-        diagnostic = Diagnostic(found.code, place, found.message, blocker, by_hand)
+        blame = self._place(found.line, 1) if found.line else None
+        diagnostic = self.diagnostic(
+            found.code, place, found.message, blame, found.by_hand
+        )
         outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
         return Loop(place, function, outcome, diagnostic)
 
@@ -169,3 +140,6 @@ class Migration:
 
 def _file_of(loop: TrainingLoop) -> str:
     return ir.file_of(loop.function)
+
+
+migrate_program = Migration.work

@@ -21,6 +21,8 @@ class Options:
     torch_version: tuple[int, int] = (2, 4)
     evaluation: bool = False
     """Put ``no_grad`` evaluation under autocast too."""
+    lightning_1: bool = False
+    """The project asks for Lightning before its version 2, which has other values of precision."""
 
     @property
     def scaled(self) -> bool:

@@ -27,9 +27,10 @@ from amp_migrate.sources.document import (
 _BACKWARD = ".backward"
 """Without these characters a text holds no training loop of its own."""
 _FRAMEWORK = re.compile(
-    r"\b(lightning|pytorch_lightning|transformers|fastai|ignite|composer|mmengine|catalyst|skorch)\b"
+    r"\b(lightning|pytorch_lightning|transformers|fastai|ignite|composer|mmengine|catalyst|skorch"
+    r"|trl|sentence_transformers|detectron2)\b"
 )
-_DRIVES = re.compile(r"\.(fit\w*|partial_fit|fine_tune|train|run)\(")
+_DRIVES = re.compile(r"\.(fit\w*|partial_fit|fine_tune|train|run)\(|\bLightningCLI\(")
 
 
 @dataclass(frozen=True, slots=True)

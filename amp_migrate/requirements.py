@@ -1,4 +1,4 @@
-"""The oldest torch that a project says it supports."""
+"""What a project says of the packages that it needs: the oldest torch, and an old Lightning."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ OLDEST = (1, 10)
 _TORCH = re.compile(
     r"\s*torch(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?(?P<bounds>[^;#@)]*)", re.IGNORECASE
 )
+_LIGHTNING_1 = re.compile(
+    r"\s*(?:pytorch[-_.])?lightning(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?[^;#]*?"
+    r"(?:(?:==|~=|\^|<=)\s*v?[01]\b|<\s*v?(?:2(?:\.0)*|1\.[\d.]+)\b(?![.\d]*[1-9]))",
+    re.IGNORECASE,
+)
+"""A requirement that no version 2 of Lightning meets."""
 _LOWER = re.compile(
     r"(?P<operator>===|==|~=|>=|>|\^|~)\s*v?(?P<major>\d+)(?:\.(?P<minor>\d+))?"
 )
@@ -25,11 +31,21 @@ def stated_torch_version(
     None where nothing is stated, or no lower bound.
     """
     bounds = [
-        bound for text in _in_pyproject(pyproject) if (bound := _lower_bound(text))
+        bound
+        for text in _in_pyproject(pyproject, "torch")
+        if (bound := _lower_bound(text))
     ]
     if not bounds:
         bounds = [bound for text in _in_files(root) if (bound := _lower_bound(text))]
     return max(min(bounds), OLDEST) if bounds else None
+
+
+def needs_lightning_1(root: Path, pyproject: Mapping[str, object]) -> bool:
+    """Whether a version of Lightning before 2 is asked for."""
+    stated = [*_in_files(root)]
+    for name in ("lightning", "pytorch-lightning"):
+        stated += _in_pyproject(pyproject, name)
+    return any(map(_LIGHTNING_1.match, stated))
 
 
 def _lower_bound(requirement: str) -> tuple[int, int] | None:
@@ -40,7 +56,8 @@ def _lower_bound(requirement: str) -> tuple[int, int] | None:
     return (int(found["major"]), int(found["minor"] or 0)) if found else None
 
 
-def _in_pyproject(pyproject: Mapping[str, object]) -> Iterator[str]:
+def _in_pyproject(pyproject: Mapping[str, object], package: str) -> Iterator[str]:
+    """The requirements that are stated; of those in Poetry's own form, a package's."""
     project = _table(pyproject, "project")
     groups = [
         project.get("dependencies"),
@@ -51,13 +68,13 @@ def _in_pyproject(pyproject: Mapping[str, object]) -> Iterator[str]:
         if isinstance(group, list):
             yield from (item for item in group if isinstance(item, str))
     poetry = _table(_table(_table(pyproject, "tool"), "poetry"), "dependencies").get(
-        "torch"
+        package
     )
     if isinstance(poetry, dict):
         poetry = poetry.get("version")
     if isinstance(poetry, str):
         # Poetry's bare "1.13" is a pin.
-        yield f"torch {poetry if not poetry[:1].isdigit() else '==' + poetry}"
+        yield f"{package} {poetry if not poetry[:1].isdigit() else '==' + poetry}"
 
 
 def _in_files(root: Path) -> Iterator[str]:

@@ -116,7 +116,10 @@ def test_a_plan_is_all_there_is_on_standard_output() -> None:
     result = amp(
         "--explain-plan", "--dtype", "bfloat16", "--torch-version", "2.1", "--eval"
     )
-    options = "Options(dtype='bfloat16', torch_version=(2, 1), evaluation=True)"
+    options = (
+        "Options(dtype='bfloat16', torch_version=(2, 1), evaluation=True, "
+        "lightning_1=False)"
+    )
     root = Path.cwd()
     assert result.stdout == f"a.py: {options} {root}\nb.py: {options} {root}\n"
     assert "AMP013" in result.stderr

@@ -223,3 +223,36 @@ def test_pyproject_is_asked_before_requirements_and_configuration_before_both() 
     ).options.torch_version == (2, 1)
     both = 'torch-version = "2.4"\n[project]\ndependencies = ["torch>=2.1"]'
     assert configured(both).options.torch_version == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "old"),
+    [
+        ("pytorch-lightning==1.9.0", True),
+        ("pytorch_lightning>=1.7,<2", True),
+        ("lightning<2.0.0", True),
+        ("lightning[extra]~=1.8 ; python_version < '3.11'", True),
+        ("pytorch-lightning <= 1.9.5", True),
+        ("lightning>=1.9", False),
+        ("lightning<2.1", False),
+        ("lightning>=1.0,<3", False),
+        ("lightning==2.1", False),
+        ("lightning==10.0", False),
+        ("lightning-utilities==0.9", False),
+    ],
+)
+def test_an_old_lightning_is_seen(requirement: str, old: bool) -> None:
+    Path("requirements.txt").write_text(f"torch\n{requirement}\n")
+    assert configured("").options.lightning_1 is old
+
+
+@pytest.mark.parametrize(
+    ("stated", "old"),
+    [
+        ('[project]\ndependencies = ["lightning<2"]', True),
+        ('[tool.poetry.dependencies]\npytorch-lightning = "1.9"', True),
+        ('[tool.poetry.dependencies]\nlightning = "^2.1"', False),
+    ],
+)
+def test_an_old_lightning_in_pyproject(stated: str, old: bool) -> None:
+    assert configured(stated).options.lightning_1 is old

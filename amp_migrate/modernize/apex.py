@@ -14,13 +14,9 @@ from functools import cached_property
 from amp_migrate.facts import ir
 from amp_migrate.facts.imports import scan_imports
 from amp_migrate.migration import Migration
+from amp_migrate.modernize.apex_forms import Initialize, Removed, UnknownFormError
 from amp_migrate.modernize.apex_names import ApexNames
-from amp_migrate.modernize.apex_removal import (
-    Initialize,
-    Removed,
-    UnknownFormError,
-    without_apex,
-)
+from amp_migrate.modernize.apex_removal import without_apex
 from amp_migrate.modernize.apex_switch import Switch, agree
 from amp_migrate.modernize.uses import Position, Uses
 from amp_migrate.options import Options
@@ -99,21 +95,24 @@ class Apex:
         self.names = {
             file: found
             for file, facts in uses.items()
-            if (found := ApexNames(facts)).mentions or found.imports or found.unclear
+            if (found := ApexNames(facts)).mentions
+            or found.imports
+            or found.unclear
+            or found.unknown
         }
         self.removed: dict[str, Removed] = {}
 
     @property
     def is_used(self) -> bool:
         """Whether the program does more than import apex.amp."""
-        return any(found.mentions for found in self.names.values())
+        return any(found.mentions or found.unknown for found in self.names.values())
 
     def places(self) -> dict[str, Position]:
         """Where each file begins to use it."""
         return {
-            file: min([*found.mentions, *found.imports])
+            file: min([*found.mentions, *found.imports, *found.unknown])
             for file, found in self.names.items()
-            if found.mentions or found.imports
+            if found.mentions or found.imports or found.unknown
         }
 
     def run(self) -> dict[str, str] | Stays:
@@ -129,6 +128,8 @@ class Apex:
                 return Stays(
                     CODE, "it is written for another device than CUDA", file, at
                 )
+            for at, message in names.unknown.items():
+                return Stays(CODE, message, file, at)
             try:
                 self.removed[file] = without_apex(self.sources.texts[file], names)
             except UnknownFormError as unknown:
@@ -138,9 +139,10 @@ class Apex:
             file = min(self.names)
             message = f"amp is imported from here by {self.shown[importer]}"
             return Stays(CODE, message, file, self.places().get(file, (1, 0)))
-        found = agree(self.removed)
-        if found is not None:
-            return Stays(CODE, *found)
+        disagreement = agree(self.removed)
+        if disagreement is not None:
+            message, file, where = disagreement
+            return Stays(CODE, message, file, where or self.places().get(file, (1, 0)))
         try:
             plain = self._plain()
             if all(one.level.off for one in self._initializes):
@@ -245,7 +247,7 @@ class Apex:
         return outputs
 
     def _of_loop(self, file: str, result: Result, line: int, loop: object) -> Stays:
-        from amp_migrate.sources.lines import matching_blocks
+        from amp_migrate.sources.lines import line_before
 
         found = getattr(loop, "diagnostic", None)
         why = "it is marked off" if found is None else found.message
@@ -254,13 +256,11 @@ class Apex:
             if found.blocker.path == found.place.path:
                 blame = found.blocker.line
         before = self.sources.texts[file].split("\n")
-        after = result.source.split("\n")
-        at = blame
-        for old, new, size in matching_blocks(before, after):
-            if new < blame <= new + size:
-                at = old + blame - new
-        code = "" if found is None else f" ({found.code})"
-        return Stays(CODE, f"without apex.amp, {_lower(why)}{code}", file, (at, 0))
+        at = line_before(before, result.source.split("\n"), blame)
+        code = "AMP053" if found is None else found.code
+        if code == CODE:
+            return Stays(CODE, why, file, (at, 0))
+        return Stays(CODE, f"without apex.amp, {_lower(why)} ({code})", file, (at, 0))
 
 
 class _StaysError(Exception):

@@ -91,9 +91,9 @@ def simplified(
             return same == (value == "True"), [name if known else ""]
         case cst.UnaryOperation(operator=cst.Not(), expression=inner):
             found, asked = simplified(inner, true, present)
-            return (not found if isinstance(found, bool) else test), (
-                asked if isinstance(found, bool) else []
-            )
+            if isinstance(found, bool):
+                return not found, asked
+            return test.with_changes(expression=found), asked
         case cst.BooleanOperation(left=left, operator=operator, right=right):
             first, asked_first = simplified(left, true, present)
             second, asked_second = simplified(right, true, present)
@@ -107,6 +107,17 @@ def simplified(
                 return second, asked
             if isinstance(second, bool):
                 return first, asked
+            match first:
+                case cst.UnaryOperation(operator=cst.Not(), expression=inner) if (
+                    stops and is_pure(second) and code_of(inner) == code_of(second)
+                ):
+                    # `not fp16 or fp16 and AVAILABLE`
+                    return True, asked
+            return test.with_changes(left=first, right=second), asked
+        case cst.IfExp(test=question, body=body, orelse=orelse):
+            answer, asked = simplified(question, true, present)
+            if isinstance(answer, bool):
+                return (body if answer else orelse), asked
     return test, []
 
 

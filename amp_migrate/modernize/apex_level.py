@@ -23,6 +23,9 @@ _DEFAULTS = {
 """What torch.amp does anyway."""
 
 
+_MIXED = ("'O1'", "'O2'")
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """``opt_level`` and what goes with it."""
@@ -52,13 +55,24 @@ def level_of(given: Mapping[str, cst.BaseExpression]) -> Level | str:
     text = "'O1'" if level is None else code_of(level).replace('"', "'")
     if text == "'O0'":
         return Level(off=True)
-    if text in ("'O1'", "'O2'"):
+    if text in _MIXED:
         if text == "'O2'" and "optimizers" not in given:
             return "torch.amp has no half model for inference"
         return Level(enabled=tuple(enabled))
-    if text.startswith("'"):
+    if isinstance(level, cst.SimpleString):
         return f"torch.amp has no opt_level={text}: nothing stays in fp32"
     assert level is not None
+    match level:
+        case cst.IfExp(
+            test=test,
+            body=cst.SimpleString(value=first),
+            orelse=cst.SimpleString(value=second),
+        ) if is_pure(test):
+            levels = [one.replace('"', "'") for one in (first, second)]
+            if levels[0] in _MIXED and levels[1] == "'O0'":
+                return Level(enabled=(*enabled, code_of(test)))
+            if levels[1] in _MIXED and levels[0] == "'O0'":
+                return Level(enabled=(*enabled, f"not ({code_of(test)})"))
     if not is_pure(level):
         return "opt_level is more than a name"
     return Level(enabled=(*enabled, f'{text} != "O0"'))

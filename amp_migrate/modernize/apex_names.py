@@ -8,6 +8,23 @@ from amp_migrate.modernize.uses import Binding, Position, Uses
 
 _AMP = re.compile(r"^apex\.amp(?=\.|$)")
 
+_FP16 = re.compile(r"^apex\.fp16_utils(?=\.|$)")
+
+_OF_FP16 = frozenset(
+    """BN_convert_float network_to_half prep_param_lists model_grads_to_master_grads
+    master_params_to_model_params tofp16 to_python_float clip_grad_norm convert_module
+    convert_network FP16Model FP16_Optimizer LossScaler DynamicLossScaler""".split()
+)
+"""What ``from apex.fp16_utils import *`` imports."""
+
+
+def _uses_unbound(uses: Uses, names: frozenset[str]) -> bool:
+    return any(
+        mention.parts[0] in names
+        and uses.owner(mention.parts[0], mention.scope) is None
+        for mention in uses.mentions
+    )
+
 
 class ApexNames:
     """The names of apex.amp in one file."""
@@ -19,6 +36,13 @@ class ApexNames:
         """The imported names that are for apex.amp alone."""
         self.unclear: Position | None = None
         """A name that is apex.amp or something else."""
+        self.unknown: dict[Position, str] = {}
+        """What else is an older interface, and why it stays."""
+        for module, at in uses.stars:
+            if _FP16.match(module) and not _uses_unbound(uses, _OF_FP16):
+                self.imports.add(at)
+            elif _AMP.match(module) or _FP16.match(module) or module == "apex":
+                self.unknown[at] = f"everything is imported from {module} (*)"
         self.others: dict[str, list[Position]] = {}
         """Every other mention, by its first name."""
         self.bound: dict[str, list[Position]] = {}
@@ -34,6 +58,9 @@ class ApexNames:
             if _AMP.match(dotted):
                 self.mentions[mention.at] = dotted
                 continue
+            if _FP16.match(dotted) and not mention.off:
+                message = f"{dotted} has no certain counterpart in torch.amp"
+                self.unknown[mention.at] = message
             self.others.setdefault(mention.parts[0], []).append(mention.at)
             if dotted.partition(".")[0] == "apex" and owner is not None:
                 plain.add((owner, mention.parts[0]))

@@ -8,28 +8,34 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeGuard
 
-from amp_migrate.modernize.apex_removal import Initialize, Removed, ScaledBackward
+from amp_migrate.modernize.apex_forms import Initialize, Removed, ScaledBackward
+from amp_migrate.modernize.apex_level import Level
 from amp_migrate.modernize.uses import Position
 
 _PREFIX = re.compile(r"(?:\w+\.)+")
 
 
-def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position] | None:
-    """(message, file, place) where it is not the same condition that starts apex.amp and uses it."""
+def agree(program: Mapping[str, Removed]) -> tuple[str, str, Position | None] | None:
+    """(message, file, place or None) where it is not the same condition that starts apex.amp and uses it."""
     starts = [(file, one) for file, r in program.items() for one in r.initializes]
     scales = [(file, one) for file, r in program.items() for one in r.backwards]
     if not starts:
         file = scales[0][0] if scales else next(iter(program))
-        at = scales[0][1].at if scales else (1, 0)
+        at = scales[0][1].at if scales else None
         return "amp.initialize() is not seen", file, at
     if not scales:
         file, first = starts[0]
         return "amp.scale_loss() is not seen", file, first.at
-    functions: set[tuple[str, str]] = set()
+    levels: dict[tuple[str, str], Level] = {}
+    started: set[tuple[str, str, str]] = set()
     for file, start in starts:
-        if (file, start.function) in functions:
-            return "amp.initialize() is called twice", file, start.at
-        functions.add((file, start.function))
+        for optimizer in start.optimizers:
+            key = (file, start.function, optimizer)
+            if key in started and not start.beside_birth:
+                return "amp.initialize() is called twice", file, start.at
+            started.add(key)
+        if levels.setdefault((file, start.function), start.level) != start.level:
+            return "amp.initialize() is called with several levels", file, start.at
     file, first = starts[0]
     if len({one.level.off for _, one in starts}) > 1:
         return "amp.initialize() is called with O0 and with others", file, first.at
@@ -52,7 +58,8 @@ def _disagreement(
     around = set(_conjuncts(one.tests))
     if not wanted <= around:
         missing = sorted(wanted - around)[0]
-        return f"amp.initialize() is called only if {missing}, amp.scale_loss() always"
+        other = f"only if {sorted(around)[0]}" if around else "always"
+        return f"amp.initialize() is called only if {missing}, amp.scale_loss() {other}"
     gone = set(_conjuncts(one.collapsed))
     if not gone <= wanted | level:
         extra = sorted(gone - wanted - level)[0]

@@ -15,7 +15,6 @@ from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 from amp_migrate.verify import comments, shown_difference
 
-_CALL = re.compile(r"(?:\w+\.)*(?:amp|apex_amp)\.(\w+)")
 _LIST = re.compile(
     r"\[p for group in ([\w.\[\]']+)\.param_groups for p in group\['params'\]\]"
 )
@@ -46,6 +45,19 @@ def _erased(tree: ast.Module) -> ast.Module:
         for alias in node.names
         if alias.name == "amp"
     }
+    names |= {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "apex.amp" and alias.asname
+    }
+    functions = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "apex.amp"
+        for alias in node.names
+    }
     available = {
         target.id
         for node in ast.walk(tree)
@@ -57,11 +69,7 @@ def _erased(tree: ast.Module) -> ast.Module:
         for target in stmt.targets
         if isinstance(target, ast.Name)
     }
-    plainly_apex = any(
-        isinstance(node, ast.Import) and any(a.name == "apex" for a in node.names)
-        for node in ast.walk(tree)
-    )
-    erased = _Eraser(names, available, plainly_apex).visit(tree)
+    erased = _Eraser(names, functions, available).visit(tree)
     assert isinstance(erased, ast.Module)
     return erased
 
@@ -74,15 +82,19 @@ def _imports_amp(node: ast.AST) -> bool:
 
 
 class _Eraser(ast.NodeTransformer):
-    def __init__(self, names: set[str], available: set[str], plain: bool) -> None:
+    def __init__(
+        self, names: set[str], functions: dict[str, str], available: set[str]
+    ) -> None:
         self.names = names
+        self.functions = functions
         self.available = available
-        self.plain = plain
 
     def _method(self, call: ast.AST) -> str:
         """``initialize`` for ``amp.initialize(...)``."""
         if not isinstance(call, ast.Call):
             return ""
+        if isinstance(call.func, ast.Name):
+            return self.functions.get(call.func.id, "")
         root, _, method = ast.unparse(call.func).rpartition(".")
         known = root in self.names or root == "apex.amp"
         return method if known else ""
@@ -96,6 +108,9 @@ class _Eraser(ast.NodeTransformer):
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        star = node.names[0].name == "*"
+        if node.module == "apex.amp" or (star and node.module == "apex.fp16_utils"):
+            return None
         if node.module == "apex":
             node.names = [alias for alias in node.names if alias.name != "amp"]
         return node if node.names else None
@@ -120,14 +135,29 @@ class _Eraser(ast.NodeTransformer):
                 ),
             ][:2]
             value = ast.Tuple(given, ast.Load()) if len(given) > 1 else given[0]
-            if [_flat(target) for target in node.targets] == [_flat(value)]:
+            if [_shape(target) for target in node.targets] == [_shape(value)]:
                 return None
             node.value = value
         if all(
             isinstance(t, ast.Name) and t.id in self.available for t in node.targets
         ):
             return None
+        node.value = self._answered(node.value)
         return self.generic_visit(node)
+
+    def _answered(self, value: ast.expr) -> ast.expr:
+        if (
+            isinstance(value, ast.Call)
+            and ast.unparse(value.func) == "bool"
+            and len(value.args) == 1
+        ):
+            value.args = [self._answered(value.args[0])]
+            return value
+        return self._simplified(value)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST | None:
+        test = self._simplified(node.test)
+        return None if _is_true(test) else self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if self._method(node.value) == "load_state_dict":
@@ -186,6 +216,11 @@ class _Eraser(ast.NodeTransformer):
             inner = self._simplified(test.operand)
             if isinstance(inner, ast.Constant) and isinstance(inner.value, bool):
                 return ast.Constant(not inner.value)
+            test.operand = inner
+        if isinstance(test, ast.IfExp):
+            answer = self._simplified(test.test)
+            if isinstance(answer, ast.Constant) and isinstance(answer.value, bool):
+                return test.body if answer.value else test.orelse
         if isinstance(test, ast.BoolOp):
             values = [self._simplified(value) for value in test.values]
             stops = isinstance(test.op, ast.Or)
@@ -202,6 +237,13 @@ class _Eraser(ast.NodeTransformer):
             ]
             if len(left) == 1:
                 return left[0]
+            if stops and any(
+                isinstance(v, ast.UnaryOp)
+                and isinstance(v.op, ast.Not)
+                and ast.dump(v.operand) in map(ast.dump, left)
+                for v in left
+            ):
+                return ast.Constant(True)
             test.values = left
         return test
 
@@ -229,9 +271,15 @@ class _Eraser(ast.NodeTransformer):
         return self._method(value) == "state_dict"
 
 
-def _flat(node: ast.expr) -> str:
-    """Names in one spelling, whatever brackets they stand in."""
-    return "".join(c for c in ast.unparse(node) if c not in " ()[]").rstrip(",")
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _shape(node: ast.expr) -> object:
+    """Names in the order and the groups in which they stand, in whatever brackets."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [_shape(one) for one in node.elts]
+    return ast.unparse(node)
 
 
 def _is_empty(stmt: ast.AST) -> bool:

@@ -32,6 +32,9 @@ _LEAVES = frozenset(
     grad_scaler.OptState""".split()
 )
 
+_ENDS_OLD = re.compile(
+    r"(?:^|\.)(?:(cuda|cpu)\.)?amp(?:\.\w+)?\.(?:autocast|GradScaler|custom_fwd|custom_bwd)$"
+)
 _OTHER_DEVICES = re.compile(
     r"\b(?:transfer_to_npu|gpu_migration|torch_mlu|torch_musa)\b"
 )
@@ -90,9 +93,10 @@ def plan(
     ``program``: the files that mention AMP, ``texts`` all files of the program.
     """
     ambient = _ambient(program, texts)
+    handed_on = any(map(_hands_on, program.values()))
     found: dict[tuple[str, int, str] | int, Unit] = {}
     for uses in program.values():
-        found |= _File(uses, version, ambient).units(len(found))
+        found |= _File(uses, version, ambient, handed_on).units(len(found))
     for key, unit in found.items():
         if unit.reason is None and isinstance(key, tuple) and key[1] == TOP:
             seen = elsewhere.seen(key[0], key[2])
@@ -111,6 +115,16 @@ def plan(
             unit.reason = Reason("AMP051", reason, unit.file, unit.at)
     _agree(found)
     return [unit for unit in found.values() if unit.file in writable]
+
+
+def _hands_on(uses: Uses) -> bool:
+    """Whether torch.cuda itself is handed on as a value: then its ``amp`` may be found anywhere."""
+    names = FileNames(uses)
+    return any(
+        mention.role not in ("call", "alias")
+        and names.dotted(mention.parts, mention.scope) in ("torch.cuda", "torch.cpu")
+        for mention in uses.mentions
+    )
 
 
 def _replaced(program: Mapping[str, Uses], texts: Mapping[str, str]) -> str | None:
@@ -166,8 +180,16 @@ def _ambient(program: Mapping[str, Uses], texts: Mapping[str, str]) -> Ambient:
 
 
 class _File:
-    def __init__(self, uses: Uses, version: tuple[int, int], ambient: Ambient) -> None:
+    def __init__(
+        self,
+        uses: Uses,
+        version: tuple[int, int],
+        ambient: Ambient,
+        handed_on: bool,
+    ) -> None:
+        """``handed_on``: see `_hands_on`, for some file of the program."""
         self.uses = uses
+        self.handed_on = handed_on
         self.names = FileNames(uses)
         self.version = version
         self.ambient = ambient
@@ -180,16 +202,21 @@ class _File:
         for owner, scope in enumerate(self.uses.scopes):
             for name, bindings in scope.bindings.items():
                 self._variable(found, owner, name, bindings)
+        self._same_imports(found)
         direct: list[Unit] = []
         for mention in self.uses.mentions:
             dotted = self.names.dotted(mention.parts, mention.scope)
             if not OLD_NAME.match(dotted):
+                if dotted.partition(".")[0] not in ("torch", "apex"):
+                    self._unclear(found, start, mention.parts, mention.at, mention.off)
                 continue
             root = self.names.root(mention)
-            if root is None and mention.role == "alias":
-                # It changes with the name that it is given here.
-                home = self.uses.owner(mention.alias, mention.scope)
-                root = None if home is None else (home, mention.alias)
+            homes = self._homes(mention)
+            if root is None and homes:
+                # It changes with the names that it is given here, and they with one another.
+                root = homes[0][1:]
+                for home in homes:
+                    found[home].needs.update(homes)
             if root is not None:
                 unit = found[(self.uses.path, root[0], root[1])]
             else:
@@ -197,6 +224,8 @@ class _File:
                 direct.append(unit)
             self._mention(unit, mention, dotted)
         self._plain_imports(direct)
+        for tail, at in self.uses.tails:
+            self._unclear(found, start, ("", *tail), at, off=False)
         for module, at in self.uses.stars:
             if OLD_NAME.match(module):
                 self._alone(found, start, at, "everything is imported from it (*)")
@@ -204,15 +233,33 @@ class _File:
             self._alone(found, start, at, f"{text} stands in a string")
         return found
 
+    def _unclear(
+        self,
+        found: dict[tuple[str, int, str] | int, Unit],
+        start: int,
+        parts: tuple[str, ...],
+        at: Position,
+        off: bool,
+    ) -> None:
+        """Tell of a name that may be torch.cuda's, where nobody can say: ``self.cuda.amp.autocast``."""
+        written = ".".join(parts)
+        ends = _ENDS_OLD.search(written)
+        if ends is not None and (self.handed_on or ends[1] is not None):
+            message = (
+                f"{written.lstrip('.')} may be torch's, by a way that is not followed"
+            )
+            self._alone(found, start, at, message).silent = off
+
     def _alone(
         self,
         found: dict[tuple[str, int, str] | int, Unit],
         start: int,
         at: Position,
         message: str,
-    ) -> None:
+    ) -> Unit:
         unit = found[start + len(found)] = Unit(self.uses.path, at)
         self._leave(unit, message, at)
+        return unit
 
     def _leave(
         self, unit: Unit, message: str, at: Position, code: str = "AMP051"
@@ -244,9 +291,25 @@ class _File:
         leaf = _leaf(meaning.target)
         self._check_there(unit, meaning.target, leaf, first.at)
         for binding in meaning.old:
-            if binding.kind != "alias":
+            if binding.kind == "alias":
+                root = self.uses.owner(binding.parts[0], owner)
+                assert root is not None
+                unit.needs.add((self.uses.path, root, binding.parts[0]))
+            else:
                 new = OLD_NAME.sub("torch.amp", binding.target)
                 unit.edits.append(MoveImport(binding.at, binding.target, new))
+
+    def _same_imports(self, found: dict[tuple[str, int, str] | int, Unit]) -> None:
+        """What binds a variable of one of several scopes (``nonlocal``) goes with all of them."""
+        sharing: dict[Position, set[tuple[str, int, str]]] = {}
+        for key in found:
+            if isinstance(key, tuple):
+                for binding in self.uses.scopes[key[1]].bindings[key[2]]:
+                    sharing.setdefault(binding.at, set()).add(key)
+        for keys in sharing.values():
+            if len(keys) > 1:
+                for key in keys:
+                    found[key].needs |= keys
 
     def _plain_imports(self, direct: list[Unit]) -> None:
         """``import torch.cuda.amp``: it changes with the last mention of what it imports."""
@@ -300,9 +363,7 @@ class _File:
             case "decorator" if name in _OF_CUDA_ONLY:
                 unit.edits.append(CallDecorator(at, written, new, device))
             case "alias":
-                owner = self.uses.owner(mention.alias, mention.scope)
-                if owner is not None:
-                    unit.needs.add((self.uses.path, owner, mention.alias))
+                unit.needs.update(self._homes(mention))
                 self._rename(unit, at, written, new)
             case "type" | "tested":
                 self._rename(unit, at, written, new)
@@ -312,6 +373,17 @@ class _File:
                 self._leave(unit, f"@{written} is not called", at)
             case _:
                 self._leave(unit, f"{written} is used as a value", at)
+
+    def _homes(self, mention: Mention) -> list[tuple[str, int, str]]:
+        """The variables that an alias binds."""
+        owners = {
+            name: self.uses.owner(name, mention.scope) for name in mention.aliases
+        }
+        return [
+            (self.uses.path, owner, name)
+            for name, owner in owners.items()
+            if owner is not None
+        ]
 
     def _rename(self, unit: Unit, at: Position, old: str, new: str) -> None:
         if old != new:

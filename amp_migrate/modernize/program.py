@@ -4,66 +4,44 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from amp_migrate.catalogue import refusal
 from amp_migrate.modernize.edits import Edit
 from amp_migrate.modernize.elsewhere import Elsewhere
 from amp_migrate.modernize.plan import Reason, Unit, plan
 from amp_migrate.modernize.uses import Uses
 from amp_migrate.modernize.uses_reader import read_uses
-from amp_migrate.options import Options
-from amp_migrate.programs import ProgramSources
-from amp_migrate.results import Diagnostic, OldUse, Outcome, Result, SourceError
-from amp_migrate.rewritten import WrongError, laid_out
-from amp_migrate.telling import Telling
+from amp_migrate.program_work import ProgramWork
+from amp_migrate.results import OldUse, Outcome, Result, SourceError
+from amp_migrate.rewritten import WrongError
 
+_GAP = r"(?:\s|\\|#.*\n)*"
 _OLD = re.compile(
-    r"\b(?:cuda|cpu)\s*(?:\\\n\s*)?\.\s*(?:\\\n\s*)?amp\b"
-    r"|\bfrom\s+torch\.(?:cuda|cpu)\s+import\b|\btorch\.(?:cuda|cpu)\s+as\b"
+    rf"\b(?:cuda|cpu){_GAP}\.{_GAP}amp\b"
+    r"|\bfrom\s+torch\.(?:cuda|cpu)\s+import\b|\b(?:cuda|cpu)\s+as\b"
     r"|\bapex\b"
 )
+_HANDED_ON = re.compile(rf"\.{_GAP}(?:cuda|cpu)\b(?!{_GAP}[.(])")
+_MEMBER = re.compile(rf"\.{_GAP}amp\b(?!\s+import)")
+"""torch.cuda as a value, and an ``amp`` that may be its own."""
 _APEX = re.compile(r"\bapex\b")
 _AMP = re.compile(r"\bamp\b|autocast|GradScaler")
 
 
 def is_old(text: str) -> bool:
     """Whether a text may speak of an older AMP interface."""
-    return _OLD.search(text) is not None
+    if _OLD.search(text) is not None:
+        return True
+    return bool(_HANDED_ON.search(text) and _MEMBER.search(text))
 
 
-def modernize_program(
-    sources: ProgramSources,
-    options: Options,
-    *,
-    given: Collection[str],
-    shown: Mapping[str, str],
-) -> dict[str, Result | SourceError]:
-    """Modernize the files of one program that are ``given``; the others are only read.
-
-    ``shown``: what messages call a file, where that is not its path. The answer has an entry for each
-    given file that uses an older interface, or cannot be read.
-    """
-    return _Modernization(sources, options, given, shown).run()
-
-
-class _Modernization:
-    def __init__(
-        self,
-        sources: ProgramSources,
-        options: Options,
-        given: Collection[str],
-        shown: Mapping[str, str],
-    ) -> None:
-        self.sources = sources
-        self.options = options
-        self.given = [file for file in sources.texts if file in given]
-        self.telling = Telling(sources, shown)
-        self.errors: dict[str, SourceError] = {}
+class Modernization(ProgramWork):
+    """The modernization of one program."""
 
     def run(self) -> dict[str, Result | SourceError]:
+        """An entry for each given file that uses an older interface, or cannot be read."""
         texts = self.sources.texts
         units = self._plan(texts)
         outputs = dict(texts)
@@ -162,7 +140,7 @@ class _Modernization:
         for unit in filter(_changes, units):
             edits[unit.file] += unit.edits
         outputs = {
-            file: self._rewrite_file(file, texts[file], found)
+            file: self._rewrite_file(file, found)
             for file, found in edits.items()
             if found
         }
@@ -173,20 +151,13 @@ class _Modernization:
                 raise WrongError(unit.file, "a second run would change it again")
         return outputs
 
-    def _rewrite_file(self, file: str, text: str, edits: list[Edit]) -> str:
+    def _rewrite_file(self, file: str, edits: list[Edit]) -> str:
         # Imported only where something is written: most files of a run are only read.
-        from amp_migrate.codemod.formatting import mode_of_file
-        from amp_migrate.codemod.mismatch import MismatchError
         from amp_migrate.modernize.rewrite import rewrite
         from amp_migrate.modernize.verify import difference
 
-        document = self.sources.documents.get(file)
-        try:
-            output = rewrite(text, edits)
-        except MismatchError as error:
-            raise WrongError(file, str(error)) from error
-        output = laid_out(file, text, output, document, mode_of_file(file))
-        wrong = difference(text, output)
+        output = self.rewritten(file, lambda text, mode: rewrite(text, edits))
+        wrong = difference(self.sources.texts[file], output)
         if wrong is not None:
             raise WrongError(file, wrong)
         return output
@@ -199,12 +170,12 @@ class _Modernization:
         if reason is None:
             return OldUse(place, Outcome.MODERNIZED)
         blame = self.telling.place(reason.file, reason.at[0], reason.at[1] + 1)
-        here = (blame.path, blame.line) == (place.path, place.line)
-        blocker = None if here else blame
-        by_hand = tuple(refusal(reason.code).by_hand)
-        found = Diagnostic(reason.code, place, reason.message, blocker, by_hand)
+        found = self.diagnostic(reason.code, place, reason.message, blame)
         return OldUse(place, Outcome.LEFT_ALONE, found)
 
 
 def _changes(unit: Unit) -> bool:
     return unit.reason is None and not unit.silent
+
+
+modernize_program = Modernization.work

@@ -16,14 +16,30 @@ def chooses_interface(test: ast.expr, branches: Iterable[ast.AST]) -> bool:
     """``torch.amp.GradScaler("cuda") if TORCH_2_4 else torch.cuda.amp.GradScaler()``"""
     if not _VERSION_TEST.search(ast.unparse(test)):
         return False
+    old, new = _interfaces(branches)
+    return bool(old & new)
+
+
+def falls_back(stmt: ast.Try) -> bool:
+    """``try: torch.amp.GradScaler("cuda")``, and ``except ...: torch.cuda.amp.GradScaler()``"""
+    _, new = _interfaces(stmt.body)
+    old, _ = _interfaces(stmt.handlers)
+    return bool(old & new)
+
+
+def _interfaces(branches: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
+    """The names that are taken from an older interface, and those from a newer one."""
     named = [
-        dotted(node)
+        parts
         for branch in branches
         for node in ast.walk(branch)
-        if isinstance(node, ast.Attribute) and node.attr in _NAMES
+        if isinstance(node, ast.Attribute)
+        and node.attr in _NAMES
+        and (parts := dotted(node))
     ]
-    old = {parts[-1] for parts in named if parts and {"cuda", "cpu"} & {*parts}}
-    return any(p[-1] in old and not {"cuda", "cpu"} & {*p} for p in named if p)
+    old = {parts[-1] for parts in named if {"cuda", "cpu"} & {*parts}}
+    new = {parts[-1] for parts in named if not {"cuda", "cpu"} & {*parts}}
+    return old, new
 
 
 def arguments(call: ast.Call) -> Iterable[Argument]:

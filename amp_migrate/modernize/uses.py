@@ -59,8 +59,8 @@ class Mention:
     ``text`` (in an f-string), or ``value``."""
     arguments: tuple[Argument, ...] = ()
     """Of a call."""
-    alias: str = ""
-    """The name that an alias binds, in the same scope."""
+    aliases: tuple[str, ...] = ()
+    """The names that an alias binds, in the same scope."""
     off: bool = False
     """Under a mark ``# amp: off``."""
     shim: bool = False
@@ -87,6 +87,8 @@ class Uses:
     """``from module import *``."""
     strings: tuple[tuple[str, Position], ...]
     """String constants that are an older interface's dotted name."""
+    tails: tuple[tuple[tuple[str, ...], Position], ...]
+    """The attributes of what is no name: ``get().amp.autocast``."""
     sound: frozenset[int]
     """The ``try`` statements whose body only imports from torch and sets constants."""
     exported: frozenset[str]

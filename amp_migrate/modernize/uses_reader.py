@@ -12,6 +12,7 @@ from amp_migrate.modernize.syntax import (
     cannot_fail,
     chooses_interface,
     dotted,
+    falls_back,
     said,
 )
 from amp_migrate.modernize.uses import (
@@ -42,6 +43,7 @@ def read_uses(text: str, path: str) -> Uses:
         tuple(reader.mentions),
         tuple(reader.stars),
         tuple(reader.strings),
+        tuple(reader.tails),
         frozenset(reader.sound),
         frozenset(_exported(tree)),
         off,
@@ -67,12 +69,15 @@ class _Reader:
         self.mentions: list[Mention] = []
         self.stars: list[tuple[str, Position]] = []
         self.strings: list[tuple[str, Position]] = []
+        self.tails: list[tuple[tuple[str, ...], Position]] = []
         self.sound: set[int] = set()
         self.patches: list[tuple[str, ...]] = []
         self.autocast_dtypes: set[str] = set()
         self.off_lines: frozenset[int] = frozenset()
         self.off = False
         self.shim = False
+        self.in_text = False
+        """Inside of an f-string: older Pythons do not know where such a name stands."""
         self.tries: tuple[tuple[int, str], ...] = ()
         self.tries_seen = 0
 
@@ -182,17 +187,14 @@ class _Reader:
                     target = f"{origin}{dot}{alias.name}"
                     local = alias.asname or alias.name
                     self._bind(local, scope, self._imported("from", alias, target))
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if dotted(value):
-                parts = dotted(value)
-                at = self._at(stmt)
-                made = Binding("alias", at, parts=parts, tries=self.tries)
-                self._bind(name, scope, made)
-                self._mention(value, scope, "alias", alias=name)
+            case ast.Assign():
+                self._assign(stmt.targets, stmt.value, scope, stmt)
             case ast.AnnAssign():
                 self._expr(stmt.annotation, scope, "type")
-                self._expr(stmt.target, scope, "value")
                 if stmt.value is not None:
-                    self._expr(stmt.value, scope, "value")
+                    self._assign([stmt.target], stmt.value, scope, stmt)
+                else:
+                    self._expr(stmt.target, scope, "value")
             case ast.Try():
                 self._try(stmt, scope)
             case ast.If() if chooses_interface(stmt.test, (*stmt.body, *stmt.orelse)):
@@ -203,6 +205,27 @@ class _Reader:
                 pass  # a docstring
             case _:
                 self._others(stmt, scope)
+
+    def _assign(
+        self, targets: list[ast.expr], value: ast.expr, scope: int, stmt: ast.stmt
+    ) -> None:
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        parts = dotted(value)
+        if parts and len(names) == len(targets):
+            for name in names:
+                made = Binding("alias", self._at(stmt), parts=parts, tries=self.tries)
+                self._bind(name, scope, made)
+            self._mention(value, scope, "alias", aliases=tuple(names))
+            return
+        match targets, value:
+            case [ast.Tuple(elts=left)], ast.Tuple(elts=right) if len(left) == len(
+                right
+            ) and not any(isinstance(one, ast.Starred) for one in (*left, *right)):
+                for target, one in zip(left, right, strict=True):
+                    self._assign([target], one, scope, stmt)
+                return
+        for expr in (*targets, value):
+            self._expr(expr, scope, "value")
 
     def _others(self, node: ast.AST, scope: int) -> None:
         """Expressions and blocks of a statement, in whatever field they stand."""
@@ -227,6 +250,8 @@ class _Reader:
         if all(map(cannot_fail, stmt.body)):
             self.sound.add(number)
         self.block(stmt.body, scope, (*around, (number, "body")))
+        before = self.shim
+        self.shim = before or falls_back(stmt)
         for handler in stmt.handlers:
             inner = (*around, (number, "handlers"))
             self.tries = inner
@@ -235,6 +260,7 @@ class _Reader:
             if handler.type is not None:
                 self._expr(handler.type, scope, "value")
             self.block(handler.body, scope, inner)
+        self.shim = before
         self.block(stmt.orelse, scope, (*around, (number, "orelse")))
         self.block(stmt.finalbody, scope, (*around, (number, "finalbody")))
 
@@ -271,7 +297,7 @@ class _Reader:
             return
         match node:
             case ast.Call():
-                self._call(node, scope, role == "text")
+                self._call(node, scope)
             case ast.Lambda():
                 inner = self._open(scope)
                 self._parameters(node.args, scope, inner)
@@ -295,6 +321,15 @@ class _Reader:
                 # Bound around comprehensions; there and here it is no import.
                 made = Binding("other", self._at(node), tries=self.tries)
                 self._add_around(node.target.id, scope, made)
+            case ast.Attribute():
+                tail = [node.attr]
+                start = node.value
+                while isinstance(start, ast.Attribute):
+                    tail.append(start.attr)
+                    start = start.value
+                if not self.off:
+                    self.tails.append((tuple(reversed(tail)), self._at(node)))
+                self._expr(start, scope, "value")
             case ast.Constant(value=str(text)):
                 if (
                     role != "type"
@@ -307,23 +342,21 @@ class _Reader:
                     node, (ast.Subscript, ast.BinOp, ast.Tuple, ast.List)
                 )
                 inside = role if role in ("type", "tested") and keeps else "value"
-                if isinstance(node, ast.JoinedStr):
-                    # Older Pythons do not know where such a name stands.
-                    inside = "text"
-                if role == "text":
-                    inside = role
                 if isinstance(node, ast.Compare):
                     inside = "compared"
+                before = self.in_text
+                self.in_text = before or isinstance(node, ast.JoinedStr)
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
                         self._expr(child, scope, inside)
                     elif not isinstance(child, (ast.expr_context, ast.operator)):
                         self._others(child, scope)
+                self.in_text = before
 
-    def _call(self, node: ast.Call, scope: int, in_text: bool) -> None:
+    def _call(self, node: ast.Call, scope: int) -> None:
         func = dotted(node.func)
         if func:
-            self._mention(node.func, scope, "text" if in_text else "call", node)
+            self._mention(node.func, scope, "call", node)
         else:
             self._expr(node.func, scope, "value")
         if func[-1:] == ("autocast",):
@@ -339,10 +372,9 @@ class _Reader:
         for index, arg in enumerate(node.args):
             asked = func[-1:] and func[0] in _TYPE_TESTS and index == 1
             value = arg.value if isinstance(arg, ast.Starred) else arg
-            plain = "text" if in_text else "value"
-            self._expr(value, scope, "tested" if asked and not in_text else plain)
+            self._expr(value, scope, "tested" if asked else "value")
         for keyword in node.keywords:
-            self._expr(keyword.value, scope, "text" if in_text else "value")
+            self._expr(keyword.value, scope, "value")
 
     def _mention(
         self,
@@ -350,13 +382,14 @@ class _Reader:
         scope: int,
         role: str,
         call: ast.Call | None = None,
-        alias: str = "",
+        aliases: tuple[str, ...] = (),
     ) -> None:
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
             root = root.value
         given = () if call is None else tuple(arguments(call))
         parts, at = dotted(node), self._at(root)
+        role = "text" if self.in_text else role
         self.mentions.append(
-            Mention(parts, scope, at, role, given, alias, self.off, self.shim)
+            Mention(parts, scope, at, role, given, aliases, self.off, self.shim)
         )

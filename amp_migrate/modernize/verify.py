@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.modernize.calls import PARAMETERS
+from amp_migrate.modernize.verify_names import TorchNames
 from amp_migrate.results import SourceError
 from amp_migrate.verify import comments, shown_difference
 
@@ -48,49 +49,7 @@ class _Speller(ast.NodeTransformer):
     """One spelling for old and new."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.known: dict[str, set[str]] = {}
-        """What each name is imported as, or assigned from, wherever in the file."""
-        self.hidden: frozenset[str] = frozenset()
-        """Names that mean something else in the functions around."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    root = alias.name.split(".")[0]
-                    self._know(
-                        alias.asname or root, alias.name if alias.asname else root
-                    )
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for alias in node.names:
-                    self._know(
-                        alias.asname or alias.name, f"{node.module}.{alias.name}"
-                    )
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                target, dotted = node.targets[0], self._dotted(node.value)
-                if isinstance(target, ast.Name) and (
-                    _OLD.match(dotted) or _NEW.match(dotted)
-                ):
-                    self._know(target.id, dotted)
-
-    def _know(self, name: str, dotted: str) -> None:
-        self.known.setdefault(name, set()).add(dotted)
-
-    def _dotted(self, node: ast.expr) -> str:
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name) or node.id in self.hidden:
-            return ""
-        found = {
-            name
-            for name in self.known.get(node.id, set())
-            if _OLD.match(f"{name}.") or name.split(".")[0] == "torch"
-        }
-        if len(found) > 1:
-            # An older name with a newer one of the same end, or torch by several imports.
-            found = {name for name in found if _OLD.match(name)} or found
-        return ".".join([min(found), *reversed(parts)]) if found else ""
+        self._dotted = TorchNames(tree).dotted
 
     # -- imports ------------------------------------------------------------------------------
 
@@ -136,36 +95,11 @@ class _Speller(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self._decorated(node.decorator_list)
-        return self._inside(node)
+        return self.generic_visit(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         self._decorated(node.decorator_list)
-        return self._inside(node)
-
-    def _inside(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-        """A function, in which its parameters and variables hide what is imported outside."""
-        node.decorator_list = [self.visit(one) for one in node.decorator_list]
-        decorators, node.decorator_list = node.decorator_list, []
-        before = self.hidden
-        bound, imported = set(), set()
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.arg):
-                bound.add(inner.arg)
-            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                bound.add(inner.id)
-            elif isinstance(inner, ast.alias):
-                imported.add(inner.asname or inner.name.split(".")[0])
-            elif isinstance(inner, ast.Assign) and len(inner.targets) == 1:
-                dotted, target = self._dotted(inner.value), inner.targets[0]
-                if isinstance(target, ast.Name) and (
-                    _OLD.match(dotted) or _NEW.match(dotted)
-                ):
-                    imported.add(target.id)
-        self.hidden = (before | bound) - imported
-        self.generic_visit(node)
-        self.hidden = before
-        node.decorator_list = decorators
-        return node
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         dotted = self._dotted(node.func)

@@ -17,6 +17,10 @@ class Framework:
     """Methods of the object that trains."""
     makers: re.Pattern[str] = re.compile(r"(?!)")
     """What makes that object, as dotted names; bases of a program's own classes as well."""
+    starts: re.Pattern[str] = re.compile(r"(?!)")
+    """What trains when it is made, as dotted names."""
+    speaks: frozenset[str] = frozenset()
+    """Names and texts that say that mixed precision is on, of a framework whose line is only told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Setting:
     """Nothing outside of the program decides where the argument is left out."""
     harmless: tuple[tuple[str, object], ...] = ()
     """Values with which a deciding argument leaves all to the framework."""
+    by_name: bool = False
+    """All its arguments are given by name; by position they were those of an older version."""
 
 
 LIGHTNING_1 = frozenset(
@@ -64,6 +70,13 @@ FRAMEWORKS = (
         re.compile(r"(pytorch_lightning|lightning)(\.\w+)*\.Trainer(\.\w+)?"),
     ),
     Framework(
+        "LightningCLI",
+        'LightningCLI(..., trainer_defaults={"precision": "16-mixed"})',
+        ("lightning", "pytorch_lightning"),
+        starts=re.compile(r"(pytorch_lightning|lightning)(\.\w+)*\.LightningCLI"),
+        speaks=frozenset({"16-mixed", "bf16-mixed"}),
+    ),
+    Framework(
         "Lightning Fabric",
         'Fabric(precision="16-mixed")',
         ("lightning_fabric",),
@@ -88,6 +101,7 @@ FRAMEWORKS = (
         ("fastai",),
         frozenset("""fit fit_one_cycle fine_tune fit_flat_cos fit_sgdr""".split()),
         re.compile(r"fastai(\.\w+)*\.(\w*_learner|\w*Learner)"),
+        speaks=frozenset({"to_fp16", "to_bf16", "MixedPrecision"}),
     ),
     Framework(
         "Ignite",
@@ -95,12 +109,14 @@ FRAMEWORKS = (
         ("ignite",),
         frozenset({"run"}),
         re.compile(r"ignite(\.\w+)*\.create_supervised_trainer"),
+        speaks=frozenset({"amp_mode"}),
     ),
     Framework(
         "DeepSpeed",
         '"fp16": {"enabled": true} in its configuration, with inputs in half precision',
         ("deepspeed",),
         makers=re.compile(r"deepspeed(\.\w+)*\.initialize"),
+        speaks=frozenset({"fp16", "bf16", "torch_autocast"}),
     ),
     Framework(
         "Composer",
@@ -108,6 +124,7 @@ FRAMEWORKS = (
         ("composer",),
         frozenset({"fit"}),
         re.compile(r"composer(\.\w+)*\.Trainer"),
+        speaks=frozenset({"amp_fp16", "amp_bf16", "amp_fp8"}),
     ),
     Framework(
         "MMEngine",
@@ -115,6 +132,7 @@ FRAMEWORKS = (
         ("mmengine",),
         frozenset({"train"}),
         re.compile(r"mmengine(\.\w+)*\.Runner(\.\w+)?"),
+        speaks=frozenset({"AmpOptimWrapper"}),
     ),
     Framework(
         "Catalyst",
@@ -122,6 +140,33 @@ FRAMEWORKS = (
         ("catalyst",),
         frozenset({"train"}),
         re.compile(r"catalyst(\.\w+)*\.\w*Runner"),
+        speaks=frozenset({"fp16", "amp"}),
+    ),
+    Framework(
+        "TRL",
+        "SFTConfig(fp16=True), or bf16=True",
+        ("trl",),
+        frozenset({"train"}),
+        re.compile(r"trl(\.\w+)*\.\w*Trainer"),
+        speaks=frozenset({"fp16", "bf16"}),
+    ),
+    Framework(
+        "sentence-transformers",
+        "SentenceTransformerTrainingArguments(fp16=True), or model.fit(..., use_amp=True)",
+        ("sentence_transformers",),
+        frozenset({"fit", "train"}),
+        re.compile(
+            r"sentence_transformers(\.\w+)*\.(\w*Trainer|SentenceTransformer|CrossEncoder)"
+        ),
+        speaks=frozenset({"fp16", "bf16", "use_amp"}),
+    ),
+    Framework(
+        "Detectron2",
+        "cfg.SOLVER.AMP.ENABLED = True",
+        ("detectron2",),
+        frozenset({"train"}),
+        re.compile(r"detectron2(\.\w+)*\.(DefaultTrainer|SimpleTrainer)"),
+        speaks=frozenset({"AMP"}),
     ),
     Framework(
         "skorch",
@@ -141,6 +186,7 @@ SETTINGS = {
         (32, "32", "32-true", None),
         LIGHTNING_1 | {"accelerator", "strategy", "plugins", "detect_anomaly"},
         harmless=_LIGHTNING_DEFAULTS,
+        by_name=True,
     ),
     "Lightning Fabric": Setting(
         re.compile(r"(lightning|lightning_fabric)(\.\w+)*\.Fabric"),
@@ -150,6 +196,7 @@ SETTINGS = {
         (32, "32", "32-true", None),
         frozenset({"accelerator", "strategy", "plugins"}),
         harmless=_LIGHTNING_DEFAULTS,
+        by_name=True,
     ),
     "the Hugging Face Trainer": Setting(
         re.compile(r"transformers(\.\w+)*\.(Seq2Seq)?TrainingArguments"),

@@ -15,6 +15,7 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.addresses import occurrence_of
+from amp_migrate.plan.bypasses import Bypasses
 from amp_migrate.plan.edits import Placed, SetArgument
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.frameworks import (
@@ -37,6 +38,8 @@ _LOADS_HALF = frozenset(
 _OVERFLOWS = re.compile(r"(?i)(^|[/_-])(u?m?t5|byt5|pegasus|gemma)([-_]|$)")
 """Families of models that were trained in bfloat16 and overflow in float16."""
 
+_LIGHTNING = ("lightning", "pytorch_lightning")
+
 Made = tuple[str, ir.Stmt, ir.Call]
 """(function, statement, call) where something is made."""
 
@@ -51,21 +54,18 @@ class Neighbours:
         self.options = options
         self.torch = torch
         self.forward = events.forward
+        self.bypasses = Bypasses(program)
         self.finder = Finder(program, events.optimizers, events)
 
     def loops(self) -> Iterator[TrainingLoop]:
         """A loop for each call that starts one, with its refusal; `edit` may take that back."""
         for function, stmt, call in self.program.all_calls():
-            if not isinstance(call.func, ir.Attr):
-                continue
             for framework in FRAMEWORKS:
-                if call.func.attr not in framework.drives:
-                    continue
-                if self._is_made_by(framework, call.func.value, function):
+                if self._starts(framework, call, function):
                     event = Event("backward", call.line, call.column, call)
                     backward = Backward(function, stmt, event)
                     loop = TrainingLoop(function, stmt.path, [backward])
-                    loop.refusal = _told(framework, call.line)
+                    loop.refusal = self._refusal(framework, call.line)
                     loop.off = self.finder.is_off(loop)
                     yield loop
 
@@ -77,7 +77,8 @@ class Neighbours:
         framework = self._framework_of(loop)
         if framework is not None:
             line = loop.backwards[0].event.line
-            loop.refusal = replace(_told(framework, line), line=refusal.line)
+            told = self._refusal(framework, line)
+            loop.refusal = replace(told, line=refusal.line)
 
     def edit(self, loop: TrainingLoop) -> Placed | None:
         """The edit that switches a loop; where there is none, its refusal says why."""
@@ -96,12 +97,18 @@ class Neighbours:
             message = f"{framework.name} has mixed precision on already"
             loop.refusal = Refusal("AMP001", message, call.line)
             return None
-        reason = self._why_not(setting, call)
+        reason, line = self._why_not(setting, call), call.line
+        old = bool(LIGHTNING_1 & {arg.name for arg in call.args})
+        if not reason and framework.roots == _LIGHTNING and self.options.lightning_1:
+            reason, old = "the project asks for its version 1", True
+        bypass = self.bypasses.find(framework, setting, loop.function)
+        if not reason and bypass is not None:
+            reason, line, old = bypass.reason, bypass.line, bypass.old
         callee = ir.render(call.func)
         if reason or callee is None:
             message = f"{framework.name} drives this loop; {reason}"
-            loop.refusal = replace(_told(framework, call.line), message=message)
-            if LIGHTNING_1 & {arg.name for arg in call.args}:
+            loop.refusal = replace(_told(framework, line), message=message)
+            if old:
                 by_hand = ("Trainer(precision=16)",)
                 loop.refusal = replace(loop.refusal, by_hand=by_hand)
             return None
@@ -132,6 +139,24 @@ class Neighbours:
 
     # -- who drives ---------------------------------------------------------------------------
 
+    def _starts(self, framework: Framework, call: ir.Call, function: str) -> bool:
+        if framework.starts.fullmatch(self.program.origin(call.func, function) or ""):
+            return True
+        return (
+            isinstance(call.func, ir.Attr)
+            and call.func.attr in framework.drives
+            and self._is_made_by(framework, call.func.value, function)
+        )
+
+    def _refusal(self, framework: Framework, line: int) -> Refusal:
+        assert isinstance(line, ir.Line)
+        facts = self.program.modules[line.file]
+        said = framework.speaks & (facts.identifiers | facts.strings)
+        if not said:
+            return _told(framework, line)
+        message = f"{framework.name} is told of mixed precision here ({min(said)})"
+        return Refusal("AMP001", message, line)
+
     def _is_made_by(self, framework: Framework, expr: ir.Expr, function: str) -> bool:
         names = set()
         for ref in self.program.resolve(expr, function):
@@ -153,8 +178,18 @@ class Neighbours:
         words = {"accelerator": "Accelerate", "fabric": "Lightning Fabric"}
         words |= dict.fromkeys(("model_engine", "ds_engine"), "DeepSpeed")
         last = (ir.key_of(receiver) or "").rsplit(".", 1)[-1]
-        named = words.get(last) if call.func.attr == "backward" else None
-        return next((f for f in FRAMEWORKS if f.name == named), None)
+        if call.func.attr != "backward":
+            return None
+        roots = self.program.import_roots(loop.function)
+        lenders = [
+            framework
+            for framework in FRAMEWORKS
+            if framework.name in ("Accelerate", "Lightning Fabric", "DeepSpeed")
+            and (framework.name == words.get(last) or roots & {*framework.roots})
+        ]
+        named = [one for one in lenders if one.name == words.get(last)]
+        found = named or lenders
+        return found[0] if len(found) == 1 else None
 
     # -- the call that holds the argument -----------------------------------------------------
 
@@ -232,6 +267,8 @@ class Neighbours:
         """Why the argument is not written."""
         if any(arg.star for arg in call.args):
             return "its arguments are not all in sight"
+        if setting.by_name and any(arg.name is None for arg in call.args):
+            return "its arguments are those of another version"
         given = {arg.name: arg.value for arg in call.args if arg.name}
         for name in sorted(setting.deciding & given.keys()):
             value = given[name]

@@ -9,6 +9,18 @@ from typing import TypeVar
 Line = TypeVar("Line", str, bytes)
 
 
+def line_before(before: Sequence[Line], after: Sequence[Line], line: int) -> int:
+    """The line (from 1) that stood where one of ``after`` stands; of a changed run, its first."""
+    at = 1
+    for old, new, size in matching_blocks(before, after):
+        if line <= new:
+            break
+        if line <= new + size:
+            return old + line - new
+        at = old + size + 1
+    return min(at, len(before))
+
+
 def matching_blocks(
     before: Sequence[Line], after: Sequence[Line]
 ) -> list[tuple[int, int, int]]:

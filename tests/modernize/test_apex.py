@@ -93,6 +93,19 @@ CASES = {
         ),
         migrated(),
     ),
+    "amp by a name": (script(imports="import apex.amp as amp\n"), migrated()),
+    "what came before it, imported and not used": (
+        script(imports="from apex.fp16_utils import *\nfrom apex import amp\n"),
+        migrated(),
+    ),
+    "its functions by name": (
+        script(
+            imports="from apex.amp import initialize, scale_loss as scale\n",
+            start=START.replace("amp.", ""),
+            backward=SCALED.replace("amp.scale_loss", "scale"),
+        ),
+        migrated(),
+    ),
     "another name": (
         script(
             imports="from apex import amp as apex_amp\n",
@@ -104,6 +117,14 @@ CASES = {
     "a flag": (
         script(setup=FLAG, start=IF_START, backward=FLAGGED),
         migrated(setup=FLAG, enabled="fp16"),
+    ),
+    "lists of one": (
+        script(
+            start=START.replace(
+                "model, optimizer =", "[model], (optimizer,) ="
+            ).replace("(model, optimizer", "([model], [optimizer]")
+        ),
+        migrated(),
     ),
     "an unknown flag": (
         script(setup="fp16 = settings()\n", start=IF_START, backward=FLAGGED),
@@ -147,6 +168,65 @@ CASES = {
             + textwrap.indent(SCALED, "    "),
         ),
         migrated(setup="level = argument()\n", enabled='level != "O0"'),
+    ),
+    "a level for each answer": (
+        script(setup=FLAG, start=START.replace('"O1"', '"O1" if fp16 else "O0"')),
+        migrated(setup=FLAG, enabled="fp16"),
+    ),
+    "a level for each answer, the other way round": (
+        script(setup=FLAG, start=START.replace('"O1"', '"O0" if full else "O2"')),
+        migrated(setup=FLAG, enabled="not (full)"),
+    ),
+    "all on one line": (
+        script(
+            setup=FLAG,
+            start="if fp16: " + START,
+            backward="    if fp16:\n"
+            "        with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()\n"
+            "    else: loss.backward()\n",
+        ),
+        migrated(setup=FLAG, enabled="fp16"),
+    ),
+    "asserted to be there": (
+        script(
+            imports="try:\n    from apex import amp\n    APEX = True\n"
+            "except ImportError:\n    APEX = False\n",
+            setup=FLAG + "assert not fp16 or fp16 and APEX, 'no apex'\n"
+            "if fp16:\n    assert amp is not None, 'no apex'\n",
+            start=IF_START,
+            backward=FLAGGED,
+        ),
+        migrated(setup=FLAG, enabled="fp16"),
+    ),
+    "asked whether it is there": (
+        script(
+            imports="try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n",
+            setup="fp16 = bool(settings.fp16 and amp is not None)\n",
+            start=IF_START,
+            backward=FLAGGED,
+        ),
+        migrated(setup="fp16 = bool(settings.fp16)\n", enabled="bool(fp16)"),
+    ),
+    "the optimizer's parameters": (
+        script(
+            backward=SCALED + "    for p in amp.master_params(optimizer):\n"
+            "        p.grad.clamp_(-1, 1)\n"
+        ),
+        migrated(
+            backward="    scaler.scale(loss).backward()\n    scaler.unscale_(optimizer)\n"
+            '    for p in [p for group in optimizer.param_groups for p in group["params"]]:\n'
+            "        p.grad.clamp_(-1, 1)\n"
+        ),
+    ),
+    "comments around the backward": (
+        script(
+            backward="    # up\n    with amp.scale_loss(loss, optimizer) as s:  # on\n"
+            "        # now\n        s.backward()  # here\n        # down\n"
+        ),
+        migrated(
+            backward="    # up\n    # on\n    # now\n    scaler.scale(loss).backward()  # here\n"
+            "    # down\n"
+        ),
     ),
     "switched by itself": (
         script(setup=FLAG, start=START.replace('"O1"', '"O1", enabled=fp16')),
@@ -428,6 +508,77 @@ def test_stays(name: str) -> None:
     messages = " | ".join(found.message for found in result.diagnostics)
     assert codes <= {"AMP051", "AMP053"}, messages
     assert message in messages
+
+
+TWO = """\
+import torch
+from apex import amp
+from torch import nn
+
+a, b = nn.Linear(8, 8).cuda(), nn.Linear(8, 1).cuda()
+one = torch.optim.SGD(a.parameters(), lr=0.1)
+two = torch.optim.SGD(b.parameters(), lr=0.1)
+a, one = amp.initialize(a, one, opt_level="O1")
+b, two = amp.initialize(b, two, opt_level="O1")
+for x, y in batches:
+    one.zero_grad()
+    two.zero_grad()
+    loss = nn.functional.mse_loss(b(a(x.cuda())), y.cuda())
+    with amp.scale_loss(loss, [one, two]) as scaled_loss:
+        scaled_loss.backward()
+    one.step()
+    two.step()
+"""
+
+
+def test_each_optimizer_is_started_by_itself() -> None:
+    output = modernize_source(TWO).output
+    assert output.count("GradScaler") == 1 and "apex" not in output
+    assert "scaler.step(one)\n    scaler.step(two)\n    scaler.update()" in output
+    different = TWO.replace('b, two, opt_level="O1"', "b, two, opt_level=level")
+    result = modernize_source(different)
+    assert not result.changed
+    assert "with several levels" in result.diagnostics[0].message
+
+
+def test_a_list_for_a_list() -> None:
+    text = script(start=START.replace("(model,", "([model],"))
+    result = modernize_source(text.replace("model(x", "model[0](x"))
+    assert "model, optimizer = [model], optimizer" in result.output
+
+
+def test_started_again_with_another_optimizer() -> None:
+    made = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    branch = textwrap.indent(made + START, "    ")
+    other = branch.replace("0.1", "0.2")
+    text = script(start="").replace(made, f"if resume:\n{branch}else:\n{other}")
+    output = modernize_source(text).output
+    assert output.count("GradScaler(") == 1 and "apex" not in output
+
+
+def test_the_line_in_the_way_is_one_of_the_file() -> None:
+    text = script(
+        backward=SCALED.replace("backward()", "backward(**more)"),
+    )
+    (found,) = modernize_source(text).diagnostics
+    assert found.blocker is not None
+    assert "scale" in found.blocker.text and "(AMP032)" in found.message
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from apex.fp16_utils import FP16_Optimizer\n",
+        "import apex.fp16_utils as fp16\nFP16_Optimizer = fp16.FP16_Optimizer\n",
+        "from apex.fp16_utils import *\n",
+        "from apex.amp import *\n",
+    ],
+)
+def test_what_came_before_apex_amp_is_told(imports: str) -> None:
+    text = imports + "optimizer = FP16_Optimizer(optimizer)\noptimizer.backward(loss)\n"
+    result = modernize_source(text)
+    assert not result.changed
+    assert {found.code for found in result.diagnostics} == {"AMP053"}
 
 
 def test_marked_off() -> None:

@@ -103,6 +103,20 @@ def test_what_is_left_is_told() -> None:
     assert "1 left alone (1 used in a way that is not followed)" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntt = torch.cuda\nx = tt.amp.GradScaler()\n",
+        "from torch import cuda as c\nimport torch\nx = c.amp.GradScaler()\n",
+        "import torch\nx = (torch.cuda  # here\n  .amp.GradScaler())\n",
+        "import torch\nf(torch.cuda)\ndef f(c): return (c.  # here\n  amp.GradScaler())\n",
+    ],
+)
+def test_no_way_of_writing_it_is_overlooked(text: str) -> None:
+    write(a=text)
+    assert amp("--check").exit_code or "AMP051" in amp().stderr
+
+
 def test_not_python_is_an_error_where_it_matters() -> None:
     write(a="import torch.cuda.amp\nprint 'x'\n", b="print 'x'\n")
     result = amp()

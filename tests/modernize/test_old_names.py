@@ -285,6 +285,74 @@ CASES: dict[str, tuple[str, str]] = {
                 pass
         """,
     ),
+    "names that are hidden for a while": (
+        """
+        from torch.cuda.amp import autocast
+        a = lambda autocast: autocast(True)
+        b = [autocast(True) for autocast in regions]
+        c = [autocast(on) for on in (True, False)]
+        d = lambda on: autocast(on)
+        """,
+        """
+        from torch.amp import autocast
+        a = lambda autocast: autocast(True)
+        b = [autocast(True) for autocast in regions]
+        c = [autocast("cuda", enabled=on) for on in (True, False)]
+        d = lambda on: autocast("cuda", enabled=on)
+        """,
+    ),
+    "a name for itself in each function": (
+        """
+        def a():
+            from torch.cuda import amp
+            return amp.GradScaler(1.0)
+        def b():
+            from torch.cpu import amp
+            return amp.GradScaler(1.0)
+        def c():
+            from other import amp
+            return amp.GradScaler(1.0)
+        """,
+        """
+        def a():
+            from torch import amp
+            return amp.GradScaler("cuda", init_scale=1.0)
+        def b():
+            from torch import amp
+            return amp.GradScaler("cpu", init_scale=1.0)
+        def c():
+            from other import amp
+            return amp.GradScaler(1.0)
+        """,
+    ),
+    "aliases of torch and its modules": (
+        """
+        import torch
+        t, tc = torch, torch.cuda
+        x: object = torch.cuda
+        a = b = torch.cuda.amp
+        def f():
+            u = tc
+            u.amp.autocast(True)
+            x.amp.autocast(True)
+            t.cuda.amp.autocast(True)
+        def g():
+            return a.autocast(True), b.autocast(True)
+        """,
+        """
+        import torch
+        t, tc = torch, torch.cuda
+        x: object = torch.cuda
+        a = b = torch.amp
+        def f():
+            u = tc
+            torch.amp.autocast("cuda", enabled=True)
+            torch.amp.autocast("cuda", enabled=True)
+            t.amp.autocast("cuda", enabled=True)
+        def g():
+            return a.autocast("cuda", enabled=True), b.autocast("cuda", enabled=True)
+        """,
+    ),
     "comments in a call": (
         """
         from torch.cuda.amp import GradScaler
@@ -372,6 +440,8 @@ MODERN = [
     "else:\n    s = torch.cuda.amp.GradScaler()\n",
     "import torch\nprint(torch.cuda.amplitude, amp.autocast())\n",
     "import torch\na = b\nb = a\na = a.amp\na.autocast()\nprint(torch.cuda.amplitude)\n",
+    "import torch\ntry:\n    s = torch.amp.GradScaler('cuda')\n"
+    "except (AttributeError, TypeError):\n    s = torch.cuda.amp.GradScaler()\n",
     "# amp: off\nimport torch\ns = torch.cuda.amp.GradScaler()\n",
     "import torch\ns = torch.cuda.amp.GradScaler()  # amp: off\n",
     '"""\nUses torch.cuda.amp.autocast().\n"""\n',
@@ -448,6 +518,28 @@ LEFT = {
         "import torch\nprint(f'{1} {torch.cuda.amp.GradScaler()}')\n",
         "torch.cuda.amp.GradScaler stands in a text",
     ),
+    "a text in a text": (
+        "import torch\nprint(f'{[torch.cuda.amp.GradScaler(x) for x in y]}')\n",
+        "torch.cuda.amp.GradScaler stands in a text",
+    ),
+    "torch.cuda handed on": (
+        "import torch\ndef f(cuda=torch.cuda):\n    return cuda.amp.autocast(True)\n",
+        "cuda.amp.autocast may be torch's, by a way that is not followed",
+    ),
+    "torch.cuda kept": (
+        "import torch\nclass A:\n    def __init__(self):\n        self.c = torch.cuda\n"
+        "    def f(self):\n        return self.c.amp.autocast(True)\n",
+        "self.c.amp.autocast may be torch's, by a way that is not followed",
+    ),
+    "torch.cuda looked up": (
+        "import torch\nwith getattr(torch, 'cuda').amp.autocast(True):\n    pass\n"
+        "print(torch.cuda)\n",
+        "amp.autocast may be torch's, by a way that is not followed",
+    ),
+    "torch out of a star": (
+        "from common import *\nwith torch.cuda.amp.autocast(True):\n    pass\n",
+        "torch.cuda.amp.autocast may be torch's, by a way that is not followed",
+    ),
     "another device": (
         "import torch\nfrom torch_npu.contrib import transfer_to_npu\n"
         "with torch.cuda.amp.autocast():\n    pass\n",
@@ -464,6 +556,27 @@ LEFT = {
 def test_left(name: str) -> None:
     text, message = LEFT[name]
     assert kept(text) == [("AMP051", message)]
+
+
+def test_a_variable_of_a_function_around_goes_with_its_import() -> None:
+    text = (
+        "def f():\n    autocast = None\n    def g():\n        nonlocal autocast\n"
+        "        from torch.cuda.amp import autocast\n    g()\n    return autocast(True)\n"
+    )
+    assert {code for code, _ in kept(text)} == {"AMP051"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.cuda.amp import autocast\nac = autocast\nf(autocast)\nac(True)\n",
+        "import torch\nam = torch.cuda.amp\nac = am.autocast\nf(am)\nac(True)\n",
+        "import torch\na = b = torch.cuda.amp.autocast\nf(b)\na(True)\n",
+        "import torch\na = b = torch.cuda.amp.autocast\nf(a)\nb(True)\n",
+    ],
+)
+def test_an_alias_stays_with_what_it_stands_for(text: str) -> None:
+    assert {code for code, _ in kept(text)} == {"AMP051"}
 
 
 def test_a_test_for_the_older_class_keeps_what_it_tests() -> None:

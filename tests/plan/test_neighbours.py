@@ -43,6 +43,7 @@ WRITTEN = {
  from lightning.fabric import Fabric
 -fabric = Fabric(accelerator="auto")
 +fabric = Fabric(accelerator="auto", precision="16-mixed" if torch.cuda.is_available() else "32-true")
+ model, opt = fabric.setup(model, opt)
  for x in data:
      opt.zero_grad()
      fabric.backward(model(x).sum())
@@ -117,6 +118,25 @@ TOLD = {
         "from ignite.engine import create_supervised_trainer\n"
         "trainer = create_supervised_trainer(model, opt, loss)\ntrainer.run(loader)\n"
     ),
+    "LightningCLI": (
+        "from lightning.pytorch.cli import LightningCLI\nfrom net import Net\nLightningCLI(Net)\n"
+    ),
+    "TRL": (
+        "from trl import SFTConfig, SFTTrainer\n"
+        'trainer = SFTTrainer("name", args=SFTConfig("out"))\ntrainer.train()\n'
+    ),
+    "sentence-transformers": (
+        "from sentence_transformers import SentenceTransformer\n"
+        "model = SentenceTransformer(name)\nmodel.fit(train_objectives=objectives)\n"
+    ),
+    "Detectron2": (
+        "from detectron2.engine import DefaultTrainer\nclass Own(DefaultTrainer):\n    pass\n"
+        "trainer = Own(cfg)\ntrainer.train()\n"
+    ),
+    "DeepSpeed, by another name": (
+        "import deepspeed, torch\nengine, *_ = deepspeed.initialize(model=model)\n"
+        "engine.backward(engine(x).sum())\nengine.step()\n"
+    ),
     "DeepSpeed": (
         "import deepspeed, torch\nmodel_engine, *_ = deepspeed.initialize(model=model)\n"
         "model_engine.backward(model_engine(x).sum())\nmodel_engine.step()\n"
@@ -130,6 +150,139 @@ def test_told(name: str) -> None:
     (found,) = result.diagnostics
     assert (result.changed, found.code) == (False, "AMP003")
     assert len(found.by_hand) == 1
+
+
+ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator(mixed_precision="no")
+model, opt = accelerator.prepare(model, opt)
+for x in data:
+    accelerator.backward(model(x).sum())
+    opt.step()
+    scheduler.step()
+"""
+ARGUMENTS = """\
+import os, transformers
+args = transformers.TrainingArguments("out")
+class Own(transformers.Trainer):
+    def compute_loss(self, model, inputs):
+        return model(**inputs).loss
+Own(model, args).train()
+"""
+BYPASSED = {
+    "an optimizer of its own": (
+        ACCELERATE.replace("model, opt = accelerator.prepare(model, opt)", "pass"),
+        "opt is not seen to be prepared by it",
+    ),
+    "a closure": (
+        ACCELERATE.replace("opt.step()", "opt.step(closure)"),
+        "a closure cannot be under a scaler",
+    ),
+    "another backward": (
+        ACCELERATE + "    other(x).backward()\n",
+        "a backward() here goes past it",
+    ),
+    "a training step of its own": (
+        ARGUMENTS.replace(
+            "return model(**inputs).loss", "model(**inputs).loss.backward()"
+        ),
+        "a backward() here goes past it",
+    ),
+    "a precision that is set later": (
+        ARGUMENTS.replace("Own(model", "args.bf16 = True\nOwn(model"),
+        "bf16 is set later",
+    ),
+    "settings that are set later": (
+        ARGUMENTS.replace("Own(model", "setattr(args, key, value)\nOwn(model"),
+        "its arguments are set later",
+    ),
+    "the environment": (
+        ARGUMENTS.replace(
+            "Own(model", 'os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"\nOwn(model'
+        ),
+        "the environment decides, too",
+    ),
+    "LBFGS": (
+        LIGHTNING
+        + "    def configure_optimizers(self):\n"
+        + "        return torch.optim.LBFGS(self.parameters())\n"
+        + TRAINER.replace("trainer =", "import torch\ntrainer ="),
+        "LBFGS cannot be under mixed precision",
+    ),
+    "a hook of Lightning 1": (
+        LIGHTNING
+        + "    def training_epoch_end(self, outputs):\n        pass\n"
+        + TRAINER,
+        "training_epoch_end() here is written for its version 1",
+    ),
+    "a parameter of Lightning 1": (
+        LIGHTNING.replace("index)", "index, optimizer_idx)") + TRAINER,
+        "training_step() here is written for its version 1",
+    ),
+    "arguments by position": (
+        LIGHTNING + TRAINER.replace("Trainer()", "Trainer(logger)"),
+        "its arguments are those of another version",
+    ),
+    "a backward by hand": (
+        LIGHTNING + "    def step(self, loss):\n        loss.backward()\n" + TRAINER,
+        "a backward() here goes past it",
+    ),
+    "clipping by hand": (
+        LIGHTNING
+        + "    def step(self, opt):\n        self.clip_gradients(opt, 1.0)\n"
+        + TRAINER,
+        "gradients are clipped by hand, still scaled",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BYPASSED)
+def test_what_goes_past_the_switch(name: str) -> None:
+    text, reason = BYPASSED[name]
+    result = migrate_source(text, path="train.py")
+    assert not result.changed
+    assert any(found.message.endswith(reason) for found in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ACCELERATE,
+        ACCELERATE.replace("prepare(model, opt)", "prepare(model, SGD(params))"),
+        ARGUMENTS,
+        LIGHTNING
+        + "    def backward(self, loss):\n        loss.backward(retain_graph=True)\n"
+        + "    def configure_gradient_clipping(self, opt, value, how):\n"
+        + "        self.clip_gradients(opt, value, how)\n"
+        + TRAINER,
+    ],
+)
+def test_what_does_not(text: str) -> None:
+    assert migrate_source(text, path="train.py").changed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from fastai.vision.all import *\nlearn = vision_learner(dls, net)\nlearn.to_fp16()\n"
+        "learn.fine_tune(1)\n",
+        "from composer import Trainer\nTrainer(model=m, precision='amp_bf16').fit()\n",
+        "from mmengine.runner import Runner\n"
+        "runner = Runner(m, optim_wrapper=dict(type='AmpOptimWrapper'))\nrunner.train()\n",
+    ],
+)
+def test_what_is_on_already(text: str) -> None:
+    (loop,) = migrate_source(text, path="train.py").loops
+    assert loop.outcome is Outcome.ALREADY
+
+
+def test_a_project_that_asks_for_lightning_1() -> None:
+    text = LIGHTNING + TRAINER
+    assert migrate_source(text).changed
+    result = migrate_source(text, options=Options(lightning_1=True))
+    assert not result.changed
+    assert result.diagnostics[0].by_hand == ("Trainer(precision=16)",)
 
 
 STOPPED = {

@@ -1,0 +1,79 @@
+"""What every job does with one program: it is given files, tells of places, and rewrites texts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from amp_migrate.catalogue import refusal
+from amp_migrate.options import Options
+from amp_migrate.programs import ProgramSources
+from amp_migrate.results import Diagnostic, Place, Result, SourceError
+from amp_migrate.rewritten import WrongError, laid_out
+from amp_migrate.telling import Telling
+
+if TYPE_CHECKING:
+    from black import Mode
+
+
+class ProgramWork(ABC):
+    """A job on the files of one program that are ``given``; the others are only read."""
+
+    def __init__(
+        self,
+        sources: ProgramSources,
+        options: Options,
+        given: Collection[str],
+        shown: Mapping[str, str],
+    ) -> None:
+        """``shown``: what messages call a file, where that is not its path."""
+        self.sources = sources
+        self.options = options
+        self.given = [file for file in sources.texts if file in given]
+        self.telling = Telling(sources, shown)
+        self.errors: dict[str, SourceError] = {}
+        """Files that cannot be read."""
+
+    @classmethod
+    def work(
+        cls,
+        sources: ProgramSources,
+        options: Options,
+        *,
+        given: Collection[str],
+        shown: Mapping[str, str],
+    ) -> dict[str, Result | SourceError]:
+        """Do the job: see `amp_migrate.jobs.Work`."""
+        return cls(sources, options, given, shown).run()
+
+    @abstractmethod
+    def run(self) -> dict[str, Result | SourceError]:
+        """The job itself."""
+
+    def rewritten(self, file: str, rewrite: Callable[[str, Mode], str]) -> str:
+        """The new text of a file, in the layout of the old; raises `WrongError`."""
+        # Imported only where something is written: most files of a run are only read.
+        from amp_migrate.codemod.formatting import mode_of_file
+        from amp_migrate.codemod.mismatch import MismatchError
+
+        text, mode = self.sources.texts[file], mode_of_file(file)
+        try:
+            output = rewrite(text, mode)
+        except MismatchError as error:
+            raise WrongError(file, str(error)) from error
+        return laid_out(file, text, output, self.sources.documents.get(file), mode)
+
+    def diagnostic(
+        self,
+        code: str,
+        place: Place,
+        message: str,
+        blame: Place | None,
+        by_hand: tuple[str, ...] = (),
+    ) -> Diagnostic:
+        """Why something stays; ``blame``: what stands in its way, perhaps the place itself."""
+        if blame is not None and (blame.path, blame.line) == (place.path, place.line):
+            blame = None
+        by_hand = by_hand or tuple(refusal(code).by_hand)
+        return Diagnostic(code, place, message, blame, by_hand)
