@@ -21,6 +21,10 @@ POLL = 0.02
 """Seconds between two looks at a run."""
 
 
+START = 120.0
+"""Seconds that loading torch may take, at least."""
+
+
 class HarnessError(Exception):
     """The user's interpreter cannot be started, or has no torch: one line."""
 
@@ -185,7 +189,7 @@ class Runner:
         return Record(order, read(folder / "log.jsonl"), text, killed)
 
     def _meet(self) -> Machine:
-        deadline = time.monotonic() + self.limits.seconds
+        deadline = time.monotonic() + max(START, self.limits.seconds)
         while True:
             lines = read(self._status)
             if lines:

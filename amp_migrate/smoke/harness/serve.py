@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from importlib.abc import MetaPathFinder
 from typing import Any
 
+from .finders import next_spec
+
 
 class Served:
     """Texts that take the place of files."""
@@ -62,17 +64,12 @@ class _Finder(MetaPathFinder):
         self._served = served
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                origin = spec.origin
-                if origin is not None and self._served.covers(origin):
-                    spec.loader = _Loader(name, origin, self._served)
-                    spec.cached = None
-                return spec
-        return None
+        spec = next_spec(self, name, path, target)
+        origin = None if spec is None else spec.origin
+        if origin is not None and self._served.covers(origin):
+            spec.loader = _Loader(name, origin, self._served)
+            spec.cached = None
+        return spec
 
     def invalidate_caches(self) -> None:
         """Nothing is kept here."""

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..finders import next_spec
+
 # What a call does with the file: reads it, replaces it, changes it, or has it as working folder.
 _READS, _REPLACES, _CHANGES, _ENTERS = "reads", "replaces", "changes", "enters"
 
@@ -161,13 +163,10 @@ class Libraries:
         """The spec that the other finders give, with a loader that patches the module."""
         if name not in _CALLS and name != "sqlite3":
             return None
-        for finder in list(sys.meta_path):
-            find: Any = None if finder is self else getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find is not None else None
-            if spec is not None:
-                self._patch_when_run(spec)
-                return spec
-        return None
+        spec = next_spec(self, name, path, target)
+        if spec is not None:
+            self._patch_when_run(spec)
+        return spec
 
     def _patch_when_run(self, spec: Any) -> None:
         loader = spec.loader
