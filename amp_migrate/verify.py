@@ -417,9 +417,13 @@ class _Eraser(ast.NodeTransformer):
                 if method in ("update", "unscale_", "load_state_dict"):
                     return None
                 if method == "step" and len(call.args) == 1:
-                    step = ast.Attribute(call.args[0], "step", ast.Load())
-                    node.value = ast.Call(step, [], [])
+                    node.value = _plain_step(call.args[0])
                     return node
+        if isinstance(call, ast.ListComp):
+            # `[scaler.step(opt) for opt in opts]`, of which nobody takes the results.
+            method, step = self._called_on_switch(ast.Expr(call.elt))
+            if method == "step" and len(step.args) == 1:
+                call.elt = _plain_step(step.args[0])
         self.generic_visit(node)
         return node
 
@@ -628,6 +632,10 @@ class _Eraser(ast.NodeTransformer):
         node.kw_defaults = [default for _, default in pairs]
         self.generic_visit(node)
         return node
+
+
+def _plain_step(optimizer: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(optimizer, "step", ast.Load()), [], [])
 
 
 def _renamed(call: ast.Call, position: int) -> Iterator[tuple[ast.Call, ast.expr]]:

@@ -12,6 +12,7 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.bindings import unpacked
+from amp_migrate.project.collections import Turn
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
@@ -95,6 +96,8 @@ class Kept:
                 return self._is_bound(mention, stmt, function)
             case ir.Item(key=ir.Const()):
                 return around.value is mention
+            case ir.Item():
+                return self.optimizers.slot(around, function) in self._each
             case ir.Operation(op="in" | "not in"):
                 return around.operands[-1] is mention
             case ir.Call(func=ir.Name(id="len")):
@@ -117,9 +120,10 @@ class Kept:
         )
 
     def _is_each(self, stmt: ir.Stmt, function: str) -> bool:
-        names = (name for target in stmt.targets for name in ir.walk(target))
-        return any(
-            self.optimizers.slot(name, function) in self._each
-            for name in names
+        bound = {
+            Turn(function, name.id)
+            for target in stmt.targets
+            for name in ir.walk(target)
             if isinstance(name, ir.Name)
-        )
+        }
+        return any(slot.turn in bound for slot in self._each)

@@ -33,6 +33,7 @@ from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
+from amp_migrate.plan.listed import without_room
 from amp_migrate.plan.loops import Backward, Finder, Refusal
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
@@ -44,8 +45,9 @@ from amp_migrate.plan.torch_names import ModuleNames, TorchNames
 from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways
 from amp_migrate.plan.usage import Usage
 from amp_migrate.plan.walk import Frames, Site
+from amp_migrate.project.collections import ANY
 from amp_migrate.project.link import Program
-from amp_migrate.project.optimizers import Optimizers, Slot
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 
@@ -187,18 +189,7 @@ class Planner:
         if inner is not None:
             raise Blocked(inner)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
-        guarded: frozenset[Site] = frozenset()
-        if self.options.scaled and len(identities.all) > 1:
-            unsure = Guards(
-                self.program,
-                self.events,
-                Reach(self.program, self.regions, self.forward, ownership),
-                ownership,
-                scalers,
-            ).find(steps, forwards)
-            if isinstance(unsure, Refusal):
-                raise Blocked(unsure)
-            guarded = unsure
+        guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
         hazard = hazards.find(functions, [*runs, *evaluated])
         if hazard is not None:
@@ -296,6 +287,9 @@ class Planner:
         group.edits = (
             before + travel.edits + group.edits + decorators + islands + settings
         )
+        crowded = without_room(self.program, group.edits)
+        if crowded is not None:
+            raise Blocked(crowded)
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:
@@ -325,6 +319,31 @@ class Planner:
             (one,) = identities.all
             return Scalers.of_one(identities, one, walk.ways), together
         return Scalers(identities, walk.uses, walk.ways, walk.sure), together
+
+    def _guarded(
+        self,
+        ownership: Ownership,
+        scalers: Scalers,
+        steps: Steps,
+        forwards: list[LossForward],
+        births: Collection[Birth],
+    ) -> frozenset[Site]:
+        """The steps that may find no gradients; raises `Blocked` where that cannot be told."""
+        if not self.options.scaled:
+            return frozenset()
+        reach = Reach(self.program, self.regions, self.forward, ownership)
+        guards = Guards(self.program, self.events, reach, ownership, scalers)
+        found: frozenset[Site] | Refusal = frozenset()
+        if len(scalers.identities.all) > 1:
+            found = guards.find(steps, forwards)
+        if isinstance(found, Refusal):
+            raise Blocked(found)
+        listed = guards.listed(steps)
+        for birth in sorted(births, key=lambda b: b.stmt.line) if listed else ():
+            doubt = self.disjoint.doubt_in(birth) if birth.slot.key == ANY else None
+            if doubt is not None:
+                raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
+        return found | listed
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:

@@ -227,7 +227,7 @@ class Protocol(Walk[Held]):
             once = self.identities.has_each_once(slot, tuple(self._frames))
             if once and self._is_in_straight_loop(slot):
                 return found
-            reason = f"whether each of the optimizers in {slot.name} has its turn is not visible"
+            reason = f"whether each of the optimizers in {slot.shown} has its turn is not visible"
             self._fault("AMP012", function, stmt.line, reason)
             return frozenset()
         if len(found) == 1:
@@ -238,13 +238,14 @@ class Protocol(Walk[Held]):
 
     def _is_in_straight_loop(self, slot: Slot) -> bool:
         """Whether the way is in the loop that binds a slot, and the loop leaves no optimizer out."""
-        around = {path for function, path in self._frames if function == slot.owner}
+        turn = slot.turn
+        around = {path for function, path in self._frames if function == turn.function}
         return any(
             is_straight(stmt)
-            for stmt in ir.statements(self.program.functions[slot.owner].body)
+            for stmt in ir.statements(self.program.functions[turn.function].body)
             if stmt.kind == "for"
             and stmt.path in around
-            and any(ir.Name(slot.name) in ir.walk(t) for t in stmt.targets)
+            and any(ir.Name(turn.name) in ir.walk(t) for t in stmt.targets)
         )
 
     def _gradients(self, state: State[Held], one: frozenset[Slot]) -> Gradients | None:

@@ -235,7 +235,7 @@ class Travel:
         }
         if len(found) != 1:
             reason = (
-                f"the optimizers that {slot.name} stands for have scalers of their own"
+                f"the optimizers that {slot.shown} stands for have scalers of their own"
             )
             raise Blocked(Refusal("AMP012", reason))
         return found.pop()

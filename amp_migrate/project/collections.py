@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.project.link import Program
 from amp_migrate.project.names import Definition
 
-Key = str | int
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The variable of a ``for`` that has each key of a collection in turn, ``for k in opts``."""
+
+    function: str
+    name: str
+
+
+Key = str | int | Turn
 """What an element is known by: the key of a dict, the position in a list or tuple."""
 
 ANY: Key = "*"
@@ -134,12 +144,89 @@ class Collections:
             return None
         return self._iterated(stmt.targets[0], stmt.value, name, function)
 
+    def _is_dict(self, expr: ir.Expr, function: str) -> bool:
+        """Whether going through a collection gives its keys."""
+        keys = self.keys(expr, function)
+        if keys != (ANY,):
+            return bool(keys) and all(isinstance(key, str) for key in keys)
+        return any(
+            isinstance(d.value, ir.Comprehension) and len(d.value.elements) == 2
+            for d in self.definitions(expr, function)
+        )
+
+    def turn(self, expr: ir.Item, function: str) -> Turn | None:
+        """The loop's variable by which an expression takes out each element of a collection."""
+        if not isinstance(expr.key, ir.Name):
+            return None
+        name = expr.key.id
+        owner = self.program.owner(name, function)
+        if owner is None:
+            return None
+        found = self.program.definitions(owner, name)
+        params = self.program.functions[owner].params
+        if not found or any(param.name == name for param in params):
+            return None
+        place = self._place(expr.value, function)
+        for definition in found:
+            through = self._by_key(definition.stmt, name, definition.function)
+            if through is None or place is None:
+                return None
+            if self._place(through, definition.function) != place:
+                return None
+        return Turn(owner, name)
+
+    def _by_key(self, stmt: ir.Stmt, name: str, function: str) -> ir.Expr | None:
+        """The collection whose keys a ``for`` binds to a variable, one after the other."""
+        if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
+            return None
+        target, iterable = stmt.targets[0], stmt.value
+        while isinstance(iterable, ir.Call) and len(iterable.args) == 1:
+            origin = self.program.origin(iterable.func, function)
+            if origin not in ("builtins.list", "builtins.sorted", "builtins.tuple"):
+                break
+            iterable = iterable.args[0].value
+        method = ""
+        if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr):
+            if not iterable.args:
+                method = iterable.func.attr
+        if isinstance(target, ir.Display):
+            if len(target.items) != 2 or target.items[0] != ir.Name(name):
+                return None
+            if target.items[1] == ir.Name(name):
+                return None
+            if method == "items":
+                assert isinstance(iterable, ir.Call)
+                assert isinstance(iterable.func, ir.Attr)
+                return iterable.func.value
+            return self._counted(iterable, "builtins.enumerate", function)
+        if target != ir.Name(name):
+            return None
+        if method == "keys":
+            assert isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr)
+            return iterable.func.value
+        if isinstance(iterable, (ir.Name, ir.Attr)):
+            return iterable
+        length = self._counted(iterable, "builtins.range", function)
+        return (
+            None if length is None else self._counted(length, "builtins.len", function)
+        )
+
+    def _counted(self, expr: ir.Expr, origin: str, function: str) -> ir.Expr | None:
+        """The only argument of a call of a function, where an expression is that."""
+        if not isinstance(expr, ir.Call) or len(expr.args) != 1:
+            return None
+        if self.program.origin(expr.func, function) != origin or expr.args[0].name:
+            return None
+        return expr.args[0].value
+
     def _iterated(
         self, target: ir.Expr, iterable: ir.Expr, name: str, function: str
     ) -> ir.Expr | None:
         if target == ir.Name(name):
             match iterable:
-                case ir.Name() | ir.Attr() | ir.Display(kind="list" | "tuple"):
+                case ir.Name() | ir.Attr():
+                    return None if self._is_dict(iterable, function) else iterable
+                case ir.Display(kind="list" | "tuple"):
                     return iterable
                 case ir.Call(func=ir.Attr(value=holder, attr="values"), args=()):
                     return holder

@@ -159,6 +159,95 @@ PROGRAMS = {
 +        scaler.step(opt)
 +    scaler.update()
 """,
+    "a dict stepped by its keys": """\
+ other = make().to(device)
+ opts = {
+     "a": torch.optim.SGD(model.parameters(), lr=0.1),
+     "b": torch.optim.Adam(other.parameters()),
+ }
++scaler = BORN
+ for x, y in data:
+     for key in opts:
+         opts[key].zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for name, opt in opts.items():
+-        opts[name].step()
++        scaler.step(opts[name])
++    scaler.update()
+""",
+    "a list stepped by its positions": """\
+ other = make().to(device)
+ opts = [
+     torch.optim.SGD(model.parameters(), lr=0.1),
+     torch.optim.Adam(other.parameters()),
+ ]
++scaler = BORN
+ for x, y in data:
+     [opts[i].zero_grad() for i in range(len(opts))]
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for i in range(len(opts)):
+-        opts[i].step()
++        scaler.step(opts[i])
++    scaler.update()
+""",
+    "a list of steps": f"""\
+{SHARED} for x, y in data:
+     [opt.zero_grad() for opt in (opt_a, opt_b)]  # both
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    [opt.step() for opt in (opt_a, opt_b)]  # both
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    [scaler.step(opt) for opt in (opt_a, opt_b)]  # both
++    scaler.update()
+""",
+    "a list of steps whose variable has the scaler's name": f"""\
+{SHARED.replace("scaler =", "grad_scaler =")} for x, y in data:
+     [scaler.zero_grad() for scaler in (opt_a, opt_b)]
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    [scaler.step() for scaler in (opt_a, opt_b)]
++    AUTOCAST scaler=grad_scaler
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    grad_scaler.scale(loss).backward()
++    [grad_scaler.step(scaler) for scaler in (opt_a, opt_b)]
++    grad_scaler.update()
+""",
+    "as many optimizers as there are models": """\
+ other = make().to(device)
+ opts = {k: torch.optim.SGD(m.parameters(), 0.1) for k, m in enumerate([model, other])}
++scaler = BORN
+ for i, (x, y) in enumerate(data):
+     for opt in opts.values():
+         opt.zero_grad()
+-    loss = criterion(model(x), y)
+-    if i > 1:
+-        loss = loss + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y)
++        if i > 1:
++            loss = loss + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for k in opts:
+-        opts[k].step()
++        if any(
++            p.grad is not None
++            for group in opts[k].param_groups
++            for p in group["params"]
++        ):
++            scaler.step(opts[k])
++    scaler.update()
+""",
     "a dict by its keys": """\
  other = make().to(device)
  opts = dict(
@@ -344,6 +433,36 @@ LEFT = {
         f"{MADE}opts = [opt_a, opt_b, opt_a]\nfor x, y in data:\n"
         "    for opt in opts:\n        opt.zero_grad()\n"
         "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
+    "one of a dict, behind the loop over it": (
+        f"{MADE}opts = {{'a': opt_a, 'b': opt_b}}\nfor x, y in data:\n"
+        "    for k in opts:\n        opts[k].zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opts[k].step()\n",
+        "AMP012",
+    ),
+    "a list of steps that nobody sees all of": (
+        f"{MADE}opts = [opt_a, opt_b]\nfor x, y in data:\n"
+        "    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    [opt.step() for opt in opts[:1]]\n",
+        "AMP011",
+    ),
+    "a list of steps, one of which may find no gradients": (
+        f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n    loss.backward()\n"
+        "    [opt.step() for opt in (opt_a, opt_b)]\n",
+        "AMP016",
+    ),
+    "as many optimizers as there are models, with a part in common": (
+        "common, other = make().to(device), make().to(device)\n"
+        "def both(net):\n    return [*net.parameters(), *common.parameters()]\n"
+        "opts = [torch.optim.SGD([*m.parameters(), *common.parameters()], 0.1)"
+        " for m in (model, other)]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x) + other(x) + common(x), y)\n    loss.backward()\n"
         "    for opt in opts:\n        opt.step()\n",
         "AMP012",
     ),
