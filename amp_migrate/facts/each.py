@@ -16,8 +16,8 @@ _SCOPES = (
     ast.GeneratorExp,
     ast.DictComp,
 )
-_HIDDEN = "'"
-"""Behind a name: no variable of the function around can have it."""
+HIDDEN = "'"
+"""In a name: no variable of the function around can have it."""
 
 
 def steps_each(listed: ast.ListComp) -> bool:
@@ -46,7 +46,7 @@ def as_loop(node: ast.Expr, listed: ast.ListComp) -> ast.For:
     for part in (generator.target, listed.elt):
         for inner in ast.walk(part):
             if isinstance(inner, ast.Name) and inner.id in bound:
-                inner.id += _HIDDEN
+                inner.id += f"{HIDDEN}{listed.lineno}:{listed.col_offset}"
     line = ast.copy_location(ast.Expr(listed.elt), listed.elt)
     return ast.copy_location(
         ast.For(generator.target, generator.iter, [line], [], None), node

@@ -171,7 +171,11 @@ class Travel:
         for slot in self.slots:
             trace = self.optimizers.trace(slot)
             source = trace.aliases.get(slot)
-            if source is None or slot in trace.parameters or slot.kind != "variable":
+            if source is None or slot in trace.parameters:
+                continue
+            if slot.kind != "variable" and (
+                slot.key is None or source.kind == "variable"
+            ):
                 continue
             if any(birth.slot == slot for birth in self.births):
                 continue
@@ -197,12 +201,18 @@ class Travel:
         if slot in aliases:
             source = aliases[slot]
             values = trace.values.get(slot, [])
-            definitions = self.program.definitions(slot.owner, slot.name)
+            definitions = []
+            if slot.kind == "variable":
+                definitions = self.program.definitions(slot.owner, slot.name)
             if len(values) != 1 or (slot.key is None and len(definitions) != 1):
                 reason = f"{slot.shown} may be one of several optimizers"
                 line = definitions[0].stmt.line if definitions else 0
                 raise Blocked(Refusal("AMP012", reason, line))
             value, there = values[0]
+            own = self.program.self_class(function)
+            if source.kind == "attribute" and own is not None:
+                if own[1] in self.program.family(source.owner):
+                    return self._of_slot(source, source.expr(own[0]), function)
             if there != function and not self.program.encloses(there, function):
                 reason = f"{slot.shown} is put together in another function"
                 raise Blocked(Refusal("AMP012", reason))
@@ -670,6 +680,11 @@ class Travel:
             target.value if isinstance(target, ir.Item) else target
             for target, _, _ in unpacked(birth.stmt)
         ]
+        call = birth.stmt.value
+        if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
+            # `opts.append(SGD(...))`
+            assert isinstance(call.func, ir.Attr)
+            targets.append(call.func.value)
         receiver = next(
             (
                 t.value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.facts import ir
+from amp_migrate.project.appended import Appended, Place, appended
 from amp_migrate.project.link import Program
 from amp_migrate.project.names import Definition
 
@@ -54,8 +55,8 @@ class Collections:
         return [] if place is None else self._stored.get(place, [])
 
     @cached_property
-    def _stored(self) -> dict[tuple[str, str], list[tuple[Key, Definition]]]:
-        found: dict[tuple[str, str], list[tuple[Key, Definition]]] = {}
+    def _stored(self) -> dict[Place, list[tuple[Key, Definition]]]:
+        found: dict[Place, list[tuple[Key, Definition]]] = {}
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
                 if stmt.kind not in ("assign", "annassign"):
@@ -68,9 +69,25 @@ class Collections:
                     if place is not None:
                         definition = Definition(qualname, stmt, stmt.value)
                         found.setdefault(place, []).append((key, definition))
+        for place, calls in self.appended.items():
+            functions = {one.definition.function for one in calls}
+            for position, one in enumerate(calls):
+                line = one.definition.stmt.line
+                # Of several functions, each appends to the lists of some instances.
+                key = (
+                    position
+                    if len(functions) == 1
+                    else f"at {ir.file_of(one.definition.function)}:{line}"
+                )
+                found.setdefault(place, []).append((key, one.definition))
         return found
 
-    def _place(self, expr: ir.Expr, function: str) -> tuple[str, str] | None:
+    @cached_property
+    def appended(self) -> dict[Place, list[Appended]]:
+        """The lists that are filled by ``append``, where it is certain what they hold."""
+        return appended(self.program, self._place, self.definitions)
+
+    def _place(self, expr: ir.Expr, function: str) -> Place | None:
         """What a variable or attribute is known by, wherever it is named."""
         there = self.program.elsewhere(expr, function)
         if there is not None:
@@ -81,9 +98,22 @@ class Collections:
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
-                family = self.program.family(next(iter(classes)))
-                return min(family), expr.attr
+                return self.holder(next(iter(classes)), expr.attr), expr.attr
         return None
+
+    def holder(self, class_name: str, attr: str) -> str:
+        """The topmost class here that sets an attribute, so that subclasses share it."""
+        for base in reversed(list(self.program.bases(class_name))):
+            for method in self.program.classes[base].methods:
+                function = self.program.functions[method[1]]
+                for stmt in ir.statements(function.body):
+                    for target in stmt.targets:
+                        for inner in ir.walk(target):
+                            if inner == ir.Attr(
+                                ir.Name(function.self_name or "?"), attr
+                            ):
+                                return base
+        return class_name
 
     def element(self, expr: ir.Expr, key: Key, function: str) -> ir.Expr | None:
         """What a collection that is written out holds under a key."""
@@ -142,7 +172,7 @@ class Collections:
         """The collection whose elements a ``for`` binds to a variable, one after the other."""
         if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
             return None
-        return self._iterated(stmt.targets[0], stmt.value, name, function)
+        return self.gone_through(stmt.targets[0], stmt.value, name, function)
 
     def _is_dict(self, expr: ir.Expr, function: str) -> bool:
         """Whether going through a collection gives its keys."""
@@ -219,9 +249,10 @@ class Collections:
             return None
         return expr.args[0].value
 
-    def _iterated(
+    def gone_through(
         self, target: ir.Expr, iterable: ir.Expr, name: str, function: str
     ) -> ir.Expr | None:
+        """The same, of what a loop or a comprehension binds and what it goes through."""
         if target == ir.Name(name):
             match iterable:
                 case ir.Name() | ir.Attr():
@@ -235,13 +266,13 @@ class Collections:
             return None
         origin = self.program.origin(iterable.func, function)
         if origin == "builtins.enumerate" and len(target.items) == 2 and iterable.args:
-            return self._iterated(
+            return self.gone_through(
                 target.items[1], iterable.args[0].value, name, function
             )
         if origin == "builtins.zip" and len(target.items) == len(iterable.args):
             for item, arg in zip(target.items, iterable.args, strict=True):
                 if item == ir.Name(name):
-                    return self._iterated(item, arg.value, name, function)
+                    return self.gone_through(item, arg.value, name, function)
             return None
         of_items = isinstance(iterable.func, ir.Attr) and iterable.func.attr == "items"
         if of_items and len(target.items) == 2 and target.items[1] == ir.Name(name):

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from amp_migrate.facts import ir
+from amp_migrate.facts.each import HIDDEN
 from amp_migrate.project.collections import ANY, Collections, Key, Turn, key_of
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.makers import CLOSURE, WRAPPED, Makers
@@ -48,7 +49,7 @@ class Slot:
     def shown(self) -> str:
         """What messages call it."""
         # Of a list's own variable, its name as it is written.
-        name = self.name.rstrip("'")
+        name = self.name.partition(HIDDEN)[0]
         if self.key is None:
             return name
         if isinstance(self.key, Turn):
@@ -141,24 +142,9 @@ class Optimizers:
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
-                return Slot(
-                    "attribute", self._holder(next(iter(classes)), expr.attr), expr.attr
-                )
+                owner = self.collections.holder(next(iter(classes)), expr.attr)
+                return Slot("attribute", owner, expr.attr)
         return None
-
-    def _holder(self, class_name: str, attr: str) -> str:
-        """The topmost class here that sets the attribute, so that subclasses share one slot."""
-        for base in reversed(list(self.program.bases(class_name))):
-            for method in self.program.classes[base].methods:
-                function = self.program.functions[method[1]]
-                for stmt in ir.statements(function.body):
-                    for target in stmt.targets:
-                        for inner in ir.walk(target):
-                            if inner == ir.Attr(
-                                ir.Name(function.self_name or "?"), attr
-                            ):
-                                return base
-        return class_name
 
     def trace(self, slot: Slot) -> Trace:
         """Follow a slot back to the births of what it holds."""

@@ -222,6 +222,50 @@ PROGRAMS = {
 +    [grad_scaler.step(scaler) for scaler in (opt_a, opt_b)]
 +    grad_scaler.update()
 """,
+    "a list that is filled by append, and schedulers for all of it": f"""\
+{SHARED} opts = []
+ opts.append(opt_a)
+ opts.append(opt_b)
+ schedulers = [torch.optim.lr_scheduler.StepLR(opt, 2) for opt in opts]
+ for x, y in data:
+     for opt in opts:
+         opt.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    [opt.step() for opt in opts]
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    [scaler.step(opt) for opt in opts]
++    scaler.update()
+     [scheduler.step() for scheduler in schedulers]
+     print([opt.param_groups[0]["lr"] for opt in opts])
+""",
+    "optimizers that are made to be appended": """\
+ other = make().to(device)
+ class Trainer:
+     def __init__(self):
+         self.opts = []
+         self.opts.append(torch.optim.SGD(model.parameters(), lr=0.1))
+         self.opts.append(torch.optim.Adam(other.parameters()))
++        self.scaler = BORN
+     def update(self, x, y):
+         for i in range(len(self.opts)):
+             self.opts[i].zero_grad()
+-        loss = criterion(model(x), y) + criterion(other(x), y)
+-        loss.backward()
+-        self.opts[0].step()
+-        self.opts[1].step()
++        AUTOCAST scaler=self.scaler
++            loss = criterion(model(x), y) + criterion(other(x), y)
++        self.scaler.scale(loss).backward()
++        self.scaler.step(self.opts[0])
++        self.scaler.step(self.opts[1])
++        self.scaler.update()
+ trainer = Trainer()
+ for x, y in data:
+     trainer.update(x, y)
+""",
     "as many optimizers as there are models": """\
  other = make().to(device)
  opts = {k: torch.optim.SGD(m.parameters(), 0.1) for k, m in enumerate([model, other])}
@@ -463,6 +507,37 @@ LEFT = {
         " for m in (model, other)]\n"
         "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
         "    loss = criterion(model(x) + other(x) + common(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
+    "a list to which only some are appended": (
+        f"{MADE}opts = [opt_a]\nopts = []\nopts.append(opt_a)\n"
+        "if len(data) > 9:\n    opts.append(opt_b)\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "a list whose optimizers come and go": (
+        f"{MADE}opts = []\nopts.append(opt_a)\nopts.append(opt_b)\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n    opts.pop()\n",
+        "AMP012",
+    ),
+    "a list whose steps are kept": (
+        f"{MADE}opts = [opt_a, opt_b]\nsteps = [opt.step for opt in opts]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
+    "what makes schedulers of a list steps its optimizers": (
+        f"{MADE}def scheduler(opt):\n    opt.step()\n"
+        "    return torch.optim.lr_scheduler.StepLR(opt, 2)\n"
+        "opts = [opt_a, opt_b]\nall_of_them = [scheduler(opt) for opt in opts]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
         "    for opt in opts:\n        opt.step()\n",
         "AMP012",
     ),
