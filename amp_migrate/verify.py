@@ -236,7 +236,7 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
             if (
                 isinstance(node, ast.keyword)
                 and node.arg
-                and _last(node.value) in found
+                and (_last(node.value) in found or _makes_scaler(node.value))
             ):
                 if node.arg not in found and node.arg != "enabled":
                     found.add(node.arg)
@@ -249,6 +249,10 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
                     found |= new
                     changed = changed or bool(new)
     return found - {""}
+
+
+def _makes_scaler(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and _last(value.func) in _CREATORS
 
 
 def _stepped(tree: ast.Module, switches: frozenset[str]) -> frozenset[str]:
@@ -581,7 +585,10 @@ class _Eraser(ast.NodeTransformer):
         node.keywords = [
             keyword
             for keyword in node.keywords
-            if not (keyword.arg in self.switches and self._is_switch(keyword.value))
+            if not (
+                keyword.arg in self.switches
+                and (self._is_switch(keyword.value) or _makes_switch(keyword.value))
+            )
             and not (
                 isinstance(keyword.value, ast.Call)
                 and self._is_state_of_switch(keyword.value)
@@ -632,6 +639,20 @@ class _Eraser(ast.NodeTransformer):
         node.kw_defaults = [default for _, default in pairs]
         self.generic_visit(node)
         return node
+
+
+def _makes_switch(value: ast.expr) -> bool:
+    """``torch.amp.GradScaler("cuda", enabled=...)``, or the condition alone."""
+    if _makes_scaler(value):
+        return True
+    return not any(
+        isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
+        or (
+            isinstance(node, ast.Call)
+            and _last(node.func) not in ("device", "is_available")
+        )
+        for node in ast.walk(value)
+    )
 
 
 def _plain_step(optimizer: ast.expr) -> ast.Call:

@@ -28,6 +28,14 @@ class Refusal:
     """What to write by hand here; nothing: what the rule says."""
 
 
+class Blocked(Exception):
+    """A plan cannot be made; carries the refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
 @dataclass(slots=True)
 class Backward:
     function: str

@@ -10,6 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers
+from amp_migrate.plan.births import Births
 from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.closures import Closures
@@ -34,7 +35,7 @@ from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
 from amp_migrate.plan.listed import without_room
-from amp_migrate.plan.loops import Backward, Finder, Refusal
+from amp_migrate.plan.loops import Backward, Blocked, Finder, Refusal
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
 from amp_migrate.plan.protocol import Placed, Placement
@@ -42,7 +43,7 @@ from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
-from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways
+from amp_migrate.plan.travel import NO_WAYS, Travel, Ways
 from amp_migrate.plan.usage import Usage
 from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.collections import ANY
@@ -255,7 +256,7 @@ class Planner:
                 self.mentioned_elsewhere,
                 chosen,
             )
-            made.give_birth()
+            Births(made).give()
             return made
 
         match self.options.dtype:

@@ -78,6 +78,8 @@ class Birth:
     slot: Slot
     stmt: ir.Stmt = field(compare=False)
     call: ir.Call = field(compare=False)
+    given: CallSite | None = field(compare=False, default=None)
+    """The call that it is an argument of: ``Trainer(model, SGD(model.parameters()))``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,12 @@ class Optimizers:
                         WRAPPED,
                         f"{name} wraps an optimizer made in its call",
                     )
+                elif kind == "plain":
+                    born = Birth(
+                        site.caller, site.stmt.path, slot, site.stmt, value, site
+                    )
+                    trace.births.add(born)
+                    continue
                 else:
                     kind = NOT_FOUND
                 trace.problems.append(
