@@ -40,12 +40,10 @@ def decided(travel: Travel, function: str, stmt: ir.Stmt) -> Decision:
 def made_inside(travel: Travel, site: CallSite, given: ir.Expr | None) -> str | None:
     """The switch that a call is given with the optimizer that is made in its argument list, as an
     expression; None where none is."""
-    if not any(birth.call is given for birth in travel.births if birth.given):
+    born = [birth for birth in travel.births if birth.given and birth.call is given]
+    if not born:
         return None
     line = site.call.line
-    if travel.chosen is not None or travel.carried.makes is None:
-        reason = "the optimizer is made inside a call, where no dtype can be chosen"
-        raise Blocked(Refusal("AMP010", reason, line))
     decision = decided(travel, site.caller, site.stmt)
     if decision.after is not None:
         reason = "the device is decided behind the call that makes the optimizer"
@@ -54,10 +52,22 @@ def made_inside(travel: Travel, site: CallSite, given: ir.Expr | None) -> str | 
     if bound & set(re.findall(r"\w+", decision.enabled)):
         reason = "the device is known only behind the call that makes the optimizer"
         raise Blocked(Refusal("AMP041", reason, line))
-    torch = travel.devices.torch_names.of(site.caller)
-    code = travel.carried.makes(decision.enabled, torch)
+    enabled, torch = decision.enabled, travel.devices.torch_names.of(site.caller)
+    if travel.chosen is not None:
+        enabled = f"{travel.chosen.names[born[0].slot]} is {torch}.float16"
+    if travel.carried.makes is not None:
+        code = travel.carried.makes(enabled, torch)
+        travel.born.append(Born(site.caller, line, code))
+        return code
+    if site.stmt.kind not in ("expr", "assign", "return"):
+        reason = "the optimizer is made in a place where no dtype can be chosen"
+        raise Blocked(Refusal("AMP010", reason, line))
+    # What takes several statements stands before the call.
+    name = travel.names[born[0].slot]
+    code = travel.carried.made(name, enabled, torch)
+    travel.place(site.caller, Insert(site.stmt.path, code, after=False))
     travel.born.append(Born(site.caller, line, code))
-    return code
+    return name
 
 
 class Births:
