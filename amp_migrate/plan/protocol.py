@@ -35,6 +35,7 @@ class Gradients(Enum):
     SCALED = "scaled"
     UNSCALED = "unscaled"
     LEFTOVER = "left over from an earlier step"
+    OTHER = "of a backward that is left alone"
     FOREIGN = "of no use: another scale is among them"
 
 
@@ -382,8 +383,8 @@ class Protocol(Walk[Held]):
         for one, holding in held.items():
             if one not in touched or holding.gradients is Gradients.NONE:
                 continue
-            leftover = holding.gradients is Gradients.LEFTOVER
-            if leftover and event.targets:
+            leftover = holding.gradients in _LEFT
+            if holding.gradients is Gradients.LEFTOVER and event.targets:
                 self.leftovers.add((function, stmt.path))
             if not known:
                 if not leftover or self._inside_loop():
@@ -433,14 +434,14 @@ class Protocol(Walk[Held]):
     def _check_backward(
         self, event: Event, holding: Holding, function: str, alone: bool
     ) -> None:
-        if holding.gradients is Gradients.LEFTOVER and alone:
+        if holding.gradients in _LEFT and alone:
             reason = (
                 "gradients of an earlier step are still there: "
                 "no zero_grad() on a way to this backward()"
             )
             self._fault("AMP031", function, event.line, reason)
             return
-        if holding.gradients in (Gradients.LEFTOVER, Gradients.FOREIGN):
+        if holding.gradients in (*_LEFT, Gradients.FOREIGN):
             # The loss may not reach these at all: a step without zero_grad() before is what counts.
             return
         if holding.gradients is Gradients.UNSCALED or holding.scaler == UNSCALED:
@@ -464,7 +465,7 @@ class Protocol(Walk[Held]):
             state,
             frozenset(self._optimizers),
             lambda h: (
-                Holding(h.scaler, Gradients.LEFTOVER)
+                Holding(h.scaler, Gradients.OTHER)
                 if h.gradients is Gradients.NONE
                 else h
             ),
@@ -477,7 +478,7 @@ class Protocol(Walk[Held]):
         elif holding.gradients is Gradients.NONE:
             reason = "gradients are read or edited on a way without a backward() before"
             self._fault("AMP031", function, line, reason)
-        elif holding.gradients in (Gradients.LEFTOVER, Gradients.FOREIGN):
+        elif holding.gradients in (*_LEFT, Gradients.FOREIGN):
             reason = "gradients of an earlier step may be read or edited again"
             self._fault("AMP031", function, line, reason)
         return Holding(UNSCALED, Gradients.UNSCALED)
@@ -502,7 +503,7 @@ class Protocol(Walk[Held]):
                 "no zero_grad() on a way to this step"
             )
             self._fault("AMP031", function, event.line, reason)
-        elif holding.gradients is Gradients.LEFTOVER or holding.scaler == STEPPED:
+        elif holding.gradients in _LEFT or holding.scaler == STEPPED:
             reason = "a second step on the gradients of an earlier one"
             self._fault("AMP031", function, event.line, reason)
         return Holding(STEPPED, Gradients.LEFTOVER)
@@ -537,6 +538,7 @@ class Protocol(Walk[Held]):
         )
 
 
+_LEFT = (Gradients.LEFTOVER, Gradients.OTHER)
 _LIVE = (Gradients.SCALED, Gradients.UNSCALED)
 
 
@@ -545,7 +547,7 @@ def _at(placed: set[Placed], function: str, stmt: ir.Stmt) -> list[Slot]:
 
 
 def _after_backward(gradients: Gradients) -> Gradients:
-    mixed = (Gradients.LEFTOVER, Gradients.FOREIGN)
+    mixed = (*_LEFT, Gradients.FOREIGN)
     return Gradients.FOREIGN if gradients in mixed else Gradients.SCALED
 
 
