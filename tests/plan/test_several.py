@@ -80,6 +80,37 @@ PROGRAMS = {
 +    scaler.unscale_(opt_b)
      torch.nn.utils.clip_grad_norm_(both, 1.0)
 {STEP_BOTH}""",
+    "a whole model is clipped that two optimizers have in parts": """\
+ class Net(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.width = 16
+         self.body = nn.Linear(8, self.width)
+         self.relu = nn.ReLU()
+         self.head = nn.Linear(16, 3)
+     def forward(self, x):
+         return self.head(self.relu(self.body(x)))
+ net = Net().to(device)
+ opt_a = torch.optim.SGD(net.body.parameters(), lr=0.1)
+ opt_b = torch.optim.Adam(net.head.parameters())
++scaler = BORN
+ for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(net(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(net(x), y)
++    scaler.scale(loss).backward()
++    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+     torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+-    opt_a.step()
+-    opt_b.step()
++    scaler.step(opt_a)
++    scaler.step(opt_b)
++    scaler.update()
+""",
     "one backward for both, one of them not always": f"""\
 {SHARED} for i, (x, y) in enumerate(data):
 {BOTH}-    opt_a.step()
@@ -447,7 +478,42 @@ MADE = (
     "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
     "opt_b = torch.optim.Adam(other.parameters())\n"
 )
+WHOLE = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 3)
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)))
+net = Net().to(device)
+opt_a = torch.optim.SGD(net.body.parameters(), lr=0.1)
+opt_b = torch.optim.Adam(net.head.parameters())
+for x, y in data:
+    opt_a.zero_grad()
+    opt_b.zero_grad()
+    loss = criterion(net(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    opt_a.step()
+    opt_b.step()
+"""
 LEFT = {
+    "a part of a model that is clipped is nobody's": (
+        WHOLE.replace(
+            "        self.head =",
+            "        self.scale = nn.Parameter(torch.ones(1))\n        self.head =",
+        ),
+        "AMP030",
+    ),
+    "a part of a model that is clipped comes from outside": (
+        WHOLE.replace("opt_a = ", "net.more = nn.Linear(2, 2)\nopt_a = ", 1),
+        "AMP030",
+    ),
+    "a part of a model that is clipped is registered": (
+        WHOLE.replace("opt_a = ", 'net.register_module("more", make())\nopt_a = ', 1),
+        "AMP030",
+    ),
     "the same parameters twice": (
         "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "opt_b = torch.optim.Adam(model.parameters())\n"
