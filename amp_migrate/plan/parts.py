@@ -50,10 +50,29 @@ def _has_none(program: Program, value: ir.Expr | None, function: str) -> bool:
     """Whether what is assigned is a number, a text, or a module without parameters."""
     if isinstance(value, ir.Const):
         return True
+    if isinstance(value, ir.Operation):
+        # Arithmetic on a parameter makes a tensor that is none.
+        return value.op not in ("if", "and", "or")
+    if isinstance(value, ir.Name):
+        return _is_given_numbers(program, value.id, function)
     if not isinstance(value, ir.Call):
         return False
     origin = program.origin(value.func, function) or ""
     return (
         origin.startswith("torch.nn.")
         and origin.rsplit(".", 1)[-1] in _WITHOUT_PARAMETERS
+    )
+
+
+def _is_given_numbers(program: Program, name: str, function: str) -> bool:
+    """Whether every call of a function gives a parameter a number or a text, or leaves it out."""
+    params = [p for p in program.functions[function].params if p.name == name]
+    sites = program.call_sites.get(function, [])
+    if not params or not sites or program.definitions(function, name):
+        return False
+    default = params[0].default
+    return all(
+        not any(arg.star for arg in site.call.args)
+        and isinstance(program.argument_at(site, name) or default, ir.Const)
+        for site in sites
     )
