@@ -35,7 +35,7 @@ from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
 from amp_migrate.plan.listed import without_room
-from amp_migrate.plan.loops import Backward, Blocked, Finder, Refusal
+from amp_migrate.plan.loops import Backward, Blocked, Finder, Refusal, speaks_amp
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
 from amp_migrate.plan.protocol import Placed, Placement
@@ -489,6 +489,13 @@ class Planner:
                     Refusal(planned.code, planned.message, planned.line or line)
                 )
             found, hoists = planned
+            for run in found:
+                elsewhere = run.function != backward.function
+                if elsewhere and not ir.is_top(run.function):
+                    if speaks_amp(self.program.functions[run.function], self.program):
+                        line = backward.event.line
+                        message = "the forward of this loop is under AMP already"
+                        raise Blocked(Refusal("AMP001", message, line))
             runs += found
             forwards.append((backward, found))
             for run in found:
