@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-_METHODS = frozenset({"step", "zero_grad", "load_state_dict"})
+_METHODS = frozenset({"step", "zero_grad"})
 _SCOPES = (
     ast.NamedExpr,
     ast.Await,

@@ -12,6 +12,7 @@ _WITHOUT_PARAMETERS = frozenset(
     AvgPool2d AvgPool3d AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d Flatten
     Unflatten Identity Upsample PixelShuffle ZeroPad2d ReflectionPad2d""".split()
 )
+_REGISTERS = frozenset({"_parameters", "_modules", "__dict__"})
 _ADDS = frozenset("register_parameter add_module register_module __setattr__".split())
 
 
@@ -28,6 +29,12 @@ def parts_of(program: Program, class_name: str) -> frozenset[str] | None:
     for qualname, function in program.functions.items():
         for stmt in ir.statements(function.body):
             if any(_adds(program, call, qualname) for call in calls_of(stmt)):
+                return None
+            if any(
+                isinstance(inner, ir.Attr) and inner.attr in _REGISTERS
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+            ):
                 return None
             for target, value, index in unpacked(stmt):
                 if not isinstance(target, ir.Attr):
