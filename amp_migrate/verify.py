@@ -236,7 +236,7 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
             if (
                 isinstance(node, ast.keyword)
                 and node.arg
-                and _last(node.value) in found
+                and (_last(node.value) in found or _makes_scaler(node.value))
             ):
                 if node.arg not in found and node.arg != "enabled":
                     found.add(node.arg)
@@ -249,6 +249,10 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
                     found |= new
                     changed = changed or bool(new)
     return found - {""}
+
+
+def _makes_scaler(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and _last(value.func) in _CREATORS
 
 
 def _stepped(tree: ast.Module, switches: frozenset[str]) -> frozenset[str]:
@@ -417,9 +421,13 @@ class _Eraser(ast.NodeTransformer):
                 if method in ("update", "unscale_", "load_state_dict"):
                     return None
                 if method == "step" and len(call.args) == 1:
-                    step = ast.Attribute(call.args[0], "step", ast.Load())
-                    node.value = ast.Call(step, [], [])
+                    node.value = _plain_step(call.args[0])
                     return node
+        if isinstance(call, ast.ListComp):
+            # `[scaler.step(opt) for opt in opts]`, of which nobody takes the results.
+            method, step = self._called_on_switch(ast.Expr(call.elt))
+            if method == "step" and len(step.args) == 1:
+                call.elt = _plain_step(step.args[0])
         self.generic_visit(node)
         return node
 
@@ -577,7 +585,10 @@ class _Eraser(ast.NodeTransformer):
         node.keywords = [
             keyword
             for keyword in node.keywords
-            if not (keyword.arg in self.switches and self._is_switch(keyword.value))
+            if not (
+                keyword.arg in self.switches
+                and (self._is_switch(keyword.value) or _makes_switch(keyword.value))
+            )
             and not (
                 isinstance(keyword.value, ast.Call)
                 and self._is_state_of_switch(keyword.value)
@@ -628,6 +639,24 @@ class _Eraser(ast.NodeTransformer):
         node.kw_defaults = [default for _, default in pairs]
         self.generic_visit(node)
         return node
+
+
+def _makes_switch(value: ast.expr) -> bool:
+    """``torch.amp.GradScaler("cuda", enabled=...)``, or the condition alone."""
+    if _makes_scaler(value):
+        return True
+    return not any(
+        isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
+        or (
+            isinstance(node, ast.Call)
+            and _last(node.func) not in ("device", "is_available")
+        )
+        for node in ast.walk(value)
+    )
+
+
+def _plain_step(optimizer: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(optimizer, "step", ast.Load()), [], [])
 
 
 def _renamed(call: ast.Call, position: int) -> Iterator[tuple[ast.Call, ast.expr]]:

@@ -418,10 +418,33 @@ class _Editor:
                     for i, case in enumerate(statement.cases)
                 ]
                 return statement.with_changes(cases=cases)
+            case cst.SimpleStatementLine(
+                body=[cst.Expr(value=cst.ListComp(elt=element) as listed)]
+            ):
+                return self._each(statement, listed, element, path, indent)
             case cst.With() | cst.FunctionDef() | cst.ClassDef():
                 body = self._suite(statement.body, path, "body", indent)
                 return statement.with_changes(body=body)
         return statement
+
+    def _each(
+        self,
+        statement: cst.SimpleStatementLine,
+        listed: cst.ListComp,
+        element: cst.BaseExpression,
+        path: Path,
+        indent: str,
+    ) -> Statement:
+        """``[opt.step() for opt in opts]``, which is addressed as the loop that it is."""
+        inside = (*path, ("body", 0))
+        if inside not in self.edits:
+            return statement
+        line = cst.SimpleStatementLine([cst.Expr(element)])
+        before, hoisted, edited, after = self._statement(line, inside, indent)
+        if before or hoisted or after or len(edited) != 1:
+            raise MismatchError("nothing can stand beside the element of a list")
+        changed = listed.with_changes(elt=_lone_expression(edited[0]))
+        return statement.with_changes(body=[cst.Expr(changed)])
 
     def _suite(
         self, suite: cst.BaseSuite, path: Path, field: str, indent: str

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-FACTS_VERSION = 3
+FACTS_VERSION = 4
 
 MODULE = "<module>"
 """The name of a file's top level, which is treated as a function without parameters."""
+
+LISTED = "listed"
+"""A ``for`` that is written ``[opt.step() for opt in opts]``, with the element for its body."""
 
 _IN_FILE = "::"
 
@@ -198,7 +201,7 @@ class Stmt:
     names: tuple[str, ...] = ()
     """Names that a ``def``, ``class``, ``import``, ``global``, ``nonlocal`` or handler concerns."""
     op: str = ""
-    """The operator of an augmented assignment."""
+    """The operator of an augmented assignment; `LISTED` of a ``for`` that is written as a list."""
     is_elif: bool = False
     step: Call | None = None
     """Of ``loss = optimizer.step(closure)`` that is read as ``loss = closure()``: the plain step that

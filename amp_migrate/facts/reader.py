@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol, cast
 
 from amp_migrate.facts import ir
+from amp_migrate.facts.each import as_loop, steps_each
 from amp_migrate.facts.imports import imports_by_name
 from amp_migrate.facts.marks import off_marks
 from amp_migrate.facts.syntax import parse
@@ -191,6 +193,8 @@ class _Reader:
                 return self._function(node, path, class_name, make)
             case ast.ClassDef():
                 return self._class(node, path, make)
+            case ast.Expr(value=ast.ListComp() as listed) if steps_each(listed):
+                return self._each(node, listed, path, class_name)
             case ast.Return(value=value) | ast.Expr(value=value):
                 read = None if value is None else self._expr(value)
                 return make(read, exprs=() if read is None else (read,))
@@ -306,6 +310,18 @@ class _Reader:
                     ir.Block(name, self._block(nodes, path, name, class_name))
                 )
         return make(blocks=blocks, names=names)
+
+    def _each(
+        self,
+        node: ast.Expr,
+        listed: ast.ListComp,
+        path: ir.Path,
+        class_name: str | None,
+    ) -> ir.Stmt:
+        """``[opt.step() for opt in opts]`` as the loop that it is."""
+        self.identifiers |= {n.id for n in ast.walk(listed) if isinstance(n, ast.Name)}
+        loop = self._stmt(as_loop(node, listed), path, class_name)
+        return replace(loop, op=ir.LISTED)
 
     def _import(self, alias: ast.alias, origin: str | None) -> str:
         if alias.name == "*":

@@ -20,8 +20,7 @@ from amp_migrate.modernize.apex_removal import without_apex
 from amp_migrate.modernize.apex_switch import Switch, agree
 from amp_migrate.modernize.uses import Position, Uses
 from amp_migrate.options import Options
-from amp_migrate.plan.loops import Refusal, TrainingLoop
-from amp_migrate.plan.travel import Blocked
+from amp_migrate.plan.loops import Blocked, Refusal, TrainingLoop
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project.layout import Ambiguous, Located
 from amp_migrate.results import Outcome, Result, SourceError

@@ -15,6 +15,7 @@ from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import Identities, order
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.walk import Frames, Site, State, Walk
+from amp_migrate.project.collections import Turn
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
@@ -158,8 +159,14 @@ def goes_through(
         for name in ir.walk(target)
         if isinstance(name, ir.Name)
     ]
+    turns = {Turn(slot.owner, slot.name) for slot in slots}
+    by_key = any(
+        event.slot is not None and event.slot.key in turns
+        for inner in ir.statements((stmt,))
+        for event in events.of(function, inner)
+    )
     return (
-        any(map(identities.is_each, slots))
+        (by_key or any(map(identities.is_each, slots)))
         and is_straight(stmt)
         and not any(
             event.kind == "backward"

@@ -24,6 +24,8 @@ class Carried:
     absent: str
     """The default of a dataclass field of the kind, and what a field without a switch holds."""
     is_scaler: bool = False
+    makes: Callable[[str, str], str] | None = None
+    """A switch as an expression, from the condition and what the file calls torch, if it is one."""
 
     def free_name(self, taken: Collection[str]) -> str:
         """A name for the switch that nothing in sight uses yet."""
@@ -50,6 +52,7 @@ def scaler(options: Options) -> Carried:
         "torch.amp.GradScaler",
         "None",
         is_scaler=True,
+        makes=new,
     )
 
 
@@ -61,6 +64,7 @@ def flag() -> Carried:
         lambda torch: "False",
         "bool",
         "False",
+        makes=lambda enabled, torch: enabled,
     )
 
 

@@ -9,9 +9,9 @@ from itertools import count
 from amp_migrate.facts import ir
 from amp_migrate.plan.association import Scaler
 from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
-from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.state_files import StateFiles
-from amp_migrate.plan.travel import Blocked, Travel
+from amp_migrate.plan.travel import Travel
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 

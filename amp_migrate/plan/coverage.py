@@ -169,6 +169,7 @@ class Coverage:
         """The births of the optimizers that a call hands over."""
         born: set[Birth] = set()
         for arg in site.call.args:
+            born |= {birth for birth in self.births if birth.call is arg.value}
             slot = self.optimizers.slot(arg.value, site.caller)
             if slot is not None:
                 born |= self.optimizers.trace(slot).births

@@ -8,6 +8,7 @@ from amp_migrate.facts import ir
 from amp_migrate.plan.coverage import Coverage, Identity
 from amp_migrate.plan.forward import Forward
 from amp_migrate.project.link import Program
+from amp_migrate.project.optimizers import Birth
 
 
 class Disjoint:
@@ -35,6 +36,19 @@ class Disjoint:
         if self.program.calls_named("add_param_group"):
             return "parameters are added to an optimizer that shares a scaler"
         return None
+
+    @staticmethod
+    def doubt_in(birth: Birth) -> str | None:
+        """Why optimizers that one comprehension makes may hold the same parameters."""
+        for expr in birth.stmt.exprs:
+            for made in ir.walk(expr):
+                if (
+                    isinstance(made, ir.Comprehension)
+                    and made.elements[-1] is birth.call
+                ):
+                    if _parts_from_each(made, birth.call):
+                        return None
+        return "which parameters each of the optimizers in a list holds is not visible"
 
     def _made_of(self, coverage: Coverage) -> set[Identity]:
         """The modules that an optimizer holds, with those that they were made from."""
@@ -80,6 +94,27 @@ class Disjoint:
                         if target.attr in ("weight", "bias"):
                             return stmt.line
         return 0
+
+
+def _parts_from_each(made: ir.Comprehension, construction: ir.Call) -> bool:
+    """Whether all parameters are of what the comprehension goes through, each by itself."""
+    own = {inner for target in made.targets for inner in ir.walk(target)}
+    listed = [i.items for i in made.iterables if isinstance(i, ir.Display)]
+    given = construction.argument(0, "params")
+    holders = [
+        inner.value
+        for inner in ir.walk(given or construction)
+        if isinstance(inner, ir.Attr) and inner.attr in _PARAMETERS
+    ]
+    return (
+        bool(holders)
+        and len(made.targets) == 1
+        and all(len(set(items)) == len(items) for items in listed)
+        and all(any(inner in own for inner in ir.walk(h)) for h in holders)
+    )
+
+
+_PARAMETERS = ("parameters", "named_parameters")
 
 
 def _overlap(one: Identity, other: Identity) -> bool:

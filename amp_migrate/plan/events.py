@@ -241,13 +241,21 @@ class Events:
         return named or self.optimizers.makers.looks_like_one(receiver, function)
 
     def _gradient_holders(self, stmt: ir.Stmt, function: str) -> tuple[ir.Expr, ...]:
-        """The expressions whose ``.grad`` a statement's own line mentions."""
+        """The expressions whose ``.grad`` a statement's own line mentions, other than to ask if there is
+        one."""
         found: list[ir.Expr] = []
         for expr in stmt.exprs:
+            asked = {
+                id(operand)
+                for inner in ir.walk(expr)
+                if isinstance(inner, ir.Operation) and _is_none_test(inner)
+                for operand in inner.operands
+            }
             for inner in ir.walk(expr):
                 if (
                     isinstance(inner, ir.Attr)
                     and inner.attr == "grad"
+                    and id(inner) not in asked
                     and self.program.origin(inner, function) is None
                 ):
                     found.append(inner.value)

@@ -13,6 +13,7 @@ from amp_migrate.plan.placement import Steps
 from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.walk import Site
+from amp_migrate.project.collections import ANY
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
@@ -78,6 +79,16 @@ class Guards:
             or (one in switched and not self.reach.switched_on(function, stmt, one))
         )
 
+    def listed(self, steps: Steps) -> frozenset[Site]:
+        """The steps of optimizers that a comprehension makes: how many there are, and which of them a
+        loss reaches, nobody sees."""
+        return frozenset(
+            (function, stmt.path)
+            for function, stmt, slot in steps
+            if any(one.key == ANY for one in self.identities.of_slot(slot))
+            and not self._has_its_turn(function, stmt, slot)
+        )
+
     def _shared(self, steps: Steps) -> set[Slot]:
         """The optimizers with one scaler, but for those that a loop trains one after the other."""
         scalers = (scaler for scaler in self.scalers.all if len(scaler) > 1)
@@ -92,7 +103,9 @@ class Guards:
         return self.identities.is_each(slot) and any(
             stmt.kind == "for"
             and stmt.path == step.path[: len(stmt.path)]
-            and any(ir.Name(slot.name) in ir.walk(target) for target in stmt.targets)
+            and any(
+                ir.Name(slot.turn.name) in ir.walk(target) for target in stmt.targets
+            )
             and not goes_through(self.events, self.identities, function, stmt)
             for stmt in ir.statements(self.program.functions[function].body)
         )

@@ -6,18 +6,14 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 
 from __future__ import annotations
 
-import re
-
 from amp_migrate.facts import ir
 from amp_migrate.plan.kept import Kept
+from amp_migrate.plan.looked import SCHEDULER
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
-_SCHEDULER = re.compile(
-    r"(?i)sched|(^|_)lr|lr(_|$)|LR$|warm_?up|anneal|decay|adjust|broadcast"
-)
 _LOOKS_ONLY = frozenset(
     "print len type isinstance id str repr hasattr vars bool".split()
 )
@@ -41,6 +37,8 @@ class Handover:
         self.slots = slots
         self.births = births
         self.kept = Kept(program, optimizers, slots)
+        self._hidden: frozenset[ir.Expr] = frozenset()
+        """What a comprehension binds: other variables than those of the function around it."""
 
     def find(self) -> Refusal | None:
         """The first mention that is not followed."""
@@ -62,6 +60,8 @@ class Handover:
 
     def _is_own(self, expr: ir.Expr, function: str) -> bool:
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
+            return False
+        if any(inner in self._hidden for inner in ir.walk(expr)):
             return False
         slot = self.optimizers.slot(expr, function)
         if slot is None:
@@ -87,11 +87,13 @@ class Handover:
                 return Refusal("AMP016", "step() is kept under another name", stmt.line)
             case ir.Attr(value=value):
                 return self._visit(value, function, stmt, allowed=True)
+            case ir.Comprehension():
+                return self._visit_comprehension(expr, function, stmt)
             case ir.Display(kind="tuple") if allowed and _binds(stmt):
                 inner_allowed = True
             case ir.Display() if self._is_kept(expr, function, stmt):
                 inner_allowed = True
-            case ir.Display() | ir.Comprehension() | ir.Item():
+            case ir.Display() | ir.Item():
                 inner_allowed = isinstance(expr, ir.Item)
             case _:
                 inner_allowed = allowed or isinstance(expr, ir.Operation)
@@ -99,6 +101,25 @@ class Handover:
             refusal = self._visit(child, function, stmt, inner_allowed)
             if refusal is not None:
                 return refusal
+        return None
+
+    def _visit_comprehension(
+        self, expr: ir.Comprehension, function: str, stmt: ir.Stmt
+    ) -> Refusal | None:
+        """What a comprehension binds is judged with the collection that it goes through."""
+        outer = self._hidden
+        for iterable in expr.iterables:
+            refusal = self._visit(iterable, function, stmt, allowed=False)
+            if refusal is not None:
+                return refusal
+        self._hidden |= {inner for t in expr.targets for inner in ir.walk(t)}
+        try:
+            for inner in (*expr.conditions, *expr.elements):
+                refusal = self._visit(inner, function, stmt, allowed=False)
+                if refusal is not None:
+                    return refusal
+        finally:
+            self._hidden = outer
         return None
 
     def _is_kept(self, display: ir.Display, function: str, stmt: ir.Stmt) -> bool:
@@ -128,6 +149,8 @@ class Handover:
             for ref in program.resolve(call.func, function)
         )
         for arg in call.args:
+            if self.kept.is_appended(call):
+                continue
             if self._is_own(arg.value, function):
                 if (not followed or arg.star) and not self._is_scheduler_init(
                     call, function
@@ -172,7 +195,7 @@ class Handover:
             return Refusal("AMP040", message, call.line)
         if isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS:
             return None
-        if _SCHEDULER.search(last):
+        if SCHEDULER.search(last):
             return None
         if last in ("step", "unscale_", "minimize"):
             return Refusal(

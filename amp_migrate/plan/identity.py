@@ -113,6 +113,10 @@ class Identities:
                 value = self.program.argument_at(site, slot.name)
                 if value is not None and slot.key is not None:
                     value = ir.Item(value, ir.Const(slot.key))
+                if any(born.call is value for born in trace.births):
+                    # Made in the call.
+                    given.add(self._one_of(slot))
+                    continue
                 there = (
                     None if value is None else self.optimizers.slot(value, site.caller)
                 )

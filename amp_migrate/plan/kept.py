@@ -10,8 +10,10 @@ from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.identity import order
+from amp_migrate.plan.looked import Looked
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.bindings import unpacked
+from amp_migrate.project.collections import Turn
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
@@ -25,8 +27,28 @@ class Kept:
         self.program = program
         self.optimizers = optimizers
         self.slots = slots
+        self.looked = Looked(program, optimizers.collections)
         self.holders = {slot.holder for slot in slots if slot.key is not None}
+        self._appended: set[int] = set()
+        """The calls by which an optimizer comes into a list that is followed."""
+        self._find_appended()
         self._each = {slot for slot in slots if slot in optimizers.trace(slot).each}
+
+    def _find_appended(self) -> None:
+        slot_of = self.optimizers.slot
+        for calls in self.optimizers.collections.appended.values():
+            for one in calls:
+                at, value = one.definition.function, one.definition.value
+                holder = slot_of(one.holder, at)
+                if holder is None or value is None:
+                    continue
+                if holder in self.holders or slot_of(value, at) in self.slots:
+                    self.holders.add(holder)
+                    self._appended |= {id(other.call) for other in calls}
+
+    def is_appended(self, call: ir.Call) -> bool:
+        """Whether a call puts an optimizer into a list that is followed."""
+        return id(call) in self._appended
 
     def holds(self, target: ir.Expr, function: str) -> bool:
         """Whether an assignment's target keeps optimizers in a collection that is followed."""
@@ -95,10 +117,17 @@ class Kept:
                 return self._is_bound(mention, stmt, function)
             case ir.Item(key=ir.Const()):
                 return around.value is mention
+            case ir.Item():
+                return self.optimizers.slot(around, function) in self._each
             case ir.Operation(op="in" | "not in"):
                 return around.operands[-1] is mention
             case ir.Call(func=ir.Name(id="len")):
                 return True
+            case ir.Attr(attr="append"):
+                call = use[-3] if len(use) > 2 else None
+                return isinstance(call, ir.Call) and self.is_appended(call)
+        if self.looked.only_looks(use, function):
+            return True
         return (
             stmt.kind == "for" and stmt.value in use and self._is_each(stmt, function)
         )
@@ -117,9 +146,10 @@ class Kept:
         )
 
     def _is_each(self, stmt: ir.Stmt, function: str) -> bool:
-        names = (name for target in stmt.targets for name in ir.walk(target))
-        return any(
-            self.optimizers.slot(name, function) in self._each
-            for name in names
+        bound = {
+            Turn(function, name.id)
+            for target in stmt.targets
+            for name in ir.walk(target)
             if isinstance(name, ir.Name)
-        )
+        }
+        return any(slot.turn in bound for slot in self._each)

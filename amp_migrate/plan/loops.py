@@ -28,6 +28,14 @@ class Refusal:
     """What to write by hand here; nothing: what the rule says."""
 
 
+class Blocked(Exception):
+    """A plan cannot be made; carries the refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
 @dataclass(slots=True)
 class Backward:
     function: str
@@ -81,7 +89,7 @@ class Finder:
         self.events = events
         self.closures = Closures(program, optimizers)
         self._amp_functions = frozenset(
-            q for q, f in program.functions.items() if _speaks_amp(f, program)
+            q for q, f in program.functions.items() if speaks_amp(f, program)
         )
 
     def find(self) -> list[TrainingLoop]:
@@ -466,7 +474,8 @@ def _is_home_made(receiver: ir.Expr, program: Program, function: str) -> bool:
     )
 
 
-def _speaks_amp(function: ir.Function, program: Program) -> bool:
+def speaks_amp(function: ir.Function, program: Program) -> bool:
+    """Whether a function mentions autocast or a scaler."""
     for stmt in ir.statements(function.body):
         for call in calls_of(stmt):
             key = ir.key_of(call.func) or (

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.coverage import Coverage
+from amp_migrate.plan.coverage import Coverage, Identity
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import Identities
+from amp_migrate.plan.parts import parts_of
 from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
@@ -83,12 +84,28 @@ class Ownership:
         if not found.complete or not found.all:
             return None
         for identity in found.all:
-            if not any(c.covers(identity) for c in self._coverages.values()):
-                return None
+            if not self._is_covered(identity):
+                parts = self._parts(target, function) if len(found.all) == 1 else None
+                inside = [(*identity, part) for part in parts or ()]
+                if not inside or not all(map(self._is_covered, inside)):
+                    return None
             owners |= {
                 one for one, c in self._coverages.items() if c.may_hold(identity)
             }
         return owners
+
+    def _is_covered(self, identity: Identity) -> bool:
+        """Whether one optimizer holds all of a module."""
+        return any(c.covers(identity) for c in self._coverages.values())
+
+    def _parts(self, target: ir.Expr, function: str) -> frozenset[str] | None:
+        """The parts of the module whose parameters a target stands for, if all are in sight."""
+        match target:
+            case ir.Call(func=ir.Attr(value=module, attr="parameters"), args=()):
+                classes = self.program.instance_classes(module, function)
+                if len(classes) == 1:
+                    return parts_of(self.program, next(iter(classes)))
+        return None
 
     def _calls_on(self, frames: Frames) -> dict[str, CallSite]:
         """The call by which a way came into each of its functions."""

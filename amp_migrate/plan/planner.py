@@ -10,6 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers
+from amp_migrate.plan.births import Births
 from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints
 from amp_migrate.plan.closures import Closures
@@ -33,7 +34,10 @@ from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
-from amp_migrate.plan.loops import Backward, Finder, Refusal
+from amp_migrate.plan.instances import receiver_of, refuse_instances, refuse_twins
+from amp_migrate.plan.listed import without_room
+from amp_migrate.plan.loops import Backward, Blocked, Finder, Refusal, speaks_amp
+from amp_migrate.plan.overlaps import without_overlaps
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
 from amp_migrate.plan.protocol import Placed, Placement
@@ -41,11 +45,12 @@ from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
-from amp_migrate.plan.travel import NO_WAYS, Blocked, Travel, Ways
+from amp_migrate.plan.travel import NO_WAYS, Travel, Ways
 from amp_migrate.plan.usage import Usage
 from amp_migrate.plan.walk import Frames, Site
+from amp_migrate.project.collections import ANY
 from amp_migrate.project.link import Program
-from amp_migrate.project.optimizers import Optimizers, Slot
+from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 
@@ -178,7 +183,7 @@ class Planner:
                 doubt = self.disjoint.doubt(ownership.coverages(sharing))
                 if doubt is not None:
                     raise Blocked(Refusal("AMP012", doubt, line))
-            self._refuse_instances(group, steps)
+            refuse_instances(self.program, self.events, group, steps)
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
@@ -187,18 +192,7 @@ class Planner:
         if inner is not None:
             raise Blocked(inner)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
-        guarded: frozenset[Site] = frozenset()
-        if self.options.scaled and len(identities.all) > 1:
-            unsure = Guards(
-                self.program,
-                self.events,
-                Reach(self.program, self.regions, self.forward, ownership),
-                ownership,
-                scalers,
-            ).find(steps, forwards)
-            if isinstance(unsure, Refusal):
-                raise Blocked(unsure)
-            guarded = unsure
+        guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
         hazard = hazards.find(functions, [*runs, *evaluated])
         if hazard is not None:
@@ -264,7 +258,7 @@ class Planner:
                 self.mentioned_elsewhere,
                 chosen,
             )
-            made.give_birth()
+            Births(made).give()
             return made
 
         match self.options.dtype:
@@ -296,6 +290,9 @@ class Planner:
         group.edits = (
             before + travel.edits + group.edits + decorators + islands + settings
         )
+        crowded = without_room(self.program, group.edits)
+        if crowded is not None:
+            raise Blocked(crowded)
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:
@@ -325,6 +322,31 @@ class Planner:
             (one,) = identities.all
             return Scalers.of_one(identities, one, walk.ways), together
         return Scalers(identities, walk.uses, walk.ways, walk.sure), together
+
+    def _guarded(
+        self,
+        ownership: Ownership,
+        scalers: Scalers,
+        steps: Steps,
+        forwards: list[LossForward],
+        births: Collection[Birth],
+    ) -> frozenset[Site]:
+        """The steps that may find no gradients; raises `Blocked` where that cannot be told."""
+        if not self.options.scaled:
+            return frozenset()
+        reach = Reach(self.program, self.regions, self.forward, ownership)
+        guards = Guards(self.program, self.events, reach, ownership, scalers)
+        found: frozenset[Site] | Refusal = frozenset()
+        if len(scalers.identities.all) > 1:
+            found = guards.find(steps, forwards)
+        if isinstance(found, Refusal):
+            raise Blocked(found)
+        listed = guards.listed(steps)
+        for birth in sorted(births, key=lambda b: b.stmt.line) if listed else ():
+            doubt = self.disjoint.doubt_in(birth) if birth.slot.key == ANY else None
+            if doubt is not None:
+                raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
+        return found | listed
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:
@@ -409,48 +431,8 @@ class Planner:
                     message = "step() is part of a larger statement"
                     raise Blocked(Refusal("AMP016", message, call.line))
                 found.append((qualname, stmt, event.slot))
-        self._refuse_twins(found)
+        refuse_twins(found)
         return found
-
-    def _refuse_instances(self, group: Group, steps: Steps) -> None:
-        """Several instances of a class at once have an optimizer each: only where one method of theirs
-        does all of a step are they never mistaken for one another."""
-        program = self.program
-        for birth in group.births:
-            slot = birth.slot
-            if slot.kind != "attribute":
-                continue
-            init = program.method(slot.owner, "__init__")
-            callers = [site.caller for site in program.call_sites.get(init or "", ())]
-            if all(callers.count(caller) < 2 for caller in callers):
-                continue
-            touching = {f for f, _, other in steps if other == slot}
-            touching |= {b.function for loop in group.loops for b in loop.backwards}
-            for function in program.functions:
-                for _, event in self.events.direct(function):
-                    if event.kind == "zero" and event.slot == slot:
-                        touching.add(function)
-            own = [program.self_class(function) for function in touching]
-            if (
-                len(touching) > 1
-                or own[0] is None
-                or own[0][1] not in program.family(slot.owner)
-            ):
-                name = ir.local_name(slot.owner)
-                message = f"several instances of {name} have an optimizer each, and are stepped from outside"
-                raise Blocked(Refusal("AMP012", message, birth.stmt.line))
-
-    @staticmethod
-    def _refuse_twins(steps: Steps) -> None:
-        """Two instances of one class have an optimizer each, which look like one from here."""
-        receivers: dict[tuple[str, Slot], ir.Expr] = {}
-        for function, stmt, slot in steps:
-            receiver = _receiver(stmt)
-            other = receivers.setdefault((function, slot), receiver)
-            if slot.kind == "attribute" and other != receiver:
-                names = f"{ir.render(other)} and {ir.render(receiver)}"
-                message = f"{names} are optimizers of two instances of one class"
-                raise Blocked(Refusal("AMP012", message, stmt.line))
 
     def _plan_regions(
         self, backwards: list[Backward]
@@ -469,6 +451,13 @@ class Planner:
                     Refusal(planned.code, planned.message, planned.line or line)
                 )
             found, hoists = planned
+            for run in found:
+                elsewhere = run.function != backward.function
+                if elsewhere and not ir.is_top(run.function):
+                    if speaks_amp(self.program.functions[run.function], self.program):
+                        line = backward.event.line
+                        message = "the forward of this loop is under AMP already"
+                        raise Blocked(Refusal("AMP001", message, line))
             runs += found
             forwards.append((backward, found))
             for run in found:
@@ -477,7 +466,7 @@ class Planner:
                 hoisted[backward.function, backward.stmt.path] = self._loss_name(
                     backward.function
                 )
-        return forwards, _without_overlaps(runs), hoisted, sources
+        return forwards, without_overlaps(runs), hoisted, sources
 
     def _loss_name(self, function: str) -> str:
         """A name for a loss that had none, unused in the function."""
@@ -572,7 +561,7 @@ class Planner:
         assert travel is not None
         own_updates = set()
         for function, stmt, slot in steps:
-            switch = travel.of_receiver(_receiver(stmt), function)
+            switch = travel.of_receiver(receiver_of(stmt), function)
             placed = (function, stmt.path, slot)
             guarded = (function, stmt.path) in placement.guarded
             update = placed in placement.update_after
@@ -584,7 +573,7 @@ class Planner:
             closure = stmt.step is not None
             step = ScalerStep(stmt.path, switch, update, guarded, closure)
             group.place(function, step)
-        named = {(function, slot): _receiver(stmt) for function, stmt, slot in steps}
+        named = {(function, slot): receiver_of(stmt) for function, stmt, slot in steps}
 
         def switch_of(slot: Slot, function: str) -> str:
             if (function, slot) in named:
@@ -629,17 +618,11 @@ def _with(groups: list[Group], group: Group) -> list[Group]:
     return [*apart, group]
 
 
-def _receiver(stmt: ir.Stmt) -> ir.Expr:
-    """The optimizer of a statement ``optimizer.step()``."""
-    assert isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr)
-    return stmt.value.func.value
-
-
 def _receivers(steps: Steps) -> dict[str, list[ir.Expr]]:
     """The optimizers that each function steps, as it names them."""
     found: dict[str, list[ir.Expr]] = {}
     for function, stmt, _ in steps:
-        found.setdefault(function, []).append(_receiver(stmt))
+        found.setdefault(function, []).append(receiver_of(stmt))
     return found
 
 
@@ -657,47 +640,3 @@ def _keeps_backward(function: ir.Function) -> int:
                 if bound and id(inner) not in called:
                     return stmt.line
     return 0
-
-
-def _without_overlaps(runs: list[Run]) -> list[Run]:
-    """Merge runs that several losses of one step share."""
-    merged: list[Run] = []
-    for run in sorted(
-        runs, key=lambda r: (r.function, r.path[:-1], r.path[-1][0], r.path[-1][1])
-    ):
-        for index, other in enumerate(merged):
-            if other.function != run.function:
-                continue
-            if (
-                other.path[:-1] == run.path[:-1]
-                and other.path[-1][0] == run.path[-1][0]
-            ):
-                # Nothing comes between two that touch, but for a backward that is hoisted from.
-                if run.path[-1][1] <= other.last + (not other.hoists):
-                    last = max(other.last, run.last)
-                    hoists = run.hoists if run.last == last else other.hoists
-                    merged[index] = Run(other.function, other.path, last, hoists)
-                    break
-            if len(run.path) > len(other.path) and _holds(other, run.path):
-                break
-        else:
-            merged.append(run)
-    return [
-        run
-        for run in merged
-        if not any(
-            o is not run and o.function == run.function and _holds(o, run.path)
-            for o in merged
-        )
-    ]
-
-
-def _holds(run: Run, path: ir.Path) -> bool:
-    """Whether a statement lies inside one of a run's statements."""
-    depth = len(run.path) - 1
-    return (
-        len(path) > depth + 1
-        and path[:depth] == run.path[:depth]
-        and path[depth][0] == run.path[depth][0]
-        and run.path[depth][1] <= path[depth][1] <= run.last
-    )

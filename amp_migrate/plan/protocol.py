@@ -35,6 +35,7 @@ class Gradients(Enum):
     SCALED = "scaled"
     UNSCALED = "unscaled"
     LEFTOVER = "left over from an earlier step"
+    OTHER = "of a backward that is left alone"
     FOREIGN = "of no use: another scale is among them"
 
 
@@ -227,7 +228,7 @@ class Protocol(Walk[Held]):
             once = self.identities.has_each_once(slot, tuple(self._frames))
             if once and self._is_in_straight_loop(slot):
                 return found
-            reason = f"whether each of the optimizers in {slot.name} has its turn is not visible"
+            reason = f"whether each of the optimizers in {slot.shown} has its turn is not visible"
             self._fault("AMP012", function, stmt.line, reason)
             return frozenset()
         if len(found) == 1:
@@ -238,13 +239,14 @@ class Protocol(Walk[Held]):
 
     def _is_in_straight_loop(self, slot: Slot) -> bool:
         """Whether the way is in the loop that binds a slot, and the loop leaves no optimizer out."""
-        around = {path for function, path in self._frames if function == slot.owner}
+        turn = slot.turn
+        around = {path for function, path in self._frames if function == turn.function}
         return any(
             is_straight(stmt)
-            for stmt in ir.statements(self.program.functions[slot.owner].body)
+            for stmt in ir.statements(self.program.functions[turn.function].body)
             if stmt.kind == "for"
             and stmt.path in around
-            and any(ir.Name(slot.name) in ir.walk(t) for t in stmt.targets)
+            and any(ir.Name(turn.name) in ir.walk(t) for t in stmt.targets)
         )
 
     def _gradients(self, state: State[Held], one: frozenset[Slot]) -> Gradients | None:
@@ -381,8 +383,8 @@ class Protocol(Walk[Held]):
         for one, holding in held.items():
             if one not in touched or holding.gradients is Gradients.NONE:
                 continue
-            leftover = holding.gradients is Gradients.LEFTOVER
-            if leftover and event.targets:
+            leftover = holding.gradients in _LEFT
+            if holding.gradients is Gradients.LEFTOVER and event.targets:
                 self.leftovers.add((function, stmt.path))
             if not known:
                 if not leftover or self._inside_loop():
@@ -432,14 +434,14 @@ class Protocol(Walk[Held]):
     def _check_backward(
         self, event: Event, holding: Holding, function: str, alone: bool
     ) -> None:
-        if holding.gradients is Gradients.LEFTOVER and alone:
+        if holding.gradients in _LEFT and alone:
             reason = (
                 "gradients of an earlier step are still there: "
                 "no zero_grad() on a way to this backward()"
             )
             self._fault("AMP031", function, event.line, reason)
             return
-        if holding.gradients in (Gradients.LEFTOVER, Gradients.FOREIGN):
+        if holding.gradients in (*_LEFT, Gradients.FOREIGN):
             # The loss may not reach these at all: a step without zero_grad() before is what counts.
             return
         if holding.gradients is Gradients.UNSCALED or holding.scaler == UNSCALED:
@@ -463,7 +465,7 @@ class Protocol(Walk[Held]):
             state,
             frozenset(self._optimizers),
             lambda h: (
-                Holding(h.scaler, Gradients.LEFTOVER)
+                Holding(h.scaler, Gradients.OTHER)
                 if h.gradients is Gradients.NONE
                 else h
             ),
@@ -476,7 +478,7 @@ class Protocol(Walk[Held]):
         elif holding.gradients is Gradients.NONE:
             reason = "gradients are read or edited on a way without a backward() before"
             self._fault("AMP031", function, line, reason)
-        elif holding.gradients in (Gradients.LEFTOVER, Gradients.FOREIGN):
+        elif holding.gradients in (*_LEFT, Gradients.FOREIGN):
             reason = "gradients of an earlier step may be read or edited again"
             self._fault("AMP031", function, line, reason)
         return Holding(UNSCALED, Gradients.UNSCALED)
@@ -501,7 +503,7 @@ class Protocol(Walk[Held]):
                 "no zero_grad() on a way to this step"
             )
             self._fault("AMP031", function, event.line, reason)
-        elif holding.gradients is Gradients.LEFTOVER or holding.scaler == STEPPED:
+        elif holding.gradients in _LEFT or holding.scaler == STEPPED:
             reason = "a second step on the gradients of an earlier one"
             self._fault("AMP031", function, event.line, reason)
         return Holding(STEPPED, Gradients.LEFTOVER)
@@ -536,6 +538,7 @@ class Protocol(Walk[Held]):
         )
 
 
+_LEFT = (Gradients.LEFTOVER, Gradients.OTHER)
 _LIVE = (Gradients.SCALED, Gradients.UNSCALED)
 
 
@@ -544,7 +547,7 @@ def _at(placed: set[Placed], function: str, stmt: ir.Stmt) -> list[Slot]:
 
 
 def _after_backward(gradients: Gradients) -> Gradients:
-    mixed = (Gradients.LEFTOVER, Gradients.FOREIGN)
+    mixed = (*_LEFT, Gradients.FOREIGN)
     return Gradients.FOREIGN if gradients in mixed else Gradients.SCALED
 
 

@@ -66,7 +66,10 @@ class Regions:
         needed = self.forward.reads_of(receiver, function)
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
-        elsewhere = self._runs_elsewhere(function, needed | found.needed, bool(runs))
+        whole = any(self._computes(run) for run in runs)
+        elsewhere = self._runs_elsewhere(
+            function, needed | found.needed, bool(runs), whole
+        )
         if isinstance(elsewhere, Refusal):
             return elsewhere
         runs += elsewhere
@@ -312,6 +315,8 @@ class Regions:
                     self._visit(child, inner, found)
                 needed |= inner
             return
+        if self._only_trains(stmt, function, needed):
+            return
         found.members.add(stmt.path)
         if self.forward.in_statement(stmt, function):
             found.forward.add(stmt.path)
@@ -319,6 +324,15 @@ class Regions:
         needed -= self.forward.kills(stmt, function)
         needed |= reads
         found.read |= reads
+
+    def _only_trains(self, stmt: ir.Stmt, function: str, needed: set[str]) -> bool:
+        """Whether a call for its effect has trained, and left behind what it no longer needs."""
+        bound = {self.forward.variable(target, function) for target in stmt.targets}
+        return not bound & needed and any(
+            {"backward", "step"} <= self.events.kinds(callee)
+            for event in self.events.of(function, stmt)
+            for callee in event.callees
+        )
 
     def _must_open(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a compound statement cannot be wrapped as one piece, or need not be."""
@@ -485,12 +499,13 @@ class Regions:
     # -- losses that come from elsewhere --------------------------------------------------------
 
     def _runs_elsewhere(
-        self, function: str, needed: set[str], found: bool
+        self, function: str, needed: set[str], found: bool, whole: bool
     ) -> list[Run] | Refusal:
         """Forward computations behind parameters, attributes and globals that a loss depends on.
 
         ``found``: whether the function itself holds some; then only modules count elsewhere, since
-        a functional on the way there is as likely to prepare data.
+        a functional on the way there is as likely to prepare data. ``whole``: whether some is of
+        modules, so that what is kept from earlier is no part of the loss.
         """
         runs: list[Run] = []
         scope = self.program.functions[function]
@@ -524,17 +539,32 @@ class Regions:
                 if self._is_loop_over_data(definition):
                     continue
                 runs += self._runs_to(definition.function, definition.stmt, found)
+            if not whole:
+                runs += self._runs_to_kept(attr, own[1], function)
         outer = {
             v
             for v in needed
             if "." not in v and self.program.owner(v, function) != function
         }
-        if not runs and not found and not ir.is_top(function):
+        if not runs and not whole and not ir.is_top(function):
             # What a global holds was computed by somebody called before.
             for site in self.program.call_sites.get(function, []):
                 runs += self._runs_before(site.caller, site.stmt, outer, found)
-        elif found:
+        if found:
             runs += self._runs_before_step(function, outer)
+        return runs
+
+    def _runs_to_kept(self, attr: str, class_name: str, function: str) -> list[Run]:
+        """Runs that end with what other methods add to a list of the instance: ``self.log_probs``."""
+        runs: list[Run] = []
+        family = self.program.family(class_name)
+        for adds in _ADDS:
+            for other, stmt, call in self.program.calls_named(adds):
+                own = self.program.self_class(other)
+                if own is None or own[1] not in family or other == function:
+                    continue
+                if call.func == ir.Attr(ir.Attr(ir.Name(own[0]), attr), adds):
+                    runs += self._runs_to(other, stmt, True)
         return runs
 
     def _runs_before_step(self, function: str, outer: set[str]) -> list[Run]:

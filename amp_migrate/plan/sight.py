@@ -264,8 +264,16 @@ class Sight:
             if not isinstance(call.func, ir.Attr):
                 return False
             holder = call.func.value
-            if holder != ir.Name(own[0]) and not (
-                isinstance(holder, ir.Call) and holder.func == ir.Name("super")
+            # `Base.__init__(self)`
+            by_class = call.argument(0, "self") == ir.Name(own[0]) and any(
+                ref.kind == "class" for ref in program.resolve(holder, function)
+            )
+            if (
+                holder != ir.Name(own[0])
+                and not by_class
+                and not (
+                    isinstance(holder, ir.Call) and holder.func == ir.Name("super")
+                )
             ):
                 return False
             callees = program.callees(call, function)

@@ -9,9 +9,8 @@ from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.edits import StateFile
-from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.torch_names import ModuleNames
-from amp_migrate.plan.travel import Blocked
 from amp_migrate.project.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")

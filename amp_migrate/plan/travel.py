@@ -9,13 +9,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import occurrence_of
 from amp_migrate.plan.association import Scaler, Scalers
+from amp_migrate.plan.births import Born, made_inside, place_of
 from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.device import Devices, Undecided
+from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     AddArgument,
     AddImport,
@@ -25,9 +25,8 @@ from amp_migrate.plan.edits import (
     Placed,
 )
 from amp_migrate.plan.identity import order
-from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.walk import Frames
-from amp_migrate.project.bindings import calls_of, unpacked
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
@@ -38,23 +37,6 @@ Ways = frozenset[Frames]
 NO_WAYS: Ways = frozenset()
 
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
-
-
-class Blocked(Exception):
-    """The switch cannot travel; carries the refusal."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Born:
-    """A birth of the switch, for the explanation of a plan."""
-
-    function: str
-    line: int
-    code: str
 
 
 class Travel:
@@ -91,12 +73,12 @@ class Travel:
         self.mentioned_elsewhere = mentioned_elsewhere
         self.edits: list[Placed] = []
         self.born: list[Born] = []
-        self._names: dict[Slot, str] = {}
+        self.names: dict[Slot, str] = {}
         self._parameters: set[tuple[str, str]] = set()
         """(function, name of a switch that it is given)."""
         self._handed: dict[tuple[str, Ways], str] = {}
         """The switches that a function is given which has no optimizer of its own."""
-        self._attributes: set[tuple[str, str]] = set()
+        self.attributes: set[tuple[str, str]] = set()
         """(class, name of a switch that its instances have)."""
         self._name_slots()
 
@@ -107,21 +89,22 @@ class Travel:
             list(self.edits),
             set(self._parameters),
             dict(self._handed),
-            set(self._attributes),
+            set(self.attributes),
         )
         try:
             yield
         except Blocked:
-            self.edits, self._parameters, self._handed, self._attributes = before
+            self.edits, self._parameters, self._handed, self.attributes = before
 
-    def _place(self, function: str, edit: Edit) -> None:
+    def place(self, function: str, edit: Edit) -> None:
+        """Plan an edit of the file that a function stands in."""
         self.edits.append((ir.file_of(function), edit))
 
     # -- names --------------------------------------------------------------------------------
 
     def _name_slots(self) -> None:
         """One name for all, except for optimizers that live side by side in one scope."""
-        lines = {birth.slot: _place_of(birth) for birth in self.births}
+        lines = {birth.slot: place_of(birth) for birth in self.births}
         for slot, line in lines.items():
             if self.optimizers.trace(slot).slots & lines.keys() - {slot}:
                 reason = f"{slot.name} may be one of several optimizers"
@@ -145,7 +128,7 @@ class Travel:
                 name = self.base
                 if len(beside) > 1:
                     name = self._derived(slots, foreign | given)
-                self._names.update(dict.fromkeys(slots, name))
+                self.names.update(dict.fromkeys(slots, name))
                 given.add(name)
             self.taken |= given
 
@@ -171,7 +154,11 @@ class Travel:
         for slot in self.slots:
             trace = self.optimizers.trace(slot)
             source = trace.aliases.get(slot)
-            if source is None or slot in trace.parameters or slot.kind != "variable":
+            if source is None or slot in trace.parameters:
+                continue
+            if slot.kind != "variable" and (
+                slot.key is None or source.kind == "variable"
+            ):
                 continue
             if any(birth.slot == slot for birth in self.births):
                 continue
@@ -197,12 +184,18 @@ class Travel:
         if slot in aliases:
             source = aliases[slot]
             values = trace.values.get(slot, [])
-            definitions = self.program.definitions(slot.owner, slot.name)
+            definitions = []
+            if slot.kind == "variable":
+                definitions = self.program.definitions(slot.owner, slot.name)
             if len(values) != 1 or (slot.key is None and len(definitions) != 1):
                 reason = f"{slot.shown} may be one of several optimizers"
                 line = definitions[0].stmt.line if definitions else 0
                 raise Blocked(Refusal("AMP012", reason, line))
             value, there = values[0]
+            own = self.program.self_class(function)
+            if source.kind == "attribute" and own is not None:
+                if own[1] in self.program.family(source.owner):
+                    return self._of_slot(source, source.expr(own[0]), function)
             if there != function and not self.program.encloses(there, function):
                 reason = f"{slot.shown} is put together in another function"
                 raise Blocked(Refusal("AMP012", reason))
@@ -218,8 +211,8 @@ class Travel:
             holder = ir.render(expr.value)
             if holder is None:
                 raise Blocked(Refusal("AMP010", "an optimizer held by an expression"))
-            return f"{holder}.{self._names[slot]}"
-        name = self._names[slot]
+            return f"{holder}.{self.names[slot]}"
+        name = self.names[slot]
         if slot in self.optimizers.trace(slot).parameters:
             self._pass_parameter(slot.owner, name, slot, NO_WAYS)
         if ir.file_of(slot.owner) != ir.file_of(function):
@@ -235,7 +228,7 @@ class Travel:
         }
         if len(found) != 1:
             reason = (
-                f"the optimizers that {slot.name} stands for have scalers of their own"
+                f"the optimizers that {slot.shown} stands for have scalers of their own"
             )
             raise Blocked(Refusal("AMP012", reason))
         return found.pop()
@@ -257,7 +250,7 @@ class Travel:
                 raise Blocked(Refusal("AMP035", reason, definition.stmt.line))
         for definition in statements:
             if definition.stmt.kind == "importfrom":
-                self._place(owner, AddImport(definition.stmt.path, name))
+                self.place(owner, AddImport(definition.stmt.path, name))
                 there = self.program.imported_from(expr, owner)
                 if there is not None:
                     self._imported(there[0], there[1], name)
@@ -341,7 +334,7 @@ class Travel:
         yield stepped[:1]
         own = self.program.self_class(function)
         ordered = sorted(
-            (slot for slot in self._names if self._belongs(slot, function, ways)),
+            (slot for slot in self.names if self._belongs(slot, function, ways)),
             key=order,
         )
         variables = [slot for slot in ordered if slot.kind == "variable"]
@@ -356,7 +349,7 @@ class Travel:
             if slot.kind == "attribute" and own is not None:
                 if own[1] in self.program.family(slot.owner):
                     self._carry_attribute(slot)
-                    attributes.append(f"{own[0]}.{self._names[slot]}")
+                    attributes.append(f"{own[0]}.{self.names[slot]}")
         yield attributes
         yield [
             self._of_slot(slot, slot.expr(None), function)
@@ -377,11 +370,11 @@ class Travel:
 
     def _carry_attribute(self, slot: Slot) -> None:
         """``self.scaler = scaler`` wherever ``self.optimizer = optimizer`` takes one over."""
-        carried = (slot.owner, self._names[slot])
-        if carried in self._attributes:
+        carried = (slot.owner, self.names[slot])
+        if carried in self.attributes:
             return
-        self._attributes.add(carried)
-        self._refuse_slots(slot)
+        self.attributes.add(carried)
+        self.refuse_slots(slot)
         born = {(b.function, b.path) for b in self.births}
         for definition in self.program.attribute_definitions(slot.owner, slot.name):
             if (definition.function, definition.stmt.path) in born:
@@ -402,8 +395,8 @@ class Travel:
             source = self.of_receiver(value, definition.function)
             own = self.program.self_class(definition.function)
             holder = own[0] if own is not None else "self"
-            code = f"{holder}.{self._names[slot]} = {source}"
-            self._place(definition.function, Insert(definition.stmt.path, code))
+            code = f"{holder}.{self.names[slot]} = {source}"
+            self.place(definition.function, Insert(definition.stmt.path, code))
 
     def _carry_field(
         self, slot: Slot, definition: Definition, call: ir.Call, optimizer: ir.Expr
@@ -413,7 +406,7 @@ class Travel:
         if any(arg.star for arg in call.args):
             reason = f"the fields of {found.name} are not given plainly"
             raise Blocked(Refusal("AMP010", reason, call.line))
-        name = self._names[slot]
+        name = self.names[slot]
         fields = [stmt for stmt in found.body if stmt.kind == "annassign"]
         kind, default = self.carried.annotation, ""
         if any(stmt.value is not None for stmt in fields):
@@ -424,7 +417,7 @@ class Travel:
             # The file need not know torch by its name.
             kind = f'"{kind}"'
         field = Insert(fields[-1].path, f"{name}: {kind}{default}")
-        self._place(found.parent, field)
+        self.place(found.parent, field)
         source = self.of_receiver(optimizer, definition.function)
         self._add_argument(definition.function, definition.stmt, call, name, source)
 
@@ -436,9 +429,9 @@ class Travel:
             reason = "a call that is not written plainly"
             raise Blocked(Refusal("AMP015", reason, call.line))
         occurrence = occurrence_of(stmt, call)
-        self._place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
+        self.place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
 
-    def _refuse_slots(self, slot: Slot) -> None:
+    def refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
         for class_name in self.program.family(slot.owner):
             for stmt in self.program.classes[class_name].body:
@@ -499,7 +492,7 @@ class Travel:
         optional = optional or program.is_public(function)
         torch = self.devices.torch_names.of(function)
         off = self.carried.off(torch) if optional else None
-        self._place(function, AddParameter(facts.path, name, off))
+        self.place(function, AddParameter(facts.path, name, off))
         for site in sites:
             if optimizer is not None:
                 given = _given(program, site, optimizer)
@@ -510,7 +503,9 @@ class Travel:
                 if self._is_foreign(given, site.caller):
                     # Another program's, which stays as it is.
                     continue
-                value = self.of_receiver(given, site.caller)
+                value = made_inside(self, site, given) or self.of_receiver(
+                    given, site.caller
+                )
             else:
                 value = self.visible_in(site.caller, _through(ways, site))
             self._add_argument(site.caller, site.stmt, site.call, name, value)
@@ -556,192 +551,6 @@ class Travel:
     @staticmethod
     def _gives_none(value: ir.Expr | None) -> bool:
         return value is None or value == ir.Const(None)
-
-    # -- births -------------------------------------------------------------------------------
-
-    def give_birth(self) -> None:
-        """Insert the births, each right behind the optimizer's own, or the first of those that share it."""
-        by_scope: dict[tuple[str, str, str, str], list[Birth]] = {}
-        for birth in sorted(self.births, key=_place_of):
-            slot = birth.slot
-            key = (slot.kind, slot.owner, self._names[slot], birth.function)
-            by_scope.setdefault(key, []).append(birth)
-        for scope, births in by_scope.items():
-            if len({birth.slot for birth in births}) > 1 or not self._is_whole(births):
-                beside = [k for k in by_scope if k[:3] == scope[:3]]
-                inits = scope[0] == "attribute" and any(_is_init(k[3]) for k in beside)
-                everywhere = [b for k in beside for b in by_scope[k]]
-                if inits and not _is_init(scope[3]) and self._is_whole(everywhere):
-                    # The instance has had it from the start.
-                    continue
-                whole = self._is_whole(everywhere if inits else births)
-                if self.carried.is_scaler and not whole:
-                    self._scattered(births[-1].stmt.line)
-                self._give_birth_first(births)
-                continue
-            function, slot = births[0].function, births[0].slot
-            for stmt in self._anchors(function, births):
-                self._insert_birth(slot, function, stmt)
-
-    def _is_whole(self, births: list[Birth]) -> bool:
-        """Whether all optimizers that share a switch are made among some births."""
-        identities = self.scalers.identities
-        here = {one for birth in births for one in identities.of_slot(birth.slot)}
-        return all(
-            scaler <= here
-            for birth in births
-            for scaler in self.scalers.of_slot(birth.slot)
-        )
-
-    def _give_birth_first(self, births: list[Birth]) -> None:
-        """Make what several optimizers of a scope have in common behind the first of them."""
-        function = births[0].function
-        anchors: dict[ir.Path, tuple[ir.Stmt, Slot]] = {}
-        for slot in dict.fromkeys(birth.slot for birth in births):
-            for stmt in self._anchors(function, [b for b in births if b.slot == slot]):
-                anchors.setdefault(stmt.path, (stmt, slot))
-        turns: list[list[tuple[ir.Stmt, Slot]]] = []
-        for stmt, slot in sorted(anchors.values(), key=lambda found: found[0].line):
-            again = bool(turns) and slot in {other for _, other in turns[-1]}
-            if turns and not again and _comes_after(stmt.path, turns[-1][0][0].path):
-                turns[-1].append((stmt, slot))
-                continue
-            if self.carried.is_scaler and turns and not again:
-                self._scattered(stmt.line)
-            turns.append([(stmt, slot)])
-        for turn in turns:
-            stmt, slot = turn[0]
-            if self.carried.is_scaler and self._are_neighbours(function, turn):
-                stmt, slot = turn[-1]
-            self._insert_birth(slot, function, stmt)
-
-    def _are_neighbours(self, function: str, turn: list[tuple[ir.Stmt, Slot]]) -> bool:
-        """Whether nothing between the first and the last of some births may want the switch."""
-        first, last = turn[0][0].path, turn[-1][0].path
-        if first[:-1] != last[:-1] or first[-1][0] != last[-1][0]:
-            return False
-        return not any(
-            (
-                isinstance(call.func, ir.Attr)
-                and call.func.attr.endswith(("state_dict", "backward", "step"))
-            )
-            or self.program.callees(call, function)
-            for stmt in ir.statements(self.program.functions[function].body)
-            if first < stmt.path < last and stmt.path[: len(first) - 1] == first[:-1]
-            if stmt.path not in {made.path for made, _ in turn}
-            for call in calls_of(stmt)
-        )
-
-    def _scattered(self, line: int) -> None:
-        reason = "optimizers that need one scaler are made in different places"
-        raise Blocked(Refusal("AMP012", reason, line))
-
-    def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
-        """The statements that births follow: alternatives of one ``if`` share one birth."""
-        births = sorted(births, key=lambda birth: birth.stmt.line)
-        if len(births) == 1:
-            return [births[0].stmt]
-        scope = self.program.functions[function]
-        anchors: dict[ir.Path, ir.Stmt] = {}
-        paths = [birth.path for birth in births]
-        for birth in births:
-            chosen = birth.stmt
-            for stmt in ir.statements(scope.body):
-                around = stmt.path == birth.path[: len(stmt.path)]
-                if not around or stmt.kind not in ("if", "try", "match"):
-                    continue
-                if stmt.is_elif or stmt.path == birth.path:
-                    continue
-                inside = [path for path in paths if path[: len(stmt.path)] == stmt.path]
-                branches = {path[len(stmt.path)][0] for path in inside}
-                if len(inside) > 1 and len(branches) > 1:
-                    chosen = stmt
-                    break
-            anchors[chosen.path] = chosen
-        return list(anchors.values())
-
-    def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
-        birth = next(
-            b
-            for b in sorted(self.births, key=lambda b: b.stmt.line)
-            if b.slot == slot and b.function == function
-        )
-        targets = [
-            target.value if isinstance(target, ir.Item) else target
-            for target, _, _ in unpacked(birth.stmt)
-        ]
-        receiver = next(
-            (
-                t.value
-                for t in targets
-                if isinstance(t, ir.Attr) and t.attr == slot.name
-            ),
-            None,
-        )
-        if slot.key is not None and slot.kind == "variable" and slot.owner != function:
-            reason = (
-                f"{slot.shown} is made in a function that does not make {slot.name}"
-            )
-            raise Blocked(Refusal("AMP012", reason, stmt.line))
-        decision = self.devices.decide(function, stmt)
-        if isinstance(decision, Undecided):
-            code = "AMP005" if decision.cpu_only else "AMP041"
-            line = 0 if decision.cpu_only else decision.line or stmt.line
-            raise Blocked(Refusal(code, decision.reason, line))
-        name = self._names[slot]
-        holder = None
-        if slot.kind == "attribute" or receiver is not None:
-            holder = ir.render(receiver) if receiver is not None else None
-            if holder is None:
-                raise Blocked(
-                    Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
-                )
-            if slot.kind == "attribute":
-                self._attributes.add((slot.owner, name))
-                self._refuse_slots(slot)
-            name = f"{holder}.{name}"
-        enabled, torch = decision.enabled, self.devices.torch_names.of(function)
-        if self.chosen is not None:
-            dtype = self.chosen._names[slot]
-            if holder is not None:
-                dtype = f"{holder}.{dtype}"
-            enabled = f"{dtype} is {torch}.float16"
-        code = self.carried.made(name, enabled, torch)
-        anchor = decision.after if decision.after is not None else stmt
-        self._declare_global(slot, function)
-        self._place(function, Insert(anchor.path, code))
-        self.born.append(Born(function, anchor.line, code))
-
-    def _declare_global(self, slot: Slot, function: str) -> None:
-        """A switch born beside a ``global`` optimizer is global too."""
-        if slot.kind != "variable" or slot.owner == function:
-            return
-        for stmt in ir.statements(self.program.functions[function].body):
-            if stmt.kind in ("global", "nonlocal") and slot.name in stmt.names:
-                if stmt.kind == "nonlocal":
-                    raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
-                self._place(function, Insert(stmt.path, f"global {self._names[slot]}"))
-                return
-
-
-def _is_init(function: str) -> bool:
-    return ir.local_name(function).endswith(".__init__")
-
-
-def _place_of(birth: Birth) -> tuple[int, ...]:
-    """Where an optimizer is made, to put several in order."""
-    return birth.stmt.line, birth.call.line, birth.call.column
-
-
-def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
-    """Whether a statement, or one around it, stands behind another in the same block."""
-    depth = len(earlier) - 1
-    return (
-        len(path) > depth
-        and path[:depth] == earlier[:depth]
-        and path[depth][0] == earlier[depth][0]
-        and path[depth][1] >= earlier[depth][1]
-    )
 
 
 def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:

@@ -31,6 +31,7 @@ class Usage:
         self.events = events
         self.loops = loops
         self._is_exhausted = False
+        self._walked: set[str] = set()
         self._slots = frozenset(
             event.slot
             for qualname in program.functions
@@ -39,6 +40,23 @@ class Usage:
             and event.slot is not None
             and event.slot.kind != "unknown"
         )
+
+    def _settle_alone(self, loop: TrainingLoop) -> None:
+        """Let a loop go whose gradients the only optimizer, which steps in the same function, never
+        meets: they are another model's, trained by hand, or dropped before."""
+        beside = [
+            stmt.path
+            for stmt, event in self.events.direct(loop.function)
+            if event.kind == "step" and event.slot in loop.slots
+        ]
+        if not beside or any(p[: len(loop.path)] == loop.path for p in beside):
+            return
+        sites = [(backward.function, backward.stmt.path) for backward in loop.backwards]
+        used = any(self._used.get(site) for site in sites)
+        if not used and loop.function in self._walked and not self._is_exhausted:
+            loop.slots = frozenset()
+            message = "no optimizer steps on this backward(): a manual update?"
+            loop.refuse(Refusal("AMP011", message))
 
     @cached_property
     def _identities(self) -> Identities:
@@ -62,6 +80,7 @@ class Usage:
         for root in roots(self.program, self.events, files):
             walk.run(root)
         self._is_exhausted = walk.is_exhausted
+        self._walked = {function for function, _ in walk.visited}
         used: dict[Site, set[Slot]] = {}
         for one, ways in walk.uses.items():
             for way in ways:
@@ -70,7 +89,10 @@ class Usage:
 
     def settle(self, loop: TrainingLoop) -> None:
         """Make a loop's optimizers those that step on its gradients, near or far."""
-        if loop.refusal is not None or len(self._identities.all) < 2:
+        if loop.refusal is not None or not self._identities.all:
+            return
+        if len(self._identities.all) < 2:
+            self._settle_alone(loop)
             return
         used: set[Slot] = set()
         for backward in loop.backwards:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.facts import ir
+from amp_migrate.project.appended import Appended, Place, appended
 from amp_migrate.project.link import Program
 from amp_migrate.project.names import Definition
 
-Key = str | int
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The variable of a ``for`` that has each key of a collection in turn, ``for k in opts``."""
+
+    function: str
+    name: str
+
+
+Key = str | int | Turn
 """What an element is known by: the key of a dict, the position in a list or tuple."""
 
 ANY: Key = "*"
@@ -44,8 +55,8 @@ class Collections:
         return [] if place is None else self._stored.get(place, [])
 
     @cached_property
-    def _stored(self) -> dict[tuple[str, str], list[tuple[Key, Definition]]]:
-        found: dict[tuple[str, str], list[tuple[Key, Definition]]] = {}
+    def _stored(self) -> dict[Place, list[tuple[Key, Definition]]]:
+        found: dict[Place, list[tuple[Key, Definition]]] = {}
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
                 if stmt.kind not in ("assign", "annassign"):
@@ -58,9 +69,25 @@ class Collections:
                     if place is not None:
                         definition = Definition(qualname, stmt, stmt.value)
                         found.setdefault(place, []).append((key, definition))
+        for place, calls in self.appended.items():
+            functions = {one.definition.function for one in calls}
+            for position, one in enumerate(calls):
+                line = one.definition.stmt.line
+                # Of several functions, each appends to the lists of some instances.
+                key = (
+                    position
+                    if len(functions) == 1
+                    else f"at {ir.file_of(one.definition.function)}:{line}"
+                )
+                found.setdefault(place, []).append((key, one.definition))
         return found
 
-    def _place(self, expr: ir.Expr, function: str) -> tuple[str, str] | None:
+    @cached_property
+    def appended(self) -> dict[Place, list[Appended]]:
+        """The lists that are filled by ``append``, where it is certain what they hold."""
+        return appended(self.program, self._place, self.definitions)
+
+    def _place(self, expr: ir.Expr, function: str) -> Place | None:
         """What a variable or attribute is known by, wherever it is named."""
         there = self.program.elsewhere(expr, function)
         if there is not None:
@@ -71,9 +98,22 @@ class Collections:
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
-                family = self.program.family(next(iter(classes)))
-                return min(family), expr.attr
+                return self.holder(next(iter(classes)), expr.attr), expr.attr
         return None
+
+    def holder(self, class_name: str, attr: str) -> str:
+        """The topmost class here that sets an attribute, so that subclasses share it."""
+        for base in reversed(list(self.program.bases(class_name))):
+            for method in self.program.classes[base].methods:
+                function = self.program.functions[method[1]]
+                for stmt in ir.statements(function.body):
+                    for target in stmt.targets:
+                        for inner in ir.walk(target):
+                            if inner == ir.Attr(
+                                ir.Name(function.self_name or "?"), attr
+                            ):
+                                return base
+        return class_name
 
     def element(self, expr: ir.Expr, key: Key, function: str) -> ir.Expr | None:
         """What a collection that is written out holds under a key."""
@@ -132,14 +172,92 @@ class Collections:
         """The collection whose elements a ``for`` binds to a variable, one after the other."""
         if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
             return None
-        return self._iterated(stmt.targets[0], stmt.value, name, function)
+        return self.gone_through(stmt.targets[0], stmt.value, name, function)
 
-    def _iterated(
+    def _is_dict(self, expr: ir.Expr, function: str) -> bool:
+        """Whether going through a collection gives its keys."""
+        keys = self.keys(expr, function)
+        if keys != (ANY,):
+            return bool(keys) and all(isinstance(key, str) for key in keys)
+        return any(
+            isinstance(d.value, ir.Comprehension) and len(d.value.elements) == 2
+            for d in self.definitions(expr, function)
+        )
+
+    def turn(self, expr: ir.Item, function: str) -> Turn | None:
+        """The loop's variable by which an expression takes out each element of a collection."""
+        if not isinstance(expr.key, ir.Name):
+            return None
+        name = expr.key.id
+        owner = self.program.owner(name, function)
+        if owner is None:
+            return None
+        found = self.program.definitions(owner, name)
+        params = self.program.functions[owner].params
+        if not found or any(param.name == name for param in params):
+            return None
+        place = self._place(expr.value, function)
+        for definition in found:
+            through = self._by_key(definition.stmt, name, definition.function)
+            if through is None or place is None:
+                return None
+            if self._place(through, definition.function) != place:
+                return None
+        return Turn(owner, name)
+
+    def _by_key(self, stmt: ir.Stmt, name: str, function: str) -> ir.Expr | None:
+        """The collection whose keys a ``for`` binds to a variable, one after the other."""
+        if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
+            return None
+        target, iterable = stmt.targets[0], stmt.value
+        while isinstance(iterable, ir.Call) and len(iterable.args) == 1:
+            origin = self.program.origin(iterable.func, function)
+            if origin not in ("builtins.list", "builtins.sorted", "builtins.tuple"):
+                break
+            iterable = iterable.args[0].value
+        method = ""
+        if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr):
+            if not iterable.args:
+                method = iterable.func.attr
+        if isinstance(target, ir.Display):
+            if len(target.items) != 2 or target.items[0] != ir.Name(name):
+                return None
+            if target.items[1] == ir.Name(name):
+                return None
+            if method == "items":
+                assert isinstance(iterable, ir.Call)
+                assert isinstance(iterable.func, ir.Attr)
+                return iterable.func.value
+            return self._counted(iterable, "builtins.enumerate", function)
+        if target != ir.Name(name):
+            return None
+        if method == "keys":
+            assert isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr)
+            return iterable.func.value
+        if isinstance(iterable, (ir.Name, ir.Attr)):
+            return iterable
+        length = self._counted(iterable, "builtins.range", function)
+        return (
+            None if length is None else self._counted(length, "builtins.len", function)
+        )
+
+    def _counted(self, expr: ir.Expr, origin: str, function: str) -> ir.Expr | None:
+        """The only argument of a call of a function, where an expression is that."""
+        if not isinstance(expr, ir.Call) or len(expr.args) != 1:
+            return None
+        if self.program.origin(expr.func, function) != origin or expr.args[0].name:
+            return None
+        return expr.args[0].value
+
+    def gone_through(
         self, target: ir.Expr, iterable: ir.Expr, name: str, function: str
     ) -> ir.Expr | None:
+        """The same, of what a loop or a comprehension binds and what it goes through."""
         if target == ir.Name(name):
             match iterable:
-                case ir.Name() | ir.Attr() | ir.Display(kind="list" | "tuple"):
+                case ir.Name() | ir.Attr():
+                    return None if self._is_dict(iterable, function) else iterable
+                case ir.Display(kind="list" | "tuple"):
                     return iterable
                 case ir.Call(func=ir.Attr(value=holder, attr="values"), args=()):
                     return holder
@@ -148,13 +266,13 @@ class Collections:
             return None
         origin = self.program.origin(iterable.func, function)
         if origin == "builtins.enumerate" and len(target.items) == 2 and iterable.args:
-            return self._iterated(
+            return self.gone_through(
                 target.items[1], iterable.args[0].value, name, function
             )
         if origin == "builtins.zip" and len(target.items) == len(iterable.args):
             for item, arg in zip(target.items, iterable.args, strict=True):
                 if item == ir.Name(name):
-                    return self._iterated(item, arg.value, name, function)
+                    return self.gone_through(item, arg.value, name, function)
             return None
         of_items = isinstance(iterable.func, ir.Attr) and iterable.func.attr == "items"
         if of_items and len(target.items) == 2 and target.items[1] == ir.Name(name):

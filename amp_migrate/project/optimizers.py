@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 from amp_migrate.facts import ir
-from amp_migrate.project.collections import ANY, Collections, Key, key_of
+from amp_migrate.facts.each import HIDDEN
+from amp_migrate.project.collections import ANY, Collections, Key, Turn, key_of
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.makers import CLOSURE, WRAPPED, Makers
 from amp_migrate.project.names import Definition
@@ -40,11 +41,20 @@ class Slot:
         return self if self.key is None else Slot(self.kind, self.owner, self.name)
 
     @property
+    def turn(self) -> Turn:
+        """The loop's variable that a slot which stands for several optimizers goes by."""
+        return self.key if isinstance(self.key, Turn) else Turn(self.owner, self.name)
+
+    @property
     def shown(self) -> str:
         """What messages call it."""
+        # Of a list's own variable, its name as it is written.
+        name = self.name.partition(HIDDEN)[0]
         if self.key is None:
-            return self.name
-        return f"{self.name}[{self.key!r}]" if self.key != ANY else f"{self.name}[...]"
+            return name
+        if isinstance(self.key, Turn):
+            return f"{name}[{self.key.name}]"
+        return f"{name}[{self.key!r}]" if self.key != ANY else f"{name}[...]"
 
     def expr(self, instance: str | None) -> ir.Expr:
         """How a function that sees it names it; an attribute by the name of its instance."""
@@ -52,7 +62,11 @@ class Slot:
         if self.kind == "attribute":
             assert instance is not None
             found = ir.Attr(ir.Name(instance), self.name)
-        return found if self.key is None else ir.Item(found, ir.Const(self.key))
+        if self.key is None:
+            return found
+        if isinstance(self.key, Turn):
+            return ir.Item(found, ir.Name(self.key.name))
+        return ir.Item(found, ir.Const(self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,8 @@ class Birth:
     slot: Slot
     stmt: ir.Stmt = field(compare=False)
     call: ir.Call = field(compare=False)
+    given: CallSite | None = field(compare=False, default=None)
+    """The call that it is an argument of: ``Trainer(model, SGD(model.parameters()))``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,32 +133,20 @@ class Optimizers:
             return None if owner is None else Slot("variable", owner, expr.id)
         if isinstance(expr, ir.Item):
             key, holder = key_of(expr), self.slot(expr.value, function)
-            if key is None or holder is None or holder.key is not None:
+            if holder is None or holder.key is not None:
                 return None
+            if key is None:
+                turn = self.collections.turn(expr, function)
+                return None if turn is None else replace(holder, key=turn)
             if key not in self.collections.keys(expr.value, function):
                 return None
             return replace(holder, key=key)
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
-                return Slot(
-                    "attribute", self._holder(next(iter(classes)), expr.attr), expr.attr
-                )
+                owner = self.collections.holder(next(iter(classes)), expr.attr)
+                return Slot("attribute", owner, expr.attr)
         return None
-
-    def _holder(self, class_name: str, attr: str) -> str:
-        """The topmost class here that sets the attribute, so that subclasses share one slot."""
-        for base in reversed(list(self.program.bases(class_name))):
-            for method in self.program.classes[base].methods:
-                function = self.program.functions[method[1]]
-                for stmt in ir.statements(function.body):
-                    for target in stmt.targets:
-                        for inner in ir.walk(target):
-                            if inner == ir.Attr(
-                                ir.Name(function.self_name or "?"), attr
-                            ):
-                                return base
-        return class_name
 
     def trace(self, slot: Slot) -> Trace:
         """Follow a slot back to the births of what it holds."""
@@ -161,6 +165,9 @@ class Optimizers:
             return
         trace.slots.add(slot)
         program = self.program
+        if isinstance(slot.key, Turn):
+            self._follow_keys(slot, trace)
+            return
         if slot.kind == "attribute":
             definitions = program.attribute_definitions(slot.owner, slot.name)
             if not definitions:
@@ -182,12 +189,7 @@ class Optimizers:
         for definition in definitions:
             self._follow_definition(slot, definition, trace)
         if slot.key is not None:
-            instance = None
-            if slot.kind == "attribute":
-                instance, function_name = self._a_method(slot.owner)
-            else:
-                function_name = slot.owner
-            holder = slot.holder.expr(instance)
+            holder, function_name = self._named(slot.holder)
             for key, definition in self.collections.stored(holder, function_name):
                 if key == slot.key and definition.value is not None:
                     self._follow_value(
@@ -198,6 +200,27 @@ class Optimizers:
                         None,
                         trace,
                     )
+
+    def _named(self, slot: Slot) -> tuple[ir.Expr, str]:
+        """An expression for a slot, and a function in which it means that."""
+        if slot.kind != "attribute":
+            return slot.expr(None), slot.owner
+        instance, function = self._a_method(slot.owner)
+        return slot.expr(instance), function
+
+    def _follow_keys(self, slot: Slot, trace: Trace) -> None:
+        """Follow what a loop's variable takes out of a collection to all elements of that."""
+        holder, function = self._named(slot.holder)
+        keys = self.collections.keys(holder, function)
+        members = [replace(slot, key=key) for key in keys]
+        for member in members:
+            self._follow(member, trace)
+        if members:
+            trace.each[slot] = tuple(members)
+            return
+        reason = f"what {slot.shown} takes out of its collection is not visible"
+        line = self.program.functions[function].line
+        trace.problems.append(Problem(NOT_FOUND, function, line, reason))
 
     def _a_method(self, class_name: str) -> tuple[str, str]:
         """(name of the instance, method) of some method of a class."""
@@ -234,7 +257,7 @@ class Optimizers:
                         trace.values.setdefault(slot, []).append((named, function))
                     self._follow(there, trace)
                     return
-            case ir.Comprehension(elements=(ir.Call() as call,)) if slot.key == ANY:
+            case ir.Comprehension(elements=(*_, ir.Call() as call)) if slot.key == ANY:
                 if self.makers.construction(call, function) == "plain":
                     trace.births.add(Birth(function, stmt.path, slot, stmt, call))
                     return
@@ -308,6 +331,12 @@ class Optimizers:
                         WRAPPED,
                         f"{name} wraps an optimizer made in its call",
                     )
+                elif kind == "plain":
+                    born = Birth(
+                        site.caller, site.stmt.path, slot, site.stmt, value, site
+                    )
+                    trace.births.add(born)
+                    continue
                 else:
                     kind = NOT_FOUND
                 trace.problems.append(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from programs import HEAD, left_alone, migrated
+from programs import HEAD, before_and_after, left_alone, migrated
+from shorthand import written_out
 
 from amp_migrate.api import migrate_source
 
@@ -332,3 +333,48 @@ def test_a_leftover_step_is_guarded_unless_it_was_counted(name: str) -> None:
     body = COUNTED.replace("START", start).replace("COUNT", count)
     body = body.replace("AGAIN", again).replace("TEST", test)
     assert ("p.grad is not None" in migrated(OPT + body)) is guarded
+
+
+BY_HAND = """\
+for x, y in data:
+    loss = criterion(model(x), y)
+    model.zero_grad()
+    loss.backward()
+    for p in model.parameters():
+        p.data = p.data - 0.1 * p.grad.data
+"""
+
+
+def test_a_model_that_is_trained_by_hand_before() -> None:
+    rest = (
+        " model = make().to(device)\n opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "+scaler = BORN\n for x, y in data:\n     STEPS\n"
+    )
+    source, expected = before_and_after(written_out(rest))
+    result = migrate_source(HEAD + BY_HAND + source, path="train.py")
+    assert [d.code for d in result.diagnostics] == ["AMP011"]
+    assert result.output == HEAD + BY_HAND + expected
+
+
+def test_gradients_of_a_step_by_hand_that_stay() -> None:
+    rest = (
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in data:\n    loss = criterion(model(x), y)\n    loss.backward()\n"
+        "    opt.step()\n    opt.zero_grad()\n"
+    )
+    assert left_alone(BY_HAND + rest) == "AMP030"
+
+
+def test_whether_there_is_a_gradient_is_no_secret() -> None:
+    source, expected = before_and_after(
+        written_out(
+            " opt = torch.optim.SGD(model.parameters(), lr=0.1)\n+scaler = BORN\n"
+            " for x, y in data:\n     opt.zero_grad()\n"
+            "-    loss = criterion(model(x), y)\n-    loss.backward()\n"
+            "+    AUTOCAST\n+        loss = criterion(model(x), y)\n"
+            "+    scaler.scale(loss).backward()\n"
+            "     print([p.grad is None for p in model.parameters()])\n"
+            "-    opt.step()\n+    scaler.step(opt)\n+    scaler.update()\n"
+        )
+    )
+    assert migrated(source) == expected

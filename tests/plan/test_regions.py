@@ -210,7 +210,41 @@ def test_arithmetic_is_not_hoisted() -> None:
     assert migrated(source) == expected
 
 
+KEPT = """\
+ class Agent:
+     def __init__(self):
+         self.net = make().to(device)
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+         self.saved = []
+     def act(self, x):
+-        scores = self.net(x).log_softmax(1)
+-        self.saved.append(scores[:, 0])
++        AUTOCAST scaler=self.scaler
++            scores = self.net(x).log_softmax(1)
++            self.saved.append(scores[:, 0])
+         return int(scores.argmax())
+"""
+LEARN = """\
+     def learn(self):
+         losses = []
+         for score in self.saved:
+             losses.append(-score.mean())
+         self.opt.zero_grad()
+         loss = torch.stack(losses).sum()
+-        loss.backward()
+-        self.opt.step()
++        self.scaler.scale(loss).backward()
++        self.scaler.step(self.opt)
++        self.scaler.update()
+         self.saved = []
+ agent = Agent()
+ for x, y in data:
+     agent.act(x)
+     agent.learn()
+"""
 PROGRAMS = {
+    "what another method adds to a list": KEPT + LEARN,
     "two steps of one turn": f"""\
 {BORN} for x, y in data:
      STEPS
@@ -606,6 +640,14 @@ class Trained:
         loss.backward()
         opt.step()
 """
+
+
+def test_what_is_kept_under_amp_already() -> None:
+    _, text = before_and_after(written_out(KEPT + LEARN))
+    half = text.replace("self.scaler.scale(loss).backward()", "loss.backward()")
+    half = half.replace("self.scaler.step(self.opt)", "self.opt.step()")
+    half = half.replace("        self.scaler.update()\n", "")
+    assert left_alone(half) == "AMP001"
 
 
 def test_a_loop_in_the_body_of_a_class() -> None:

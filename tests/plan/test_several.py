@@ -80,6 +80,37 @@ PROGRAMS = {
 +    scaler.unscale_(opt_b)
      torch.nn.utils.clip_grad_norm_(both, 1.0)
 {STEP_BOTH}""",
+    "a whole model is clipped that two optimizers have in parts": """\
+ class Net(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.width = 16
+         self.body = nn.Linear(8, self.width)
+         self.relu = nn.ReLU()
+         self.head = nn.Linear(16, 3)
+     def forward(self, x):
+         return self.head(self.relu(self.body(x)))
+ net = Net().to(device)
+ opt_a = torch.optim.SGD(net.body.parameters(), lr=0.1)
+ opt_b = torch.optim.Adam(net.head.parameters())
++scaler = BORN
+ for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(net(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(net(x), y)
++    scaler.scale(loss).backward()
++    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+     torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+-    opt_a.step()
+-    opt_b.step()
++    scaler.step(opt_a)
++    scaler.step(opt_b)
++    scaler.update()
+""",
     "one backward for both, one of them not always": f"""\
 {SHARED} for i, (x, y) in enumerate(data):
 {BOTH}-    opt_a.step()
@@ -157,6 +188,139 @@ PROGRAMS = {
      for name, opt in opts.items():
 -        opt.step()
 +        scaler.step(opt)
++    scaler.update()
+""",
+    "a dict stepped by its keys": """\
+ other = make().to(device)
+ opts = {
+     "a": torch.optim.SGD(model.parameters(), lr=0.1),
+     "b": torch.optim.Adam(other.parameters()),
+ }
++scaler = BORN
+ for x, y in data:
+     for key in opts:
+         opts[key].zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for name, opt in opts.items():
+-        opts[name].step()
++        scaler.step(opts[name])
++    scaler.update()
+""",
+    "a list stepped by its positions": """\
+ other = make().to(device)
+ opts = [
+     torch.optim.SGD(model.parameters(), lr=0.1),
+     torch.optim.Adam(other.parameters()),
+ ]
++scaler = BORN
+ for x, y in data:
+     [opts[i].zero_grad() for i in range(len(opts))]
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for i in range(len(opts)):
+-        opts[i].step()
++        scaler.step(opts[i])
++    scaler.update()
+""",
+    "a list of steps": f"""\
+{SHARED} for x, y in data:
+     [opt.zero_grad() for opt in (opt_a, opt_b)]  # both
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    [opt.step() for opt in (opt_a, opt_b)]  # both
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    [scaler.step(opt) for opt in (opt_a, opt_b)]  # both
++    scaler.update()
+""",
+    "a list of steps whose variable has the scaler's name": f"""\
+{SHARED.replace("scaler =", "grad_scaler =")} for x, y in data:
+     [scaler.zero_grad() for scaler in (opt_a, opt_b)]
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    [scaler.step() for scaler in (opt_a, opt_b)]
++    AUTOCAST scaler=grad_scaler
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    grad_scaler.scale(loss).backward()
++    [grad_scaler.step(scaler) for scaler in (opt_a, opt_b)]
++    grad_scaler.update()
+""",
+    "a list that is filled by append, and schedulers for all of it": f"""\
+{SHARED} opts = []
+ opts.append(opt_a)
+ opts.append(opt_b)
+ schedulers = [torch.optim.lr_scheduler.StepLR(opt, 2) for opt in opts]
+ for x, y in data:
+     for opt in opts:
+         opt.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
+-    [opt.step() for opt in opts]
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    [scaler.step(opt) for opt in opts]
++    scaler.update()
+     [scheduler.step() for scheduler in schedulers]
+     print([opt.param_groups[0]["lr"] for opt in opts])
+""",
+    "optimizers that are made to be appended": """\
+ other = make().to(device)
+ class Trainer:
+     def __init__(self):
+         self.opts = []
+         self.opts.append(torch.optim.SGD(model.parameters(), lr=0.1))
+         self.opts.append(torch.optim.Adam(other.parameters()))
++        self.scaler = BORN
+     def update(self, x, y):
+         for i in range(len(self.opts)):
+             self.opts[i].zero_grad()
+-        loss = criterion(model(x), y) + criterion(other(x), y)
+-        loss.backward()
+-        self.opts[0].step()
+-        self.opts[1].step()
++        AUTOCAST scaler=self.scaler
++            loss = criterion(model(x), y) + criterion(other(x), y)
++        self.scaler.scale(loss).backward()
++        self.scaler.step(self.opts[0])
++        self.scaler.step(self.opts[1])
++        self.scaler.update()
+ trainer = Trainer()
+ for x, y in data:
+     trainer.update(x, y)
+""",
+    "as many optimizers as there are models": """\
+ other = make().to(device)
+ opts = {k: torch.optim.SGD(m.parameters(), 0.1) for k, m in enumerate([model, other])}
++scaler = BORN
+ for i, (x, y) in enumerate(data):
+     for opt in opts.values():
+         opt.zero_grad()
+-    loss = criterion(model(x), y)
+-    if i > 1:
+-        loss = loss + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y)
++        if i > 1:
++            loss = loss + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for k in opts:
+-        opts[k].step()
++        if any(
++            p.grad is not None
++            for group in opts[k].param_groups
++            for p in group["params"]
++        ):
++            scaler.step(opts[k])
 +    scaler.update()
 """,
     "a dict by its keys": """\
@@ -314,7 +478,42 @@ MADE = (
     "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
     "opt_b = torch.optim.Adam(other.parameters())\n"
 )
+WHOLE = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 16)
+        self.head = nn.Linear(16, 3)
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)))
+net = Net().to(device)
+opt_a = torch.optim.SGD(net.body.parameters(), lr=0.1)
+opt_b = torch.optim.Adam(net.head.parameters())
+for x, y in data:
+    opt_a.zero_grad()
+    opt_b.zero_grad()
+    loss = criterion(net(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    opt_a.step()
+    opt_b.step()
+"""
 LEFT = {
+    "a part of a model that is clipped is nobody's": (
+        WHOLE.replace(
+            "        self.head =",
+            "        self.scale = nn.Parameter(torch.ones(1))\n        self.head =",
+        ),
+        "AMP030",
+    ),
+    "a part of a model that is clipped comes from outside": (
+        WHOLE.replace("opt_a = ", "net.more = nn.Linear(2, 2)\nopt_a = ", 1),
+        "AMP030",
+    ),
+    "a part of a model that is clipped is registered": (
+        WHOLE.replace("opt_a = ", 'net.register_module("more", make())\nopt_a = ', 1),
+        "AMP030",
+    ),
     "the same parameters twice": (
         "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "opt_b = torch.optim.Adam(model.parameters())\n"
@@ -343,6 +542,67 @@ LEFT = {
     "one of a loop's optimizers twice": (
         f"{MADE}opts = [opt_a, opt_b, opt_a]\nfor x, y in data:\n"
         "    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
+    "one of a dict, behind the loop over it": (
+        f"{MADE}opts = {{'a': opt_a, 'b': opt_b}}\nfor x, y in data:\n"
+        "    for k in opts:\n        opts[k].zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opts[k].step()\n",
+        "AMP012",
+    ),
+    "a list of steps that nobody sees all of": (
+        f"{MADE}opts = [opt_a, opt_b]\nfor x, y in data:\n"
+        "    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    [opt.step() for opt in opts[:1]]\n",
+        "AMP011",
+    ),
+    "a list of steps, one of which may find no gradients": (
+        f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n    loss.backward()\n"
+        "    [opt.step() for opt in (opt_a, opt_b)]\n",
+        "AMP016",
+    ),
+    "as many optimizers as there are models, with a part in common": (
+        "common, other = make().to(device), make().to(device)\n"
+        "def both(net):\n    return [*net.parameters(), *common.parameters()]\n"
+        "opts = [torch.optim.SGD([*m.parameters(), *common.parameters()], 0.1)"
+        " for m in (model, other)]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x) + other(x) + common(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
+    "a list to which only some are appended": (
+        f"{MADE}opts = [opt_a]\nopts = []\nopts.append(opt_a)\n"
+        "if len(data) > 9:\n    opts.append(opt_b)\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "a list whose optimizers come and go": (
+        f"{MADE}opts = []\nopts.append(opt_a)\nopts.append(opt_b)\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n    opts.pop()\n",
+        "AMP012",
+    ),
+    "a list whose steps are kept": (
+        f"{MADE}opts = [opt_a, opt_b]\nsteps = [opt.step for opt in opts]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    for opt in opts:\n        opt.step()\n",
+        "AMP012",
+    ),
+    "what makes schedulers of a list steps its optimizers": (
+        f"{MADE}def scheduler(opt):\n    opt.step()\n"
+        "    return torch.optim.lr_scheduler.StepLR(opt, 2)\n"
+        "opts = [opt_a, opt_b]\nall_of_them = [scheduler(opt) for opt in opts]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
         "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
         "    for opt in opts:\n        opt.step()\n",
         "AMP012",

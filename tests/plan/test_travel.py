@@ -214,6 +214,38 @@ PROGRAMS = {
 +    step(opt, x, y, scaler=scaler)
  main()
 """,
+    "made in the argument list of the call": """\
+-def train(net, opt, data):
++def train(net, opt, data, scaler):
+     for x, y in data:
+         STEPS net=net
+-train(model, torch.optim.Adam(model.parameters()), data)
++train(model, torch.optim.Adam(model.parameters()), data, scaler=BORN)
+ for lr in (0.1, 0.2):
+-    train(model, opt=torch.optim.SGD(model.parameters(), lr=lr), data=data)
++    train(model, opt=torch.optim.SGD(model.parameters(), lr=lr), data=data, scaler=BORN)
+""",
+    "two that are made in one call": """\
+ other = make().to(device)
+ class Pair:
+-    def __init__(self, opt_a, opt_b):
++    def __init__(self, opt_a, opt_b, scaler_a, scaler_b):
+         self.opt_a = opt_a
++        self.scaler_a = scaler_a
+         self.opt_b = opt_b
++        self.scaler_b = scaler_b
+     def train(self, x, y):
+         STEPS net=model opt=self.opt_a scaler=self.scaler_a
+         STEPS net=other opt=self.opt_b scaler=self.scaler_b
+ pair = Pair(
+     torch.optim.Adam(model.parameters()),
+     torch.optim.SGD(other.parameters(), lr=0.1),
++    scaler_a=BORN,
++    scaler_b=BORN,
+ )
+ for x, y in data:
+     pair.train(x, y)
+""",
     "two side by side take turns": """\
 -def step(net, opt, x, y):
 +def step(net, opt, x, y, scaler):
@@ -314,6 +346,23 @@ def test_bfloat16_carries_a_bool() -> None:
 
 
 STUCK = {
+    "made in a call, or given": (
+        "def train(opt):\n    for x, y in data:\n        STEPS\n"
+        "train(torch.optim.Adam(model.parameters()))\n"
+        "opt = torch.optim.SGD(model.parameters(), 0.1)\ntrain(opt)\n",
+        "AMP012",
+    ),
+    "one scaler for what is made in two calls": (
+        "other = make().to(device)\n"
+        "class Opt:\n    def __init__(self, opt):\n        self.opt = opt\n"
+        "class Other:\n    def __init__(self, opt):\n        self.opt = opt\n"
+        "a = Opt(torch.optim.Adam(model.parameters()))\n"
+        "b = Other(torch.optim.Adam(other.parameters()))\n"
+        "for x, y in data:\n    a.opt.zero_grad()\n    b.opt.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    a.opt.step()\n    b.opt.step()\n",
+        "AMP012",
+    ),
     "a decorator": (f"import functools\n@functools.cache\n{TRAIN}{BIRTH}train(opt)\n", "AMP015"),
     "a starred call": (f"{TRAIN}{BIRTH}train(*[opt])\n", "AMP010"),
     "all arguments in a dict": (f"{TRAIN}{BIRTH}train(**dict(opt=opt))\n", "AMP010"),

@@ -1,0 +1,29 @@
+"""Loops that are written as lists, ``[opt.step() for opt in opts]``: there is room for one call only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.edits import Placed, ScalerStep
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.project.link import Program
+
+
+def without_room(program: Program, edits: Iterable[Placed]) -> Refusal | None:
+    """The first edit that would put a statement into such a list."""
+    lines = {
+        (ir.file_of(qualname), inner.path): stmt.line
+        for qualname, function in program.functions.items()
+        for stmt in ir.statements(function.body)
+        if stmt.op == ir.LISTED
+        for inner in ir.statements((stmt,))
+        if inner is not stmt
+    }
+    for file, edit in edits:
+        line = lines.get((file, edit.path))
+        plain = isinstance(edit, ScalerStep) and not (edit.update or edit.guard)
+        if line is not None and not plain:
+            message = "a list of steps has no room for what a scaler needs beside them"
+            return Refusal("AMP016", message, line)
+    return None
