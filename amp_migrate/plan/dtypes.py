@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
+from amp_migrate.plan.destinations import DEVICE, kind_of
 from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.plan.modules import Construction, Modules
 
@@ -206,7 +207,7 @@ class Dtypes:
             arg.name in ("device", "non_blocking", None)
             and (
                 isinstance(arg.value, ir.Const)
-                or "device" in (ir.key_of(arg.value) or "")
+                or kind_of(self.program, arg.value, at.function) == DEVICE
             )
             for arg in call.args
         )

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-from amp_migrate.plan import strict
+from amp_migrate.plan import dtype_table, strict
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
+from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.plan.edits import Edit
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.hooks import linear, logs_gradients
@@ -45,6 +46,7 @@ _HOOKS = frozenset("""register_hook register_full_backward_hook register_backwar
     register_module_full_backward_hook register_module_full_backward_pre_hook
     register_module_backward_hook""".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+_MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _HIGHER_ORDER = re.compile(
@@ -226,7 +228,34 @@ class Hazards:
             )
         ):
             return Refusal("AMP006", ".to(dtype) sets another precision by hand", line)
+        if origin == "" and method == "to" and self._takes_over(function, call):
+            message = "a module takes over a dtype that need not be fp32"
+            return Refusal("AMP006", message, line)
         return None
+
+    def _takes_over(self, function: str, call: ir.Call) -> bool:
+        """``model.to(x)``, ``model.to(x.dtype)``."""
+        assert isinstance(call.func, ir.Attr)
+        moved = call.func.value
+        last = (ir.key_of(moved) or "").rsplit(".", 1)[-1]
+        if not self.forward.is_module(moved, function) or not (
+            self.program.resolve(moved, function) or _MODEL.fullmatch(last)
+        ):
+            return False
+        return any(
+            kind_of(self.program, arg.value, function) in (DTYPE, TENSOR)
+            and not self._is_fp32_dtype(arg.value, function)
+            for arg in call.args
+        )
+
+    def _is_fp32_dtype(self, expr: ir.Expr, function: str) -> bool:
+        names = {self.program.origin(expr, function) or ""}
+        names |= {
+            r.name for r in self.program.resolve(expr, function) if r.kind == "external"
+        }
+        return any(names) and all(
+            dtype_table.FLOAT.fullmatch(name) for name in names if name
+        )
 
     def _of_training(self, functions: frozenset[str]) -> Refusal | None:
         """Hazards of the training functions themselves."""
