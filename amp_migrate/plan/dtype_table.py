@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from amp_migrate.facts import ir
+
 _NN = r"torch\.nn\.(modules\.\w+\.)?"
 PARAMETRIC = re.compile(
     _NN
@@ -76,3 +78,10 @@ OF_NUMBERS = frozenset(f"builtins.{name}" for name in "min max abs round sum".sp
 ARITHMETIC = frozenset("+ - * /".split())
 """Operators whose result has the dtype of its operands, if that is one."""
 COMPARISONS = frozenset("== != < <= > >= and or not in is compare".split())
+
+
+def view_of(expr: ir.Expr) -> ir.Expr | None:
+    """The tensor of which an attribute is a view, ``x`` of ``x.data``."""
+    if isinstance(expr, ir.Attr) and expr.attr in ("data", "T", "mT"):
+        return expr.value
+    return None

@@ -104,7 +104,8 @@ class Dtypes:
     def _fp32_variable(self, at: Made) -> bool:
         made = self.flow.made(at)
         if not made:
-            return False
+            view = dtype_table.view_of(at.expr)
+            return view is not None and self._within(at, view, at.index)
         for one in made:
             if at.index is not None:
                 if one.index is not None:

@@ -68,7 +68,10 @@ class Halves:
                 if self._is_data(at):
                     return True
                 made = self.flow.made(at)
-                return bool(made) and all(self._not_half(one) for one in made or ())
+                if not made:
+                    view = dtype_table.view_of(expr)
+                    return view is not None and self._plainly(at, view)
+                return all(self._not_half(one) for one in made)
             case ir.Item(value=value):
                 return self._plainly(at, value)
             case ir.Display(items=items):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
 from amp_migrate.plan import dtype_table, strict
+from amp_migrate.plan.arrays import Arrays
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
@@ -80,7 +81,7 @@ class Hazards:
         runs = list(runs)
         refusal = self._of_training(functions)
         if refusal is None and self.options.dtype != "float16":
-            refusal = self._of_bfloat16(runs)
+            refusal = self._of_bfloat16()
         if refusal is not None:
             return refusal
         reached = list(self.reached(runs))
@@ -101,6 +102,9 @@ class Hazards:
             refusal = self._remedied(function, stmt)
             if refusal is not None:
                 return refusal
+        refusal = Arrays(remedies, self.forward).refusal(self.functions)
+        if refusal is not None:
+            return refusal
         self.edits = list(remedies.edits)
         return None
 
@@ -265,7 +269,7 @@ class Hazards:
                 return Refusal("AMP034", f"{facts.name}() is async", facts.line)
         return None
 
-    def _of_bfloat16(self, runs: list[Run]) -> Refusal | None:
+    def _of_bfloat16(self) -> Refusal | None:
         for function, _, call in self.program.all_calls():
             func = call.func
             if function not in self.functions:
@@ -275,28 +279,7 @@ class Hazards:
                     "DataParallel runs its replicas in float16 whatever the dtype says"
                 )
                 return Refusal("AMP020", message, call.line)
-        for run in runs:
-            scope = self.program.functions[run.function]
-            made = {
-                variable
-                for stmt in _statements_of(scope, run)
-                for variable in self.forward.writes(stmt, run.function)
-            }
-            for stmt in ir.statements(scope.body):
-                for call in calls_of(stmt):
-                    if self._is_numpy_of(call, made, run.function):
-                        message = ".numpy() of a bfloat16 tensor raises"
-                        return Refusal("AMP020", message, call.line)
         return None
-
-    def _is_numpy_of(self, call: ir.Call, made: set[str], function: str) -> bool:
-        func = call.func
-        if not isinstance(func, ir.Attr) or func.attr != "numpy":
-            return False
-        chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
-        if chain & {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}:
-            return False
-        return bool(self.forward.reads_of(func.value, function) & made)
 
     # -- forward ------------------------------------------------------------------------------
 
