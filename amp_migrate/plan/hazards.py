@@ -13,6 +13,7 @@ from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.plan.edits import Edit
+from amp_migrate.plan.formulas import Formulas
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.hooks import linear, logs_gradients
 from amp_migrate.plan.loops import Refusal
@@ -98,11 +99,17 @@ class Hazards:
             return refusal
         self._constants = Constants(remedies, sigmoids, self.options.dtype)
         self._casts = Casts(remedies)
+        overflows = self.options.dtype != "bfloat16"
+        self._formulas = Formulas(remedies, sigmoids, overflows)
         for function, stmt in reached:
             refusal = self._remedied(function, stmt)
             if refusal is not None:
                 return refusal
-        refusal = Arrays(remedies, self.forward).refusal(self.functions)
+        in_regions = {
+            (function, stmt.path) for function, stmt in self.reached(runs, called=True)
+        }
+        arrays = Arrays(remedies, self.forward, in_regions)
+        refusal = arrays.refusal(self.functions)
         if refusal is not None:
             return refusal
         self.edits = list(remedies.edits)
@@ -110,8 +117,13 @@ class Hazards:
 
     # -- reach --------------------------------------------------------------------------------
 
-    def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
-        """Statements that run under autocast: regions, what they call, and all modules' methods."""
+    def reached(
+        self, runs: list[Run], called: bool = False
+    ) -> Iterator[tuple[str, ir.Stmt]]:
+        """Statements that run under autocast: regions, what they call, and all modules' methods.
+
+        ``called``: of these only what calling a module runs.
+        """
         program = self.program
         pending: list[str] = []
         for run in runs:
@@ -122,7 +134,11 @@ class Hazards:
         for class_name, found in program.classes.items():
             if ir.file_of(class_name) in self.files:
                 if self.forward.is_module_class(class_name):
-                    pending += [qualname for _, qualname in found.methods]
+                    pending += [
+                        qualname
+                        for name, qualname in found.methods
+                        if not called or name in ("forward", "__call__")
+                    ]
         for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
@@ -311,6 +327,7 @@ class Hazards:
                 return refusal
         refusal = self._of_store(program, function, stmt)
         refusal = refusal or self._constants.refusal(function, stmt)
+        refusal = refusal or self._formulas.refusal(function, stmt)
         if refusal is not None:
             return refusal
         for expr in stmt.exprs:
