@@ -24,7 +24,10 @@ KEEPING = re.compile(
 )
 """Layers whose result has the dtype of what they are given."""
 FP32_LAYERS = re.compile(
-    _NN + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d)"
+    _NN
+    + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d|(MSE|L1|SmoothL1|Huber"
+    r"|CrossEntropy|NLL|KLDiv|BCEWithLogits|CosineEmbedding|HingeEmbedding|MarginRanking|TripletMargin"
+    r"|PoissonNLL|SoftMargin|MultiMargin|MultiLabelMargin)Loss)"
 )
 """Layers that autocast runs in fp32."""
 IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")

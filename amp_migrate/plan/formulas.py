@@ -7,16 +7,19 @@ means and sigmoids it does not know.
 from __future__ import annotations
 
 from amp_migrate.facts import ir
-from amp_migrate.plan import dtype_table
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Upcast
 from amp_migrate.plan.flow import Made
+from amp_migrate.plan.forward import MODULES, Forward
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
 from amp_migrate.plan.sigmoids import POWERS, SQUASHES, Sigmoids
 
 _LOGS = frozenset("log log2 log10 log1p log_ log1p_ logit".split())
 _REDUCES = frozenset("mean sum".split())
+_KEEPS = frozenset(
+    "abs gather index_select masked_select max min sum cat stack".split()
+)
 _MOST = 100
 _DEEPEST = 4
 
@@ -24,13 +27,20 @@ _DEEPEST = 4
 class Formulas:
     """Plans for one program."""
 
-    def __init__(self, remedies: Remedies, sigmoids: Sigmoids, overflows: bool) -> None:
+    def __init__(
+        self,
+        remedies: Remedies,
+        sigmoids: Sigmoids,
+        forward: Forward,
+        overflows: bool,
+    ) -> None:
         """``overflows``: squares of half values may be infinite."""
         self.remedies = remedies
         self.program = remedies.program
         self.dtypes = remedies.dtypes
         self.halves = remedies.halves
         self.sigmoids = sigmoids
+        self.forward = forward
         self.overflows = overflows
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
@@ -79,28 +89,17 @@ class Formulas:
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
                     if word in SQUASHES:
                         return True
-                    if word not in SHAPES | POWERS and not self._is_plain(one, call):
-                        if not self.dtypes.is_fp32(one):
-                            return True
-                        if self.dtypes.has_squashed(SQUASHES):
-                            return True
+                    if word not in SHAPES | POWERS | _KEEPS:
+                        if self.forward.is_forward(call, one.function, MODULES):
+                            if not self.dtypes.is_fp32(one):
+                                return True
+                            if self.dtypes.has_squashed(SQUASHES):
+                                return True
                         continue
             pending += [
                 Made(child, one.function, one.stmt) for child in ir.children(one.expr)
             ]
         return bool(pending)
-
-    def _is_plain(self, at: Made, call: ir.Call) -> bool:
-        """Whether a call is of a function or method that everybody knows."""
-        origin = self.program.origin(call.func, at.function)
-        if origin is not None:
-            return origin.startswith(("torch.", "builtins.", "math.", "numpy."))
-        return (
-            isinstance(call.func, ir.Attr)
-            and not self.program.resolve(call.func, at.function)
-            and self.remedies.modules.of(call.func, at.function) is None
-            and call.func.attr in dtype_table.SAME | dtype_table.FP32_FUNCTIONS
-        )
 
     # -- squares --------------------------------------------------------------------------------
 

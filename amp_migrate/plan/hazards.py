@@ -100,7 +100,7 @@ class Hazards:
         self._constants = Constants(remedies, sigmoids, self.options.dtype)
         self._casts = Casts(remedies)
         overflows = self.options.dtype != "bfloat16"
-        self._formulas = Formulas(remedies, sigmoids, overflows)
+        self._formulas = Formulas(remedies, sigmoids, self.forward, overflows)
         for function, stmt in reached:
             refusal = self._remedied(function, stmt)
             if refusal is not None:
