@@ -17,6 +17,7 @@ from amp_migrate.plan.sigmoids import POWERS, SQUASHES, Sigmoids
 
 _LOGS = frozenset("log log2 log10 log1p log_ log1p_ logit".split())
 _REDUCES = frozenset("mean sum".split())
+_MEANS = frozenset(("mean",))
 _KEEPS = frozenset(
     "abs gather index_select masked_select max min sum cat stack".split()
 )
@@ -109,11 +110,9 @@ class Formulas:
         if operand is None:
             return None
         for made in self._same(Made(operand, at.function, at.stmt), 0):
-            if _is_product_with_itself(made.expr):
-                assert isinstance(made.expr, ir.Operation)
-                found = self._raise(
-                    Made(made.expr.operands[0], made.function, made.stmt)
-                )
+            factor = _factor(made.expr)
+            if factor is not None:
+                found = self._raise(Made(factor, made.function, made.stmt))
                 if found is not None:
                     return found
         return None
@@ -133,7 +132,8 @@ class Formulas:
             if base is None:
                 continue
             for mean in self._same(Made(base, made.function, made.stmt), 0):
-                operand = self._operand(mean, _REDUCES)
+                # A sum is in fp32 by itself.
+                operand = self._operand(mean, _MEANS)
                 if operand is None:
                     continue
                 found = self._raise(Made(operand, mean.function, mean.stmt))
@@ -195,9 +195,9 @@ class Formulas:
 
 def _squared(expr: ir.Expr) -> ir.Expr | None:
     """``x`` of ``x ** 2``, ``x * x``, ``x.pow(2)``, ``torch.square(x)``."""
-    if _is_product_with_itself(expr):
-        assert isinstance(expr, ir.Operation)
-        return expr.operands[0]
+    factor = _factor(expr)
+    if factor is not None:
+        return factor
     match expr:
         case ir.Operation(op="**", operands=(base, ir.Const(value=2 | 2.0))):
             return base
@@ -210,13 +210,24 @@ def _squared(expr: ir.Expr) -> ir.Expr | None:
     return None
 
 
-def _is_product_with_itself(expr: ir.Expr) -> bool:
-    return (
-        isinstance(expr, ir.Operation)
-        and expr.op == "*"
-        and expr.operands[0] == expr.operands[1]
-        and not isinstance(expr.operands[0], ir.Const)
-    )
+def _factor(expr: ir.Expr) -> ir.Expr | None:
+    """The first ``x`` of ``x * x``, ``torch.mul(x, x)``, ``x.mul(x)``."""
+    match expr:
+        case ir.Operation(op="*", operands=(left, right)):
+            pass
+        case ir.Call(
+            func=ir.Attr(attr="mul" | "multiply"),
+            args=(ir.Arg(value=left), ir.Arg(value=right)),
+        ):
+            pass
+        case ir.Call(
+            func=ir.Attr(value=left, attr="mul" | "multiply"),
+            args=(ir.Arg(value=right),),
+        ):
+            pass
+        case _:
+            return None
+    return left if left == right and not isinstance(left, ir.Const) else None
 
 
 def _difference(expr: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:

@@ -13,6 +13,7 @@ from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.plan.edits import Edit
+from amp_migrate.plan.flow import Made
 from amp_migrate.plan.formulas import Formulas
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.hooks import linear, logs_gradients
@@ -37,7 +38,7 @@ _RAISES = re.compile(
 )
 _RAISING_METHODS = frozenset(
     """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
-    matrix_exp spmm smm sspaddmm""".split()
+    matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
 _SAY_THEIR_DTYPE = frozenset(
     "float to type long type_as int bool item tolist numpy argmax size".split()
@@ -51,6 +52,7 @@ _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
+_TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
 )
@@ -326,6 +328,7 @@ class Hazards:
             if refusal is not None:
                 return refusal
         refusal = self._of_store(program, function, stmt)
+        refusal = refusal or self._of_dtype_test(function, stmt)
         refusal = refusal or self._constants.refusal(function, stmt)
         refusal = refusal or self._formulas.refusal(function, stmt)
         if refusal is not None:
@@ -353,6 +356,15 @@ class Hazards:
                     f"{short} fails or loses its meaning in half precision",
                     call.line,
                 )
+        put = self._casts.source_of(call, function)
+        if put is not None and not (refs and origin is None):
+            source, tensor = put
+            if not self._casts.cast_like(function, stmt, source, tensor):
+                name = (ir.key_of(call.func) or "").rsplit(".", 1)[-1]
+                message = (
+                    f"{name}() raises when its source is half and its target is not"
+                )
+                return Refusal("AMP020", message, call.line)
         if origin is not None or not isinstance(call.func, ir.Attr):
             return None
         method = call.func.attr
@@ -360,13 +372,6 @@ class Hazards:
             return Refusal(
                 "AMP020", f".{method}() is not implemented in half precision", call.line
             )
-        source = self._casts.source_of(call)
-        if source is not None and not refs:
-            if not self._casts.cast_like(function, stmt, source, call.func.value):
-                message = (
-                    f".{method}() raises when its source is half and its target is not"
-                )
-                return Refusal("AMP020", message, call.line)
         return None
 
     def _of_store(
@@ -386,17 +391,25 @@ class Hazards:
                 owner = program.owner(target.value.id, function)
                 made = program.definitions(owner, target.value.id) if owner else []
                 is_buffer = any(
-                    _is_fresh_tensor(d.value)
-                    and not self._is_numpy(d.value, d.function)
-                    and not self._holds_integers(d.value, d.function)
+                    self._copies_buffer(d.value, d.function)
+                    or (
+                        _is_fresh_tensor(d.value)
+                        and not self._is_numpy(d.value, d.function)
+                        and not self._holds_integers(d.value, d.function)
+                    )
                     for d in made
                 )
             elif isinstance(target.value, ir.Attr):
                 is_buffer = self._may_be_buffer(target.value, program, function)
             else:
                 continue
+            if not is_buffer and stmt.value is not None:
+                is_buffer = self._casts.differ(function, stmt, target.value, stmt.value)
             if is_buffer and not self._is_integer(target.key, program, function):
-                if self._is_surely_tensor(target.value, function):
+                at = Made(target.value, function, stmt)
+                if self._is_surely_tensor(target.value, function) or (
+                    self._remedies.dtypes.is_fp32(at)
+                ):
                     value = stmt.value
                     if value is not None and self._casts.cast_like(
                         function, stmt, value, target.value
@@ -405,6 +418,33 @@ class Hazards:
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``assert h.dtype == torch.float32``, where autocast makes it half."""
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
+                    continue
+                if any(self._is_integer_dtype(o, function) for o in inner.operands):
+                    continue
+                for operand in inner.operands:
+                    match operand:
+                        case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
+                            continue
+                        case ir.Attr(value=tensor, attr="dtype"):
+                            at = Made(tensor, function, stmt)
+                            if not self._remedies.halves.is_never_half(at):
+                                message = "what is asked for its dtype may be half here"
+                                return Refusal("AMP020", message, stmt.line)
+        return None
+
+    def _is_integer_dtype(self, expr: ir.Expr, function: str) -> bool:
+        """``torch.bool``, or a choice of such."""
+        inside = expr.items if isinstance(expr, ir.Display) else (expr,)
+        return bool(inside) and all(
+            _INTEGERS.fullmatch(self.program.origin(one, function) or "")
+            for one in inside
+        )
 
     def _is_method_of_module(self, function: str) -> bool:
         own = self.program.self_class(function)
@@ -417,7 +457,11 @@ class Hazards:
             owner = program.owner(expr.id, function)
             made = program.definitions(owner, expr.id) if owner else []
             return bool(made) and all(
-                _is_fresh_tensor(d.value) and not self._is_numpy(d.value, d.function)
+                self._copies_buffer(d.value, d.function)
+                or (
+                    _is_fresh_tensor(d.value)
+                    and not self._is_numpy(d.value, d.function)
+                )
                 for d in made
             )
         own = program.self_class(function)
@@ -430,6 +474,19 @@ class Hazards:
             for caller, _, call in program.all_calls()
             if (found := program.self_class(caller)) is not None
             and found[1] in program.family(own[1])
+        )
+
+    def _copies_buffer(self, value: ir.Expr | None, function: str) -> bool:
+        """``self.memory.clone()``."""
+        return (
+            isinstance(value, ir.Call)
+            and isinstance(value.func, ir.Attr)
+            and value.func.attr in ("clone", "detach", "contiguous")
+            and (
+                self._is_surely_tensor(value.func.value, function)
+                if isinstance(value.func.value, ir.Attr)
+                else self._copies_buffer(value.func.value, function)
+            )
         )
 
     def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
