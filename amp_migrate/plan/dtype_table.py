@@ -66,6 +66,7 @@ FP32_ONLY = re.compile(
 )
 """Functions that want fp32 operands, and compute no product that autocast would cast again."""
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
+INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 FROM_NUMBERS = (
     FACTORIES
     | INTEGER_FACTORIES

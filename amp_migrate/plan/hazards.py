@@ -23,6 +23,7 @@ from amp_migrate.plan.products import of_products
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.plan.sigmoids import Sigmoids
+from amp_migrate.plan.stores import Stores
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
@@ -40,9 +41,6 @@ _RAISING_METHODS = frozenset(
     """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
     matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
-_SAY_THEIR_DTYPE = frozenset(
-    "float to type long type_as int bool item tolist numpy argmax size".split()
-)
 _HOOKS = frozenset("""register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook
     register_multi_grad_hook register_comm_hook register_prehook
@@ -51,7 +49,6 @@ _HOOKS = frozenset("""register_hook register_full_backward_hook register_backwar
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
-_INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 _TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
@@ -101,6 +98,7 @@ class Hazards:
             return refusal
         self._constants = Constants(remedies, sigmoids, self.options.dtype)
         self._casts = Casts(remedies)
+        self._stores = Stores(remedies, self._casts)
         overflows = self.options.dtype != "bfloat16"
         self._formulas = Formulas(remedies, sigmoids, self.forward, overflows)
         for function, stmt in reached:
@@ -327,7 +325,7 @@ class Hazards:
             refusal = self._of_call(program, function, stmt, call)
             if refusal is not None:
                 return refusal
-        refusal = self._of_store(program, function, stmt)
+        refusal = self._stores.refusal(function, stmt)
         refusal = refusal or self._of_dtype_test(function, stmt)
         refusal = refusal or self._constants.refusal(function, stmt)
         refusal = refusal or self._formulas.refusal(function, stmt)
@@ -374,51 +372,6 @@ class Hazards:
             )
         return None
 
-    def _of_store(
-        self, program: Program, function: str, stmt: ir.Stmt
-    ) -> Refusal | None:
-        """``buffer[mask] = half``: index_put wants equal dtypes."""
-        if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
-            return None
-        if isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr):
-            if stmt.value.func.attr in _SAY_THEIR_DTYPE:
-                # The value says its dtype itself.
-                return None
-        for target in stmt.targets:
-            if not isinstance(target, ir.Item) or _is_text(target.key):
-                continue
-            if isinstance(target.value, ir.Name):
-                owner = program.owner(target.value.id, function)
-                made = program.definitions(owner, target.value.id) if owner else []
-                is_buffer = any(
-                    self._copies_buffer(d.value, d.function)
-                    or (
-                        _is_fresh_tensor(d.value)
-                        and not self._is_numpy(d.value, d.function)
-                        and not self._holds_integers(d.value, d.function)
-                    )
-                    for d in made
-                )
-            elif isinstance(target.value, ir.Attr):
-                is_buffer = self._may_be_buffer(target.value, program, function)
-            else:
-                continue
-            if not is_buffer and stmt.value is not None:
-                is_buffer = self._casts.differ(function, stmt, target.value, stmt.value)
-            if is_buffer and not self._is_integer(target.key, program, function):
-                at = Made(target.value, function, stmt)
-                if self._is_surely_tensor(target.value, function) or (
-                    self._remedies.dtypes.is_fp32(at)
-                ):
-                    value = stmt.value
-                    if value is not None and self._casts.cast_like(
-                        function, stmt, value, target.value
-                    ):
-                        continue
-                message = "an indexed store of a half result into an fp32 buffer raises"
-                return Refusal("AMP020", message, stmt.line)
-        return None
-
     def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """``assert h.dtype == torch.float32``, where autocast makes it half."""
         for expr in stmt.exprs:
@@ -442,7 +395,7 @@ class Hazards:
         """``torch.bool``, or a choice of such."""
         inside = expr.items if isinstance(expr, ir.Display) else (expr,)
         return bool(inside) and all(
-            _INTEGERS.fullmatch(self.program.origin(one, function) or "")
+            dtype_table.INTEGERS.fullmatch(self.program.origin(one, function) or "")
             for one in inside
         )
 
@@ -450,134 +403,11 @@ class Hazards:
         own = self.program.self_class(function)
         return own is not None and self.forward.is_module_class(own[1])
 
-    def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
-        """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
-        program = self.program
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            made = program.definitions(owner, expr.id) if owner else []
-            return bool(made) and all(
-                self._copies_buffer(d.value, d.function)
-                or (
-                    _is_fresh_tensor(d.value)
-                    and not self._is_numpy(d.value, d.function)
-                )
-                for d in made
-            )
-        own = program.self_class(function)
-        if own is None or not isinstance(expr, ir.Attr):
-            return False
-        return expr.value == ir.Name(own[0]) and any(
-            isinstance(call.func, ir.Attr)
-            and call.func.attr == "register_buffer"
-            and call.argument(0, "name") == ir.Const(expr.attr)
-            for caller, _, call in program.all_calls()
-            if (found := program.self_class(caller)) is not None
-            and found[1] in program.family(own[1])
-        )
-
-    def _copies_buffer(self, value: ir.Expr | None, function: str) -> bool:
-        """``self.memory.clone()``."""
-        return (
-            isinstance(value, ir.Call)
-            and isinstance(value.func, ir.Attr)
-            and value.func.attr in ("clone", "detach", "contiguous")
-            and (
-                self._is_surely_tensor(value.func.value, function)
-                if isinstance(value.func.value, ir.Attr)
-                else self._copies_buffer(value.func.value, function)
-            )
-        )
-
-    def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
-        """Whether an array is made with NumPy: no tensor is stored into one under autocast."""
-        return isinstance(value, ir.Call) and (
-            self.program.origin(value.func, function) or ""
-        ).startswith("numpy.")
-
-    def _holds_integers(self, value: ir.Expr | None, function: str) -> bool:
-        """``torch.full(..., dtype=torch.int64)``: nothing that autocast touches is stored there."""
-        return value is not None and any(
-            _INTEGERS.fullmatch(self.program.origin(arg.value, function) or "")
-            for call in ir.calls_in(value)
-            for arg in call.args
-            if arg.name == "dtype"
-        )
-
-    def _may_be_buffer(self, expr: ir.Attr, program: Program, function: str) -> bool:
-        """Whether an attribute of one's own is not known to be a dict or a list."""
-        own = program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]):
-            return False
-        made = [
-            d.value
-            for class_name in program.instance_classes(expr.value, function)
-            for d in program.attribute_definitions(class_name, expr.attr)
-        ]
-        return not made or not all(
-            isinstance(value, (ir.Display, ir.Comprehension))
-            or value == ir.Const(None)
-            or (
-                isinstance(value, ir.Call)
-                and re.fullmatch(
-                    r"builtins\.\w+|collections\.\w+|numpy\.\w+|torch\.nn\.Module(Dict|List)",
-                    program.origin(value.func, function) or "",
-                )
-            )
-            for value in made
-        )
-
-    def _is_integer(self, key: ir.Expr, program: Program, function: str) -> bool:
-        match key:
-            case ir.Const():
-                return True
-            case ir.Display(items=items):
-                return all(self._is_integer(item, program, function) for item in items)
-            case ir.Operation(op="slice"):
-                return True
-            case ir.Operation(
-                op="+" | "-" | "*" | "//" | "%" | "-x", operands=operands
-            ):
-                return all(
-                    self._is_integer(operand, program, function) for operand in operands
-                )
-            case ir.Name(id=name):
-                owner = program.owner(name, function)
-                found = program.definitions(owner, name) if owner is not None else []
-                return bool(found) and all(
-                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const)
-                    for d in found
-                )
-        return False
-
 
 def _last(func: ir.Expr, program: Program, function: str) -> str:
     """The last word of what is called, by its own name where it was imported under another."""
     name = program.origin(func, function) or ir.key_of(func) or ""
     return name.rsplit(".", 1)[-1]
-
-
-def _is_text(key: ir.Expr) -> bool:
-    """Whether a key is made of strings: what has such keys is no tensor."""
-    return any(
-        (isinstance(inner, ir.Const) and isinstance(inner.value, str))
-        or (isinstance(inner, ir.Operation) and inner.op == "joinedstr")
-        for inner in ir.walk(key)
-    )
-
-
-def _is_fresh_tensor(value: ir.Expr | None) -> bool:
-    """``torch.zeros(...)``, ``x.new_empty(...)``, also with ``.to(device)`` behind it."""
-    if not isinstance(value, ir.Call):
-        return False
-    if isinstance(value.func, ir.Attr) and re.fullmatch(
-        r"(new_)?(zeros|ones|empty|full)(_like)?", value.func.attr
-    ):
-        return True
-    return any(
-        isinstance(inner, ir.Attr) and inner.attr in ("zeros", "ones", "empty", "full")
-        for inner in ir.walk(value)
-    )
 
 
 def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
