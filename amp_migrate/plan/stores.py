@@ -28,10 +28,11 @@ class Stores:
         """``buffer[mask] = half``: index_put wants equal dtypes."""
         if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
             return None
-        if isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr):
-            if stmt.value.func.attr in _SAY_THEIR_DTYPE:
-                # The value says its dtype itself.
-                return None
+        says_dtype = (
+            isinstance(stmt.value, ir.Call)
+            and isinstance(stmt.value.func, ir.Attr)
+            and stmt.value.func.attr in _SAY_THEIR_DTYPE
+        )
         for target in stmt.targets:
             if not isinstance(target, ir.Item) or _is_text(target.key):
                 continue
@@ -51,6 +52,8 @@ class Stores:
                 is_buffer = self._may_be_buffer(target.value, function)
             else:
                 continue
+            # A value that says its dtype itself is right for a buffer.
+            is_buffer = is_buffer and not says_dtype
             if not is_buffer and stmt.value is not None:
                 is_buffer = self.casts.differ(function, stmt, target.value, stmt.value)
             if is_buffer and not self._is_integer(target.key, function):

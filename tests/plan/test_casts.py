@@ -69,6 +69,17 @@ loss = F.mse_loss(model(x), y)
 ---
 out[x.argmax(1)] = torch.cat([x, x], 1)[:, :8].clone().to(out.dtype)
 
+=== a store of fp32 into a result
+NET
+    h = self.fc1(x)
+    out = h.clone()
+    out[x.argmax(1)] = self.features(x).float()
+    return self.fc2(out)
+---
+loss = F.mse_loss(model(x), y)
+---
+out[x.argmax(1)] = self.features(x).float().to(out.dtype)
+
 === a function that stores
 NET
     h = self.features(x)
