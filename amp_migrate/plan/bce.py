@@ -20,6 +20,12 @@ _ONLY_LOOK = frozenset(
     for name in "print isinstance issubclass type str repr id".split()
 )
 _COMPARISONS = ("is", "is not", "==", "!=", "not")
+_HOMES = re.compile(r"torch(\.nn(\.(functional|modules(\.loss)?))?)?")
+"""Where the loss can be looked up by its name."""
+_OTHER_KIND = re.compile(
+    r"(?i)act|norm|pool|conv|layer|non_?lin|rnn|lstm|gru|cell|drop|init|opt|sched|pad|dtype|device|block"
+)
+"""Names of what is looked up that say it is no loss."""
 _KEEPS = RETURNS_SELF | {"parameters", "state_dict", "zero_grad", "__class__"}
 
 
@@ -138,6 +144,9 @@ class BceLosses:
             ):
                 yield expr
             return
+        if self._looks_up(expr, function, stmt):
+            yield expr
+            return
         if isinstance(expr, ir.Call):
             yield from self._stray_in_call(expr, function, stmt)
             return
@@ -179,6 +188,40 @@ class BceLosses:
             if self._is_loss(arg.value, function) and callees and not arg.star:
                 passed = all(self._receives(c, call, function, arg) for c in callees)
             yield from self._stray(arg.value, function, passed, stmt)
+
+    def _looks_up(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """``getattr(nn, name)()``, ``vars(nn)[name]``, ``eval(name)``: what may be the loss."""
+        origin = self.program.origin
+        home: ir.Expr | None = None
+        name: ir.Expr | None = None
+        match expr:
+            case ir.Call(func=func, args=(ir.Arg(value=text), *_)) if origin(
+                func, function
+            ) in ("builtins.eval", "builtins.exec"):
+                return isinstance(text, ir.Const) and any(
+                    word in str(text.value) for word in _WORDS
+                )
+            case ir.Call(func=func, args=(home_arg, name_arg, *_)) if (
+                origin(func, function) == "builtins.getattr"
+            ):
+                home, name = home_arg.value, name_arg.value
+            case ir.Item(value=ir.Attr(value=owner, attr="__dict__"), key=key):
+                home, name = owner, key
+            case ir.Item(value=ir.Call(func=func, args=(home_arg,)), key=key) if (
+                origin(func, function) == "builtins.vars"
+            ):
+                home, name = home_arg.value, key
+        if home is None or name is None or isinstance(name, ir.Const):
+            return False
+        if not _HOMES.fullmatch(origin(home, function) or ""):
+            return False
+        told = [name, *stmt.targets]
+        return not any(
+            isinstance(inner, (ir.Name, ir.Attr, ir.Const))
+            and _OTHER_KIND.search(_last_word(inner))
+            for one in told
+            for inner in ir.walk(one)
+        )
 
     def _receives(self, callee: str, call: ir.Call, function: str, arg: ir.Arg) -> bool:
         """Whether the parameter that an argument is given to is followed in turn."""
@@ -242,6 +285,12 @@ class BceLosses:
             or (ref.kind == "instance" and self._is_plain_class(ref.name))
             for ref in refs
         )
+
+
+def _last_word(expr: ir.Expr) -> str:
+    if isinstance(expr, ir.Const):
+        return str(expr.value)
+    return expr.attr if isinstance(expr, ir.Attr) else getattr(expr, "id", "")
 
 
 def _word(expr: ir.Expr) -> str:

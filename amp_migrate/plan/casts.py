@@ -102,12 +102,28 @@ class Casts:
 
     # -- one dtype ------------------------------------------------------------------------------
 
-    def source_of(self, call: ir.Call) -> ir.Expr | None:
-        """What a method puts into its tensor, where it wants it to be of that dtype."""
+    def source_of(self, call: ir.Call, function: str) -> tuple[ir.Expr, ir.Expr] | None:
+        """What a function or method puts into a tensor of whose dtype it has to be, and the tensor."""
         if not isinstance(call.func, ir.Attr) or call.func.attr not in _SOURCES:
             return None
-        source = call.argument(*_SOURCES[call.func.attr])
-        return None if isinstance(source, ir.Const) else source
+        position, name = _SOURCES[call.func.attr]
+        tensor: ir.Expr | None = call.func.value
+        if self.program.origin(call.func, function) is not None:
+            tensor = call.argument(0, "input")
+            position += 1
+        source = call.argument(position, name)
+        if tensor is None or source is None or isinstance(source, ir.Const):
+            return None
+        return source, tensor
+
+    def differ(
+        self, function: str, stmt: ir.Stmt, one: ir.Expr, other: ir.Expr
+    ) -> bool:
+        """Whether of two values that are of one dtype without AMP only one is half with it."""
+        left, right = Made(one, function, stmt), Made(other, function, stmt)
+        if self.dtypes.is_number(right) or not self.dtypes.is_fp32(left):
+            return False
+        return self.halves.is_never_half(left) != self.halves.is_never_half(right)
 
     def cast_like(
         self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr

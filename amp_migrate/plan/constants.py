@@ -6,17 +6,15 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
-import operator
-
 from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Bound
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.plan.remedies import Remedies, Unclear
 from amp_migrate.plan.sigmoids import Sigmoids
 from amp_migrate.plan.vocabulary import HALVES, Half
-from amp_migrate.project.link import Program
 
 _FILLS = frozenset(
     "masked_fill masked_fill_ fill_ full_like new_full pad clamp clamp_ clip where".split()
@@ -27,19 +25,16 @@ _FOLLOWED_FILLS = frozenset(
 """Fills whose value is also looked for behind a variable."""
 _FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
 _ODD_FILLS = frozenset(
-    """fill_diagonal_ index_fill index_fill_ scatter scatter_ new_tensor full tensor""".split()
+    """threshold fill_diagonal_ index_fill index_fill_ scatter scatter_ new_tensor full tensor""".split()
+)
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "compare")
+_COMPARING = frozenset(
+    "eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isclose".split()
 )
 _SUMS = frozenset("add add_ sub sub_ subtract subtract_ rsub".split())
 _LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
 _SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
 _MOST_NAMES = 4
-_FP32_NEXT_TO_ONE = 2**-25
-_FP32_LIMITS = {
-    "min": -3.4028234663852886e38,
-    "max": 3.4028234663852886e38,
-    "tiny": 1.1754943508222875e-38,
-    "smallest_normal": 1.1754943508222875e-38,
-}
 
 
 class Constants:
@@ -52,6 +47,7 @@ class Constants:
         self.halves = remedies.halves
         self.sigmoids = sigmoids
         self.half: Half = HALVES[dtype]
+        self.numbers = Numbers(self.program, self.half)
         self._settled: list[ir.Expr] = []
         """Expressions that are found harmless where they stand."""
 
@@ -68,6 +64,7 @@ class Constants:
                     found = self._of_call(at, inner)
                 elif isinstance(inner, ir.Operation):
                     found = self._of_operation(at, inner)
+                found = found or self._of_comparison(at, inner)
                 if found is not None:
                     return found
         return None
@@ -81,7 +78,7 @@ class Constants:
         for target in stmt.targets:
             if not isinstance(target, ir.Item) or isinstance(target.key, ir.Const):
                 continue
-            for value in self._numbers(stmt.value, self.program, function):
+            for value in self.numbers.all(stmt.value, function):
                 if self._overflows(value):
                     at = Made(stmt.value, function, stmt)
                     return self._bound(at, value, target.value, stmt.line)
@@ -92,7 +89,7 @@ class Constants:
         if stmt.kind == "assign" and stmt.value is not None:
             for target in stmt.targets:
                 if isinstance(target, ir.Item):
-                    numbers = self._numbers(stmt.value, self.program, function)
+                    numbers = self.numbers.all(stmt.value, function)
                     by_place = isinstance(target.key, ir.Const)
                     for value in numbers:
                         if self._underflows(value) or (
@@ -105,7 +102,7 @@ class Constants:
             and stmt.value is not None
         ):
             for inner in ir.walk(stmt.value):
-                for value in self._numbers(inner, self.program, function, passed=False):
+                for value in self.numbers.all(inner, function, passed=False):
                     if self._overflows(value):
                         return self._unfit(value, stmt.line)
         for expr in stmt.exprs:
@@ -120,9 +117,7 @@ class Constants:
                     continue
                 for arg in call.args:
                     for inner in ir.walk(arg.value):
-                        numbers = self._numbers(
-                            inner, self.program, function, passed=False
-                        )
+                        numbers = self.numbers.all(inner, function, passed=False)
                         for value in numbers:
                             small = self._underflows(value) and method not in _FLOORS
                             large = self._overflows(value) and method not in _FILLS
@@ -152,7 +147,7 @@ class Constants:
             for inner in ir.walk(one)
         )
         for operand in product.operands if casts else ():
-            for value in self._numbers(operand, self.program, function, passed=False):
+            for value in self.numbers.all(operand, function, passed=False):
                 if self._overflows(value):
                     return self._unfit(value, line)
         return None
@@ -177,16 +172,17 @@ class Constants:
         for arg in call.args:
             if arg.value is tensor:
                 continue
-            numbers = self._numbers(arg.value, program, at.function, followed=False)
+            numbers = self.numbers.all(arg.value, at.function, followed=False)
             if not isinstance(arg.value, ir.Const) and method in _FOLLOWED_FILLS:
-                numbers = self._numbers(arg.value, program, at.function)
+                numbers = self.numbers.all(arg.value, at.function)
             given = Made(arg.value, at.function, at.stmt)
             for value in numbers:
                 found = None
                 if self._overflows(value) and method in _FILLS:
                     found = self._bound(given, value, tensor, call.line)
                 elif (self._underflows(value) and method in _FLOORS) or (
-                    self._is_nearly_one(arg.value, at.function) and method in _FLOORS
+                    self.numbers.is_nearly_one(arg.value, at.function)
+                    and method in _FLOORS
                 ):
                     found = self._raise_operand(at, tensor, value, call.line)
                 if found is not None:
@@ -226,7 +222,7 @@ class Constants:
         if any(one is operation for one in self._settled):
             return None
         for position, operand in enumerate(operation.operands):
-            value = self._number(operand, self.program, at.function)
+            value = self.numbers.one(operand, at.function)
             if value is None:
                 continue
             other = operation.operands[1 - position]
@@ -239,24 +235,40 @@ class Constants:
             if found is not None:
                 return found
         if op == "-" and operation.operands[0] == ir.Const(1):
-            value = self._number(operation.operands[1], self.program, at.function)
-            if value is not None and _FP32_NEXT_TO_ONE < value < self.half.next_to_one:
+            value = self.numbers.one(operation.operands[1], at.function)
+            if value is not None and FP32_NEXT_TO_ONE < value < self.half.next_to_one:
                 message = f"1 - {value:g} rounds to 1 in half precision"
                 return Refusal("AMP021", message, line)
         return None
 
-    def _is_nearly_one(self, expr: ir.Expr, function: str) -> bool:
-        """``1 - 1e-6``, or ``0.999999``."""
-        if isinstance(expr, ir.Operation) and expr.op == "-":
-            if expr.operands[0] in (ir.Const(1), ir.Const(1.0)):
-                value = self._number(expr.operands[1], self.program, function)
-                return (
-                    value is not None
-                    and _FP32_NEXT_TO_ONE < value < self.half.next_to_one
-                )
-        if isinstance(expr, ir.Const) and isinstance(expr.value, float):
-            return _FP32_NEXT_TO_ONE < 1 - expr.value < self.half.next_to_one
-        return False
+    def _of_comparison(self, at: Made, expr: ir.Expr) -> Refusal | None:
+        """``scores == -1e9``: what was filled with that is -65504 in half precision."""
+        operands = _compared(expr)
+        for operand in operands:
+            others = [other for other in operands if other is not operand]
+            if not any(self._may_be_half_tensor(other, at) for other in others):
+                continue
+            for inner in ir.walk(operand):
+                value = self.numbers.one(inner, at.function)
+                if value is None:
+                    continue
+                if self._overflows(value):
+                    return self._unfit(value, at.stmt.line)
+                if self._underflows(value) and inner is operand:
+                    other, *_ = others
+                    return self._raise_operand(at, other, value, at.stmt.line)
+        return None
+
+    def _may_be_half_tensor(self, expr: ir.Expr, at: Made) -> bool:
+        """Whether something compared may be half: of a name in a test, where that is shown only."""
+        of = Made(expr, at.function, at.stmt)
+        if self._is_number(expr, at) or self.halves.is_never_half(of):
+            return False
+        if at.stmt.kind in ("if", "while", "assert"):
+            return any(isinstance(e, ir.Call) for e in ir.walk(expr)) or (
+                self.dtypes.is_fp32(of)
+            )
+        return True
 
     def _overflows(self, value: float) -> bool:
         return self.half.largest < abs(value) < float("inf")
@@ -291,10 +303,45 @@ class Constants:
             return refusal
         if not self._is_always_number(at):
             return refusal
+        if self._is_enlarged(at.function, at.stmt, at.expr):
+            return refusal
         self._settled += ir.walk(at.expr)
         edit = Bound(at.stmt.path, steps, text, value < 0)
         self.remedies.edit(at.function, edit)
         return None
+
+    def _is_enlarged(self, function: str, filling: ir.Stmt, fill: ir.Expr) -> bool:
+        """Whether what is filled in is multiplied later: beyond the bound it is infinite, and a
+        softmax of nothing else is not a number."""
+        names = {t.id for t in filling.targets if isinstance(t, ir.Name)}
+        for stmt in ir.statements(self.program.functions[function].body):
+            if stmt.line < filling.line:
+                continue
+            for expr in stmt.exprs:
+                for inner in ir.walk(expr):
+                    if not isinstance(inner, ir.Operation) or inner.op not in "*/":
+                        continue
+                    for operand in inner.operands:
+                        filled = (
+                            any(e is fill for e in ir.walk(operand))
+                            and operand is not fill
+                            and isinstance(operand, ir.Call)
+                            if stmt is filling
+                            else isinstance(operand, ir.Name) and operand.id in names
+                        )
+                        if filled and self._enlarges(inner, operand, function):
+                            return True
+        return False
+
+    def _enlarges(
+        self, operation: ir.Operation, filled: ir.Expr, function: str
+    ) -> bool:
+        left, right = operation.operands
+        other = right if filled is left else left
+        value = self.numbers.one(other, function)
+        if value is not None:
+            return abs(value) > 1 if operation.op == "*" else abs(value) < 1
+        return False
 
     def _raise_operand(
         self, at: Made, tensor: ir.Expr | None, value: float, line: int
@@ -327,6 +374,8 @@ class Constants:
         if isinstance(expr, (ir.Const, ir.Operation)) or self._is_number(expr, at):
             return True
         if isinstance(expr, ir.Attr) and isinstance(expr.value, ir.Call):
+            return True
+        if (self.program.origin(expr, at.function) or "").startswith("sys."):
             return True
         made = self.remedies.flow.made(at)
         return bool(made) and all(
@@ -375,129 +424,18 @@ class Constants:
             for m in modules
         )
 
-    # -- numbers --------------------------------------------------------------------------------
 
-    def _number(self, expr: ir.Expr, program: Program, function: str) -> float | None:
-        """A literal number, also through a name, an attribute or a parameter's default."""
-        return next(iter(self._numbers(expr, program, function, passed=False)), None)
-
-    def _numbers(
-        self,
-        expr: ir.Expr,
-        program: Program,
-        function: str,
-        passed: bool = True,
-        depth: int = 0,
-        followed: bool = True,
-    ) -> list[float]:
-        """The literal numbers that an expression may be; with ``passed``, through calls as well."""
-        if isinstance(expr, ir.Const):
-            value = expr.value
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            return [float(value)] if is_number else []  # type: ignore[arg-type]
-        folded = _folded(expr)
-        if folded is not None:
-            return [folded]
-        limit = self._fp32_limit(expr, function)
-        if limit is not None:
-            return [limit]
-        if isinstance(expr, ir.Operation) and expr.op == "-":
-            if self._is_nearly_one(expr, function):
-                return [1.0]
-        if depth > 3:
-            return []
-        if not followed and not isinstance(expr, ir.Operation):
-            return []
-        if isinstance(expr, ir.Operation) and expr.op == "-x":
-            inner = self._numbers(
-                expr.operands[0], program, function, passed, depth + 1
-            )
-            return [-value for value in inner]
-        there = program.elsewhere(expr, function)
-        if there is not None:
-            return self._numbers(there[0], program, there[1], passed, depth + 1)
-        values: list[tuple[str, ir.Expr | None]] = []
-        if isinstance(expr, ir.Item) and isinstance(expr.value, ir.Name):
-            values += self._of_entry(expr, program, function)
-        if isinstance(expr, ir.Attr):
-            values += self._of_class(expr, program, function)
-        if isinstance(expr, ir.Name):
-            values += self._of_name(expr, program, function, passed)
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                for d in program.attribute_definitions(class_name, expr.attr):
-                    if isinstance(d.value, ir.Name):
-                        params = program.functions[d.function].params
-                        values += [
-                            (d.function, p.default)
-                            for p in params
-                            if p.name == d.value.id
-                        ]
-                        if passed:
-                            values.append((d.function, d.value))
-                    else:
-                        values.append((d.function, d.value))
-        found: list[float] = []
-        for at, item in values:
-            if isinstance(item, ir.Const) or (passed and item is not None):
-                found += self._numbers(item, program, at, passed, depth + 1)
-        return found
-
-    def _fp32_limit(self, expr: ir.Expr, function: str) -> float | None:
-        """``torch.finfo(torch.float32).min``."""
-        if not isinstance(expr, ir.Attr) or not isinstance(expr.value, ir.Call):
-            return None
-        if self.program.origin(expr.value.func, function) != "torch.finfo":
-            return None
-        if "float32" not in str(expr.value.args):
-            return None
-        return _FP32_LIMITS.get(expr.attr)
-
-    @staticmethod
-    def _of_entry(
-        item: ir.Item, program: Program, function: str
-    ) -> list[tuple[str, ir.Expr | None]]:
-        """``CONFIG["fill"]``."""
-        assert isinstance(item.value, ir.Name)
-        owner = program.owner(item.value.id, function)
-        return [
-            (d.function, value)
-            for d in (program.definitions(owner, item.value.id) if owner else ())
-            if isinstance(d.value, ir.Display) and d.value.kind == "dict"
-            for key, value in zip(d.value.keys, d.value.items, strict=True)
-            if key == item.key
-        ]
-
-    @staticmethod
-    def _of_class(
-        attribute: ir.Attr, program: Program, function: str
-    ) -> list[tuple[str, ir.Expr | None]]:
-        """``Config.fill``, of the class itself."""
-        return [
-            (program.classes[ref.name].parent, stmt.value)
-            for ref in program.resolve(attribute.value, function)
-            if ref.kind in ("class", "instance")
-            for stmt in program.classes[ref.name].body
-            if stmt.kind in ("assign", "annassign")
-            and ir.Name(attribute.attr) in stmt.targets
-        ]
-
-    def _of_name(
-        self, name: ir.Name, program: Program, function: str, passed: bool
-    ) -> list[tuple[str, ir.Expr | None]]:
-        owner = program.owner(name.id, function)
-        if owner is None:
-            return []
-        values: list[tuple[str, ir.Expr | None]] = [
-            (d.function, d.value)
-            for d in program.definitions(owner, name.id)
-            if d.index is None and d.stmt.kind != "augassign"
-        ]
-        params = [p for p in program.functions[owner].params if p.name == name.id]
-        values += [(owner, p.default) for p in params]
-        if params and passed:
-            values += program.arguments(owner, name.id)
-        return values
+def _compared(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What an expression compares with each other."""
+    match expr:
+        case ir.Operation(op=op, operands=operands) if op in _COMPARISONS:
+            return operands
+        case ir.Call(func=ir.Attr(value=value, attr=attr), args=args) if (
+            attr in _COMPARING
+        ):
+            given = tuple(arg.value for arg in args[:2])
+            return given if len(given) == 2 else (value, *given)
+    return ()
 
 
 def _is_dtype_of(expr: ir.Expr) -> bool:
@@ -505,43 +443,6 @@ def _is_dtype_of(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Name) or (
         isinstance(expr, ir.Attr) and expr.attr == "dtype"
     )
-
-
-def _folded(expr: ir.Expr) -> float | None:
-    """What arithmetic on literal numbers comes to: ``-10 ** 9``, ``float("-1e9")``."""
-    match expr:
-        case ir.Const(value=bool()):
-            return None
-        case ir.Const(value=int() | float() as value):
-            return float(value)
-        case ir.Call(func=ir.Name(id="float"), args=(ir.Arg(value=inner),)):
-            if isinstance(inner, ir.Const) and isinstance(inner.value, str):
-                try:
-                    return float(inner.value)
-                except ValueError:
-                    return None
-            return _folded(inner)
-        case ir.Operation(op="-x", operands=(inner,)):
-            negated = _folded(inner)
-            return None if negated is None else -negated
-        case ir.Operation(op="+" | "-" | "*" | "/" | "**" as op, operands=(one, other)):
-            left, right = _folded(one), _folded(other)
-            if left is None or right is None:
-                return None
-            try:
-                return float(_ARITHMETIC[op](left, right))
-            except (ArithmeticError, ValueError, TypeError):
-                return None
-    return None
-
-
-_ARITHMETIC = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "**": operator.pow,
-}
 
 
 def _holder(expr: ir.Expr) -> ir.Expr | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from amp_migrate.facts import ir
+
 _NN = r"torch\.nn\.(modules\.\w+\.)?"
 PARAMETRIC = re.compile(
     _NN
@@ -22,7 +24,10 @@ KEEPING = re.compile(
 )
 """Layers whose result has the dtype of what they are given."""
 FP32_LAYERS = re.compile(
-    _NN + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d)"
+    _NN
+    + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d|(MSE|L1|SmoothL1|Huber"
+    r"|CrossEntropy|NLL|KLDiv|BCEWithLogits|CosineEmbedding|HingeEmbedding|MarginRanking|TripletMargin"
+    r"|PoissonNLL|SoftMargin|MultiMargin|MultiLabelMargin)Loss)"
 )
 """Layers that autocast runs in fp32."""
 IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
@@ -61,6 +66,7 @@ FP32_ONLY = re.compile(
 )
 """Functions that want fp32 operands, and compute no product that autocast would cast again."""
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
+INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 FROM_NUMBERS = (
     FACTORIES
     | INTEGER_FACTORIES
@@ -76,3 +82,10 @@ OF_NUMBERS = frozenset(f"builtins.{name}" for name in "min max abs round sum".sp
 ARITHMETIC = frozenset("+ - * /".split())
 """Operators whose result has the dtype of its operands, if that is one."""
 COMPARISONS = frozenset("== != < <= > >= and or not in is compare".split())
+
+
+def view_of(expr: ir.Expr) -> ir.Expr | None:
+    """The tensor of which an attribute is a view, ``x`` of ``x.data``."""
+    if isinstance(expr, ir.Attr) and expr.attr in ("data", "T", "mT"):
+        return expr.value
+    return None

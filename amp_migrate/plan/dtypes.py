@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
+from amp_migrate.plan.destinations import DEVICE, kind_of
 from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.plan.modules import Construction, Modules
 
@@ -103,7 +104,8 @@ class Dtypes:
     def _fp32_variable(self, at: Made) -> bool:
         made = self.flow.made(at)
         if not made:
-            return False
+            view = dtype_table.view_of(at.expr)
+            return view is not None and self._within(at, view, at.index)
         for one in made:
             if at.index is not None:
                 if one.index is not None:
@@ -206,7 +208,7 @@ class Dtypes:
             arg.name in ("device", "non_blocking", None)
             and (
                 isinstance(arg.value, ir.Const)
-                or "device" in (ir.key_of(arg.value) or "")
+                or kind_of(self.program, arg.value, at.function) == DEVICE
             )
             for arg in call.args
         )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.dtypes import rebinds
 from amp_migrate.plan.flow import Flow, Made
+from amp_migrate.plan.loaders import names_data
 from amp_migrate.plan.modules import Construction, Modules
 
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
 _MOST = 400
-_LOADER = re.compile(
-    r"(?i)load|data|batch|iter|train|valid|test|tqdm|enumerate|range|^dl|len"
-)
 
 
 class Halves:
@@ -71,7 +68,10 @@ class Halves:
                 if self._is_data(at):
                     return True
                 made = self.flow.made(at)
-                return bool(made) and all(self._not_half(one) for one in made or ())
+                if not made:
+                    view = dtype_table.view_of(expr)
+                    return view is not None and self._plainly(at, view)
+                return all(self._not_half(one) for one in made)
             case ir.Item(value=value):
                 return self._plainly(at, value)
             case ir.Display(items=items):
@@ -93,7 +93,7 @@ class Halves:
                 if origin is not None:
                     name = origin.rsplit(".", 1)[-1]
                     if origin in ("builtins.next", "builtins.iter"):
-                        return all(_names_data(value) for value in values)
+                        return all(names_data(value) for value in values)
                     if origin in dtype_table.OF_NUMBERS:
                         return self._plainly(at, *values)
                     if not origin.startswith("torch."):
@@ -167,23 +167,9 @@ class Halves:
         ):
             return False
         return all(
-            d.stmt.value is not None and _names_data(d.stmt.value) for d in loops
+            d.stmt.value is not None and names_data(d.stmt.value) for d in loops
         ) and all(
             d.value is not None and self._not_half(Made(d.value, d.function, d.stmt))
             for d in found
             if d.stmt.kind != "for"
         )
-
-
-def _names_data(expr: ir.Expr) -> bool:
-    """A loader by its name: no module is called, and nothing of a model is iterated over."""
-    return all(
-        _LOADER.search(inner.id)
-        for inner in ir.walk(expr)
-        if isinstance(inner, ir.Name) and inner.id != "self"
-    ) and not any(
-        isinstance(inner, ir.Call)
-        and (ir.key_of(inner.func) or "").rsplit(".", 1)[-1]
-        not in ("enumerate", "tqdm", "iter", "next", "range", "len", "trange")
-        for inner in ir.walk(expr)
-    )

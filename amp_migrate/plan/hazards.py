@@ -7,11 +7,19 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
+<<<<<<< HEAD
 from amp_migrate.plan import hooks, strict
 from amp_migrate.plan.attached import attached
+=======
+from amp_migrate.plan import dtype_table, strict
+from amp_migrate.plan.arrays import Arrays
+>>>>>>> half2
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
+from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.plan.edits import Edit
+from amp_migrate.plan.flow import Made
+from amp_migrate.plan.formulas import Formulas
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.probabilities import Probabilities
@@ -19,6 +27,7 @@ from amp_migrate.plan.products import of_products
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.plan.sigmoids import Sigmoids
+from amp_migrate.plan.stores import Stores
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
@@ -34,15 +43,16 @@ _RAISES = re.compile(
 )
 _RAISING_METHODS = frozenset(
     """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
-    matrix_exp spmm smm sspaddmm""".split()
-)
-_SAY_THEIR_DTYPE = frozenset(
-    "float to type long type_as int bool item tolist numpy argmax size".split()
+    matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+<<<<<<< HEAD
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
+=======
+_MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
+>>>>>>> half2
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
-_INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
+_TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
 )
@@ -74,7 +84,7 @@ class Hazards:
         runs = list(runs)
         refusal = self._of_training(functions)
         if refusal is None and self.options.dtype != "float16":
-            refusal = self._of_bfloat16(runs)
+            refusal = self._of_bfloat16()
         if refusal is not None:
             return refusal
         reached = list(self.reached(runs))
@@ -91,17 +101,32 @@ class Hazards:
             return refusal
         self._constants = Constants(remedies, sigmoids, self.options.dtype)
         self._casts = Casts(remedies)
+        self._stores = Stores(remedies, self._casts)
+        overflows = self.options.dtype != "bfloat16"
+        self._formulas = Formulas(remedies, sigmoids, self.forward, overflows)
         for function, stmt in reached:
             refusal = self._remedied(function, stmt)
             if refusal is not None:
                 return refusal
+        in_regions = {
+            (function, stmt.path) for function, stmt in self.reached(runs, called=True)
+        }
+        arrays = Arrays(remedies, self.forward, in_regions)
+        refusal = arrays.refusal(self.functions)
+        if refusal is not None:
+            return refusal
         self.edits = list(remedies.edits)
         return None
 
     # -- reach --------------------------------------------------------------------------------
 
-    def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
-        """Statements that run under autocast: regions, what they call, and all modules' methods."""
+    def reached(
+        self, runs: list[Run], called: bool = False
+    ) -> Iterator[tuple[str, ir.Stmt]]:
+        """Statements that run under autocast: regions, what they call, and all modules' methods.
+
+        ``called``: of these only what calling a module runs.
+        """
         program = self.program
         pending: list[str] = []
         for run in runs:
@@ -112,11 +137,19 @@ class Hazards:
         for class_name, found in program.classes.items():
             if ir.file_of(class_name) in self.files:
                 if self.forward.is_module_class(class_name):
+<<<<<<< HEAD
                     pending += [qualname for _, qualname in found.methods]
         for function, stmt, hooked in attached(program, self.files):
             pending += hooked
             if any(map(_has_lambda, stmt.exprs)):
                 yield function, stmt
+=======
+                    pending += [
+                        qualname
+                        for name, qualname in found.methods
+                        if not called or name in ("forward", "__call__")
+                    ]
+>>>>>>> half2
         for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
@@ -225,7 +258,34 @@ class Hazards:
             )
         ):
             return Refusal("AMP006", ".to(dtype) sets another precision by hand", line)
+        if origin == "" and method == "to" and self._takes_over(function, call):
+            message = "a module takes over a dtype that need not be fp32"
+            return Refusal("AMP006", message, line)
         return None
+
+    def _takes_over(self, function: str, call: ir.Call) -> bool:
+        """``model.to(x)``, ``model.to(x.dtype)``."""
+        assert isinstance(call.func, ir.Attr)
+        moved = call.func.value
+        last = (ir.key_of(moved) or "").rsplit(".", 1)[-1]
+        if not self.forward.is_module(moved, function) or not (
+            self.program.resolve(moved, function) or _MODEL.fullmatch(last)
+        ):
+            return False
+        return any(
+            kind_of(self.program, arg.value, function) in (DTYPE, TENSOR)
+            and not self._is_fp32_dtype(arg.value, function)
+            for arg in call.args
+        )
+
+    def _is_fp32_dtype(self, expr: ir.Expr, function: str) -> bool:
+        names = {self.program.origin(expr, function) or ""}
+        names |= {
+            r.name for r in self.program.resolve(expr, function) if r.kind == "external"
+        }
+        return any(names) and all(
+            dtype_table.FLOAT.fullmatch(name) for name in names if name
+        )
 
     def _of_training(self, functions: frozenset[str]) -> Refusal | None:
         """Hazards of the training functions themselves."""
@@ -235,7 +295,7 @@ class Hazards:
                 return Refusal("AMP034", f"{facts.name}() is async", facts.line)
         return None
 
-    def _of_bfloat16(self, runs: list[Run]) -> Refusal | None:
+    def _of_bfloat16(self) -> Refusal | None:
         for function, _, call in self.program.all_calls():
             func = call.func
             if function not in self.functions:
@@ -245,6 +305,7 @@ class Hazards:
                     "DataParallel runs its replicas in float16 whatever the dtype says"
                 )
                 return Refusal("AMP020", message, call.line)
+<<<<<<< HEAD
         for run in runs:
             scope = self.program.functions[run.function]
             made = {
@@ -268,6 +329,8 @@ class Hazards:
                 for call in calls_of(inner):
                     if _is_numpy(call):
                         return Refusal("AMP020", _NO_NUMPY, call.line)
+=======
+>>>>>>> half2
         return None
 
     # -- forward ------------------------------------------------------------------------------
@@ -298,8 +361,10 @@ class Hazards:
             refusal = self._of_call(program, function, stmt, call)
             if refusal is not None:
                 return refusal
-        refusal = self._of_store(program, function, stmt)
+        refusal = self._stores.refusal(function, stmt)
+        refusal = refusal or self._of_dtype_test(function, stmt)
         refusal = refusal or self._constants.refusal(function, stmt)
+        refusal = refusal or self._formulas.refusal(function, stmt)
         if refusal is not None:
             return refusal
         for expr in stmt.exprs:
@@ -325,6 +390,15 @@ class Hazards:
                     f"{short} fails or loses its meaning in half precision",
                     call.line,
                 )
+        put = self._casts.source_of(call, function)
+        if put is not None and not (refs and origin is None):
+            source, tensor = put
+            if not self._casts.cast_like(function, stmt, source, tensor):
+                name = (ir.key_of(call.func) or "").rsplit(".", 1)[-1]
+                message = (
+                    f"{name}() raises when its source is half and its target is not"
+                )
+                return Refusal("AMP020", message, call.line)
         if origin is not None or not isinstance(call.func, ir.Attr):
             return None
         method = call.func.attr
@@ -332,167 +406,44 @@ class Hazards:
             return Refusal(
                 "AMP020", f".{method}() is not implemented in half precision", call.line
             )
-        source = self._casts.source_of(call)
-        if source is not None and not refs:
-            if not self._casts.cast_like(function, stmt, source, call.func.value):
-                message = (
-                    f".{method}() raises when its source is half and its target is not"
-                )
-                return Refusal("AMP020", message, call.line)
         return None
 
-    def _of_store(
-        self, program: Program, function: str, stmt: ir.Stmt
-    ) -> Refusal | None:
-        """``buffer[mask] = half``: index_put wants equal dtypes."""
-        if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
-            return None
-        if isinstance(stmt.value, ir.Call) and isinstance(stmt.value.func, ir.Attr):
-            if stmt.value.func.attr in _SAY_THEIR_DTYPE:
-                # The value says its dtype itself.
-                return None
-        for target in stmt.targets:
-            if not isinstance(target, ir.Item) or _is_text(target.key):
-                continue
-            if isinstance(target.value, ir.Name):
-                owner = program.owner(target.value.id, function)
-                made = program.definitions(owner, target.value.id) if owner else []
-                is_buffer = any(
-                    _is_fresh_tensor(d.value)
-                    and not self._is_numpy(d.value, d.function)
-                    and not self._holds_integers(d.value, d.function)
-                    for d in made
-                )
-            elif isinstance(target.value, ir.Attr):
-                is_buffer = self._may_be_buffer(target.value, program, function)
-            else:
-                continue
-            if is_buffer and not self._is_integer(target.key, program, function):
-                if self._is_surely_tensor(target.value, function):
-                    value = stmt.value
-                    if value is not None and self._casts.cast_like(
-                        function, stmt, value, target.value
-                    ):
-                        continue
-                message = "an indexed store of a half result into an fp32 buffer raises"
-                return Refusal("AMP020", message, stmt.line)
+    def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``assert h.dtype == torch.float32``, where autocast makes it half."""
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
+                    continue
+                if any(self._is_integer_dtype(o, function) for o in inner.operands):
+                    continue
+                for operand in inner.operands:
+                    match operand:
+                        case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
+                            continue
+                        case ir.Attr(value=tensor, attr="dtype"):
+                            at = Made(tensor, function, stmt)
+                            if not self._remedies.halves.is_never_half(at):
+                                message = "what is asked for its dtype may be half here"
+                                return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _is_integer_dtype(self, expr: ir.Expr, function: str) -> bool:
+        """``torch.bool``, or a choice of such."""
+        inside = expr.items if isinstance(expr, ir.Display) else (expr,)
+        return bool(inside) and all(
+            dtype_table.INTEGERS.fullmatch(self.program.origin(one, function) or "")
+            for one in inside
+        )
 
     def _is_method_of_module(self, function: str) -> bool:
         own = self.program.self_class(function)
         return own is not None and self.forward.is_module_class(own[1])
-
-    def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
-        """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
-        program = self.program
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            made = program.definitions(owner, expr.id) if owner else []
-            return bool(made) and all(
-                _is_fresh_tensor(d.value) and not self._is_numpy(d.value, d.function)
-                for d in made
-            )
-        own = program.self_class(function)
-        if own is None or not isinstance(expr, ir.Attr):
-            return False
-        return expr.value == ir.Name(own[0]) and any(
-            isinstance(call.func, ir.Attr)
-            and call.func.attr == "register_buffer"
-            and call.argument(0, "name") == ir.Const(expr.attr)
-            for caller, _, call in program.all_calls()
-            if (found := program.self_class(caller)) is not None
-            and found[1] in program.family(own[1])
-        )
-
-    def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
-        """Whether an array is made with NumPy: no tensor is stored into one under autocast."""
-        return isinstance(value, ir.Call) and (
-            self.program.origin(value.func, function) or ""
-        ).startswith("numpy.")
-
-    def _holds_integers(self, value: ir.Expr | None, function: str) -> bool:
-        """``torch.full(..., dtype=torch.int64)``: nothing that autocast touches is stored there."""
-        return value is not None and any(
-            _INTEGERS.fullmatch(self.program.origin(arg.value, function) or "")
-            for call in ir.calls_in(value)
-            for arg in call.args
-            if arg.name == "dtype"
-        )
-
-    def _may_be_buffer(self, expr: ir.Attr, program: Program, function: str) -> bool:
-        """Whether an attribute of one's own is not known to be a dict or a list."""
-        own = program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]):
-            return False
-        made = [
-            d.value
-            for class_name in program.instance_classes(expr.value, function)
-            for d in program.attribute_definitions(class_name, expr.attr)
-        ]
-        return not made or not all(
-            isinstance(value, (ir.Display, ir.Comprehension))
-            or value == ir.Const(None)
-            or (
-                isinstance(value, ir.Call)
-                and re.fullmatch(
-                    r"builtins\.\w+|collections\.\w+|numpy\.\w+|torch\.nn\.Module(Dict|List)",
-                    program.origin(value.func, function) or "",
-                )
-            )
-            for value in made
-        )
-
-    def _is_integer(self, key: ir.Expr, program: Program, function: str) -> bool:
-        match key:
-            case ir.Const():
-                return True
-            case ir.Display(items=items):
-                return all(self._is_integer(item, program, function) for item in items)
-            case ir.Operation(op="slice"):
-                return True
-            case ir.Operation(
-                op="+" | "-" | "*" | "//" | "%" | "-x", operands=operands
-            ):
-                return all(
-                    self._is_integer(operand, program, function) for operand in operands
-                )
-            case ir.Name(id=name):
-                owner = program.owner(name, function)
-                found = program.definitions(owner, name) if owner is not None else []
-                return bool(found) and all(
-                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const)
-                    for d in found
-                )
-        return False
 
 
 def _last(func: ir.Expr, program: Program, function: str) -> str:
     """The last word of what is called, by its own name where it was imported under another."""
     name = program.origin(func, function) or ir.key_of(func) or ""
     return name.rsplit(".", 1)[-1]
-
-
-def _is_text(key: ir.Expr) -> bool:
-    """Whether a key is made of strings: what has such keys is no tensor."""
-    return any(
-        (isinstance(inner, ir.Const) and isinstance(inner.value, str))
-        or (isinstance(inner, ir.Operation) and inner.op == "joinedstr")
-        for inner in ir.walk(key)
-    )
-
-
-def _is_fresh_tensor(value: ir.Expr | None) -> bool:
-    """``torch.zeros(...)``, ``x.new_empty(...)``, also with ``.to(device)`` behind it."""
-    if not isinstance(value, ir.Call):
-        return False
-    if isinstance(value.func, ir.Attr) and re.fullmatch(
-        r"(new_)?(zeros|ones|empty|full)(_like)?", value.func.attr
-    ):
-        return True
-    return any(
-        isinstance(inner, ir.Attr) and inner.attr in ("zeros", "ones", "empty", "full")
-        for inner in ir.walk(value)
-    )
 
 
 def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:

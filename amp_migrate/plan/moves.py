@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.destinations import DEVICE, UNKNOWN, kind_of
 from amp_migrate.plan.forward import Forward
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
@@ -158,7 +159,10 @@ class Moves:
             yield Move(function, stmt, None, guards, kind, receiver)
         elif func.attr == "to" and call.args:
             given = call.argument(0, "device")
-            if given is not None and not self._is_dtype(given, function):
+            if given is not None and kind_of(self.program, given, function) in (
+                DEVICE,
+                UNKNOWN,
+            ):
                 # A rank is the number of an accelerator: there is no CPU of that name.
                 ranked = _RANK.search(ir.key_of(given) or "") or (
                     isinstance(given, ir.Const) and isinstance(given.value, int)
@@ -197,19 +201,6 @@ class Moves:
             yield move
 
     # -- devices ------------------------------------------------------------------------------
-
-    def _is_dtype(self, expr: ir.Expr, function: str) -> bool:
-        origin = self.program.origin(expr, function) or ""
-        if re.fullmatch(
-            r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*)",
-            origin,
-        ):
-            return True
-        if isinstance(expr, ir.Const):
-            return not isinstance(expr.value, (str, int)) or isinstance(
-                expr.value, bool
-            )
-        return isinstance(expr, ir.Attr) and expr.attr == "dtype"
 
     def is_cpu(self, expr: ir.Expr | None, function: str, depth: int = 0) -> bool:
         """Whether a device expression can only be something else than CUDA."""

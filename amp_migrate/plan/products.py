@@ -19,6 +19,10 @@ def of_products(
         factors = _factors(program, function, inner)
         if factors is None:
             continue
+        same = _with_itself(inner, factors)
+        if same is not None and not _is_normalized(program, function, same):
+            message = "a product of a value with itself overflows in float16"
+            return Refusal("AMP020", message, line)
         (one, turned), (other, turned_too) = (
             _base(program, function, factor) for factor in factors
         )
@@ -28,6 +32,26 @@ def of_products(
             message = "a product of a value with its own transpose overflows in float16"
             return Refusal("AMP020", message, line)
     return None
+
+
+def _with_itself(expr: ir.Expr, factors: tuple[ir.Expr, ir.Expr]) -> ir.Expr | None:
+    """``x`` of ``einsum("bi,bi->b", x, x)``, ``bmm(x.unsqueeze(1), x.unsqueeze(2))``."""
+    one, other = factors
+    if isinstance(expr, ir.Call) and _last(expr) == "einsum":
+        return one if one == other else None
+    if all(isinstance(f, ir.Call) and _last(f) == "unsqueeze" for f in factors):
+        values = [
+            f.func.value
+            for f in factors
+            if isinstance(f, ir.Call) and isinstance(f.func, ir.Attr)
+        ]
+        if len(values) == 2 and values[0] == values[1] and one != other:
+            return values[0]
+    return None
+
+
+def _last(call: ir.Call) -> str:
+    return call.func.attr if isinstance(call.func, ir.Attr) else ""
 
 
 def _factors(
@@ -42,6 +66,8 @@ def _factors(
     if origin is not None:
         if origin.removeprefix("torch.") in _PRODUCTS and len(values) == 2:
             return values[0], values[1]
+        if origin == "torch.einsum" and len(values) == 3:
+            return values[1], values[2]
         return None
     if isinstance(expr.func, ir.Attr) and expr.func.attr in _PRODUCTS:
         if len(values) == 1:

@@ -13,15 +13,23 @@ from amp_migrate.plan.edits import SplitLast
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.modules import Construction
 from amp_migrate.plan.rebuilt import has_module_hooks, may_be_rebuilt
-from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
+from amp_migrate.plan.remedies import SHAPES, Found, Remedies, Unclear
+from amp_migrate.project.bindings import calls_of
 
-_SQUASHES = frozenset("sigmoid tanh".split())
+SQUASHES = frozenset("sigmoid tanh".split())
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
+POWERS = frozenset(
+    "pow square add sub subtract rsub mul multiply div neg add_ sub_ mul_ div_ neg_".split()
+)
+"""Arithmetic by functions and methods."""
 _PARALLEL = frozenset(
     f"torch.nn.parallel.{name}"
     for name in ("data_parallel", "data_parallel.data_parallel")
 )
 _MOST = 200
+
+
+Planned = tuple[set[int], dict[Found, None]]
 
 
 class Sigmoids:
@@ -51,14 +59,22 @@ class Sigmoids:
 
         Raises `Unclear` where there are none.
         """
-        full, edits = set(self.halves.made_full), dict(self.remedies.edits)
+        planned = self.planned()
         try:
             self.squash(at)
         except Unclear:
-            self.halves.made_full, self.remedies.edits = full, edits
-            if not self.dtypes.is_fp32(at) or self.dtypes.has_squashed(_SQUASHES):
+            self.take_back(planned)
+            if not self.dtypes.is_fp32(at) or self.dtypes.has_squashed(SQUASHES):
                 raise
             self.remedies.upcast(at.function, at.stmt, at.expr)
+
+    def planned(self) -> Planned:
+        """What is planned so far, for `take_back`."""
+        return set(self.halves.made_full), dict(self.remedies.edits)
+
+    def take_back(self, planned: Planned) -> None:
+        """Forget what was planned since."""
+        self.halves.made_full, self.remedies.edits = planned
 
     def _squash(self, at: Made) -> None:
         key = (id(at.expr), at.function, at.stmt.path, at.index)
@@ -93,7 +109,11 @@ class Sigmoids:
             case ir.Operation(op="if", operands=(_, body, orelse)):
                 for branch in (body, orelse):
                     self._squash(Made(branch, at.function, at.stmt, at.index))
-            case ir.Operation(op=op, operands=operands) if op in (*ARITHMETIC, "-x"):
+            case ir.Operation(op=op, operands=operands) if op in (
+                *ARITHMETIC,
+                "-x",
+                "**",
+            ):
                 for operand in operands:
                     if not isinstance(operand, ir.Const):
                         self._squash(Made(operand, at.function, at.stmt))
@@ -126,10 +146,12 @@ class Sigmoids:
         if origin is not None:
             name = origin.rsplit(".", 1)[-1]
             plain = origin in (f"torch.{name}", f"torch.nn.functional.{name}")
-            if plain and name in _SQUASHES and first is not None:
+            if plain and name in SQUASHES and first is not None:
                 self._squash_operand(at, first)
             elif plain and name in SHAPES and first is not None:
                 self._squash(Made(first, at.function, at.stmt))
+            elif plain and name in POWERS:
+                self._squash_terms(at, [arg.value for arg in call.args])
             elif origin in _PARALLEL:
                 self._squash_parallel(at, call)
             elif plain and name in ("cat", "stack") and isinstance(first, ir.Display):
@@ -152,13 +174,21 @@ class Sigmoids:
                 self._squash_module(at, call, module)
             return
         if not refs and isinstance(func, ir.Attr):
-            if func.attr in _SQUASHES and not call.args:
+            if func.attr in SQUASHES and not call.args:
                 self._squash_operand(at, func.value)
                 return
             if func.attr in SHAPES:
                 self._squash(Made(func.value, at.function, at.stmt))
                 return
+            if func.attr in POWERS:
+                self._squash_terms(at, [func.value, *(a.value for a in call.args)])
+                return
         self._expect_fp32(at)
+
+    def _squash_terms(self, at: Made, terms: list[ir.Expr]) -> None:
+        for term in terms:
+            if not self.dtypes.is_number(Made(term, at.function, at.stmt)):
+                self._squash(Made(term, at.function, at.stmt))
 
     def _squash_operand(self, at: Made, operand: ir.Expr) -> None:
         """Cast up what goes into a sigmoid, unless it is fp32 already."""

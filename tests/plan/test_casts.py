@@ -47,6 +47,62 @@ loss = spectrum.abs().mean()
 ---
 spectrum = torch.fft.rfft(model(x).float(), dim=0)
 
+=== a store into a copy
+NET
+    h = self.features(x)
+    out = self.memory.clone()
+    out[x.argmax(1)] = h
+    return self.fc2(out)
+---
+loss = F.mse_loss(model(x), y)
+---
+out[x.argmax(1)] = h.to(out.dtype)
+
+=== a store of data into a result
+NET
+    h = self.fc1(x)
+    out = h.clone()
+    out[x.argmax(1)] = torch.cat([x, x], 1)[:, :8].clone()
+    return self.fc2(out)
+---
+loss = F.mse_loss(model(x), y)
+---
+out[x.argmax(1)] = torch.cat([x, x], 1)[:, :8].clone().to(out.dtype)
+
+=== a store of fp32 into a result
+NET
+    h = self.fc1(x)
+    out = h.clone()
+    out[x.argmax(1)] = self.features(x).float()
+    return self.fc2(out)
+---
+loss = F.mse_loss(model(x), y)
+---
+out[x.argmax(1)] = self.features(x).float().to(out.dtype)
+
+=== a function that stores
+NET
+    h = self.features(x)
+    to = x.argmax(1, keepdim=True).expand(-1, 8)
+    base = torch.zeros(8, 8, device=x.device)
+    return self.fc2(torch.scatter_reduce(base, 0, to, h, "sum"))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(torch.scatter_reduce(base, 0, to, h.to(base.dtype), "sum"))
+
+=== tests of other dtypes
+NET
+    mask = x > 0
+    if mask.dtype == torch.bool and self.fc1.weight.dtype == torch.float32:
+        mask = mask.float()
+    assert x.dtype == torch.float32
+    return self.fc2(self.features(x * mask))
+---
+loss = F.mse_loss(model(x), y)
+---
+assert x.dtype == torch.float32
+
 === a store by a mask
 LINEAR
 ---
@@ -117,6 +173,36 @@ loss = (model(x) - y).abs().mean()
 loss = (model(x) - y).abs().mean()
 """)
 REFUSED = cases("""\
+=== a test of the dtype
+NET
+    h = self.features(x)
+    assert h.dtype == torch.float32
+    return self.fc2(h)
+---
+loss = F.mse_loss(model(x), y)
+---
+assert
+
+=== a sum in place
+NET
+    h = self.features(x)
+    d = h.pow(2).sum(1, keepdim=True).expand(8, 8).clone()
+    d.addmm_(h, self.memory)
+    return self.fc2(d)
+---
+loss = F.mse_loss(model(x), y)
+---
+d.addmm_
+
+=== a dot product by einsum
+NET
+    h = self.features(x)
+    return self.fc2(h) + torch.einsum("bi,bi->b", h, h).unsqueeze(1)
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2
+
 === a product of its own
 LINEAR
 ---

@@ -237,6 +237,38 @@ scores = scores.masked_fill(mask, torch.finfo(torch.float32).min)
 loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 
+=== numbers in a test
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+seen, limit = 0, 100000
+---
+seen += 1
+scores = model(x)
+if seen < limit and len(loader) < 1e6:
+    scores = scores.masked_fill(mask, -1e9) / math.sqrt(2)
+loss = F.mse_loss(F.softmax(scores * 0.5, 0), y) + (x > 1e6).sum()
+---
+scores = scores.masked_fill(mask, max(-1e9, torch.finfo(scores.dtype).min)) / math.sqrt(2)
+
+=== compared with next to nothing
+LINEAR
+---
+h = F.relu(model(x))
+loss = F.mse_loss(h, y) + (h.detach() <= 1e-9).sum()
+---
+loss = F.mse_loss(h, y) + (h.detach().float() <= 1e-9).sum()
+
+=== the largest integer
+LINEAR
+import sys
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -sys.maxsize)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores = scores.masked_fill(mask, max(-sys.maxsize, torch.finfo(scores.dtype).min))
+
 === a large fill
 LINEAR
 ---
@@ -286,6 +318,61 @@ total = sum([model(x), model(-x).abs()])
 loss = torch.log(total.abs() + 1e-12).mean()
 ---
 loss =
+
+=== compared with the mask
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9)
+hidden = scores == -1e9
+loss = F.mse_loss(F.softmax(scores, 0).masked_fill(hidden, 0.0), y)
+---
+hidden =
+
+=== compared with a part of the mask
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+NEG = -1e9
+---
+scores = model(x)
+scores = scores.masked_fill(mask, NEG)
+hidden = torch.lt(scores, NEG / 2)
+loss = F.mse_loss(F.softmax(scores, 0).masked_fill(hidden, 0.0), y)
+---
+hidden =
+
+=== asked for all of it
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9)
+if scores.max().eq(-1e9):
+    continue
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+if scores.max()
+
+=== a mask that is enlarged
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9) / 0.1
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores = scores.masked
+
+=== a mask that is enlarged later
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9)
+loss = F.mse_loss(F.softmax(8 * scores, 0), y)
+---
+scores = scores.masked
 
 === a lambda
 LINEAR

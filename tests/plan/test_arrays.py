@@ -1,0 +1,121 @@
+"""Arrays made of what may be in half precision. All scripts that are migrated really run."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_source
+from amp_migrate.options import Options
+
+MIGRATED = cases("""\
+=== of a result
+LINEAR
+---
+out = model(x)
+seen = out.detach().cpu().numpy()
+loss = F.mse_loss(out, y)
+print(seen.dtype, float(seen.sum()) < 1e9)
+---
+seen = out.detach().cpu().float().numpy()
+
+=== in a row of others
+LINEAR
+seen = []
+---
+out = model(x)
+loss = F.mse_loss(out, y)
+seen.extend(out.data.numpy().tolist())
+---
+seen.extend(out.data.float().numpy().tolist())
+
+=== by a function of NumPy
+LINEAR
+import numpy as np
+---
+out = model(x)
+loss = F.mse_loss(out, y)
+seen = np.asarray(out.detach())
+print(seen.dtype)
+---
+seen = np.asarray(out.detach().float())
+
+=== of places
+model = nn.Linear(6, 3).to(device)
+---
+out = model(x)
+_, places = torch.max(out.data, 1)
+same = torch.max(out, 1)[1]
+best = out.topk(2).indices
+right = (out.argmax(1) == 0).cpu().numpy()
+print(places.cpu().numpy(), same.view(-1).numpy(), best.numpy(), right)
+loss = F.cross_entropy(out, y.long().squeeze(1))
+---
+print(places.cpu().numpy(), same.view(-1).numpy(), best.numpy(), right)
+
+=== of data and of the loss
+LINEAR
+---
+out = model(x)
+loss = F.mse_loss(out, y)
+print(x.numpy().dtype, loss.detach().numpy().dtype)
+---
+print(x.numpy().dtype, loss.detach().numpy().dtype)
+
+=== without autocast
+LINEAR
+def look(model):
+    with torch.no_grad():
+        return model(torch.ones(1, 6).to(device)).cpu().numpy()
+---
+out = model(x)
+loss = F.mse_loss(out, y)
+print(look(model).dtype)
+---
+return model(torch.ones(1, 6).to(device)).cpu().numpy()
+""")
+REFUSED = cases("""\
+=== of unknown precision
+LINEAR
+import sys
+scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
+---
+out = model(x) * scale
+seen = out.detach().numpy()
+loss = F.mse_loss(out, y)
+---
+seen =
+
+=== in a condition
+LINEAR
+---
+out = model(x)
+if out.detach().numpy().sum() > 1e4:
+    continue
+loss = F.mse_loss(out, y)
+---
+if out
+""")
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_migrated(name: str, dtype: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source, options=Options(dtype=dtype))
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    if dtype == "float16":
+        check_runs(case.source, result.output)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_refused(name: str, dtype: str) -> None:
+    case = REFUSED[name]
+    result = migrate_source(case.source, options=Options(dtype=dtype))
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code == "AMP020"
+    assert found.blocker is not None
+    assert found.blocker.text.startswith(case.lines[0])

@@ -1,0 +1,148 @@
+"""Formulas written out by hand. All scripts that are migrated really run."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_source
+from amp_migrate.options import Options
+
+MIGRATED = cases("""\
+=== a variance
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) + 3.0
+var = (h ** 2).mean(0) - h.mean(0) ** 2
+loss = F.mse_loss(var, y.expand_as(h).var(0))
+---
+var = (h ** 2).mean(0) - h.float().mean(0) ** 2
+
+=== a variance in steps
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) + 3.0
+mean = h.mean(dim=0)
+power = h.pow(2).mean(dim=0)
+var = power - mean.pow(2)
+loss = F.mse_loss(var, y.expand_as(h).var(0))
+---
+mean = h.float().mean(dim=0)
+
+=== a norm of products
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) * 400
+size = torch.sqrt((h * h).sum(1, keepdim=True) + 1e-6)
+loss = F.mse_loss((h / size).sum(1, keepdim=True), y)
+---
+size = torch.sqrt((h.float() * h).sum(1, keepdim=True) + 1e-6)
+
+=== the mean of a square that has a name
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) * 400
+squared = h * h
+loss = F.mse_loss(1e-5 * torch.mean(squared, 1, keepdim=True), y)
+---
+squared = h.float() * h
+
+=== a logarithm of a sigmoid
+LINEAR
+---
+loss = -torch.log(torch.sigmoid(5 * model(x)) + 1e-6).mean()
+---
+loss = -torch.log(torch.sigmoid((5 * model(x)).float()) + 1e-6).mean()
+
+=== a logarithm of the rest of a sigmoid
+NET
+    return self.sigmoid(self.fc2(self.features(x)))
+---
+p = model(x)
+loss = -(y * p.log() + (1 - y) * torch.log(1 - p)).mean()
+---
+return self.sigmoid(self.fc2(self.features(x)).float())
+
+=== a logarithm of a squashed action
+LINEAR
+---
+u = 4 * model(x)
+action = torch.tanh(u)
+loss = (F.mse_loss(action, y) + 0.01 * torch.log(1 - action.pow(2) + 1e-6).mean())
+---
+action = torch.tanh(u.float())
+
+=== a logarithm of a softmax
+model = nn.Linear(6, 3).to(device)
+---
+loss = F.nll_loss(torch.log(F.softmax(model(x), 1)), y.long().squeeze(1))
+---
+loss = F.nll_loss(torch.log(F.softmax(model(x), 1)), y.long().squeeze(1))
+
+=== a logarithm of something else
+LINEAR
+---
+h = F.relu(model(x)) + 1.0
+loss = F.mse_loss(torch.log(h), y)
+---
+loss = F.mse_loss(torch.log(h), y)
+
+=== something else that logs
+LINEAR
+class Log:
+    def log(self, *args):
+        pass
+logger = Log()
+---
+loss = F.mse_loss(model(x), y)
+logger.log("loss", loss)
+---
+logger.log("loss", loss)
+""")
+REFUSED = cases("""\
+=== a variance of unknown precision
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) + torch.tensor(eval("3.0"))
+var = (h ** 2).mean(0) - h.mean(0) ** 2
+loss = F.mse_loss(var, y.expand_as(h).var(0))
+---
+var =
+
+=== a logarithm of an unseen sigmoid
+LINEAR
+act = [torch.sigmoid][0]
+---
+p = act(model(x))
+loss = -torch.log(p).mean()
+---
+loss =
+""")
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+def test_migrated(name: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source)
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    check_runs(case.source, result.output)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    case = REFUSED[name]
+    result = migrate_source(case.source)
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code == "AMP020"
+    assert found.blocker is not None
+    assert found.blocker.text.startswith(case.lines[0])
+
+
+def test_bfloat16_has_the_range_of_fp32_and_fewer_digits() -> None:
+    options = Options(dtype="bfloat16")
+    squares = MIGRATED["a norm of products"].source
+    assert ".float() *" not in migrate_source(squares, options=options).output
+    case = MIGRATED["a variance in steps"]
+    check_lines(migrate_source(case.source, options=options).output, case.lines)
