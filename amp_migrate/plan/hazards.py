@@ -7,13 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
-<<<<<<< HEAD
-from amp_migrate.plan import hooks, strict
-from amp_migrate.plan.attached import attached
-=======
-from amp_migrate.plan import dtype_table, strict
+from amp_migrate.plan import dtype_table, hooks, strict
 from amp_migrate.plan.arrays import Arrays
->>>>>>> half2
+from amp_migrate.plan.attached import attached
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
 from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
@@ -46,11 +42,8 @@ _RAISING_METHODS = frozenset(
     matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
-<<<<<<< HEAD
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
-=======
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
->>>>>>> half2
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
@@ -137,19 +130,15 @@ class Hazards:
         for class_name, found in program.classes.items():
             if ir.file_of(class_name) in self.files:
                 if self.forward.is_module_class(class_name):
-<<<<<<< HEAD
-                    pending += [qualname for _, qualname in found.methods]
-        for function, stmt, hooked in attached(program, self.files):
-            pending += hooked
-            if any(map(_has_lambda, stmt.exprs)):
-                yield function, stmt
-=======
                     pending += [
                         qualname
                         for name, qualname in found.methods
                         if not called or name in ("forward", "__call__")
                     ]
->>>>>>> half2
+        for function, stmt, hooked in attached(program, self.files):
+            pending += hooked
+            if any(map(_has_lambda, stmt.exprs)):
+                yield function, stmt
         for function in self.called_from(pending):
             for stmt in ir.statements(program.functions[function].body):
                 yield function, stmt
@@ -305,20 +294,6 @@ class Hazards:
                     "DataParallel runs its replicas in float16 whatever the dtype says"
                 )
                 return Refusal("AMP020", message, call.line)
-<<<<<<< HEAD
-        for run in runs:
-            scope = self.program.functions[run.function]
-            made = {
-                variable
-                for stmt in _statements_of(scope, run)
-                for variable in self.forward.writes(stmt, run.function)
-            }
-            for stmt in ir.statements(scope.body):
-                for call in calls_of(stmt):
-                    if _is_numpy(call) and isinstance(call.func, ir.Attr):
-                        read = self.forward.reads_of(call.func.value, run.function)
-                        if read & made:
-                            return Refusal("AMP020", _NO_NUMPY, call.line)
         for _, stmt, hooked in attached(self.program, self.files):
             body = [
                 inner
@@ -329,8 +304,6 @@ class Hazards:
                 for call in calls_of(inner):
                     if _is_numpy(call):
                         return Refusal("AMP020", _NO_NUMPY, call.line)
-=======
->>>>>>> half2
         return None
 
     # -- forward ------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from amp_migrate.plan.flow import Made
 from amp_migrate.plan.modules import Construction
 from amp_migrate.plan.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.plan.remedies import SHAPES, Found, Remedies, Unclear
-from amp_migrate.project.bindings import calls_of
 
 SQUASHES = frozenset("sigmoid tanh".split())
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
