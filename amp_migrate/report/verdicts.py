@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.verdict import LevelVerdict, Outcome, Speed, Verdict
 
 MARKS = {
@@ -40,6 +41,8 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
     yield f"  {_extent(verdict)}", ""
     for line in _speeds(verdict.speeds):
         yield f"  {line}", ""
+    if verdict.tensor_cores is not None:
+        yield f"  {_tensor_cores(verdict.tensor_cores)}", ""
     for line in verdict.shape_lines:
         yield f"  {line}".rstrip(), ""
     for note in verdict.notes:
@@ -80,7 +83,18 @@ def _speeds(speeds: Sequence[Speed]) -> Iterator[str]:
             f" (quartiles {one.low:.2f} to {one.high:.2f}){memory}"
         )
     if len(speeds) == 2:
-        yield f"speedup {speeds[0].median / speeds[1].median:.2f}"
+        before, after = speeds
+        line = f"speedup {before.median / after.median:.2f}"
+        if before.memory and after.memory:
+            line += f", {after.memory / before.memory:.2f} of the memory"
+        yield line
+
+
+def _tensor_cores(shares: KernelShares) -> str:
+    return (
+        f"time of matrix products: {shares.tensor_core:.0%} in kernels known to use Tensor Cores,"
+        f" {shares.not_tensor_core:.0%} in others, {shares.unknown:.0%} in kernels of unknown kind"
+    )
 
 
 def _plain(value: Any) -> Any:

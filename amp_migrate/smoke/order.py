@@ -18,6 +18,8 @@ class Task(str, Enum):
     """The same, and the protocol monitor."""
     SHAPES = "shapes"
     """The sizes of all matrix products and convolutions."""
+    KERNELS = "kernels"
+    """The time of each kernel on the GPU."""
     CLOCK = "clock"
     """Time and memory, with nothing else patched."""
 

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
-from amp_migrate.smoke import levels
+from amp_migrate.smoke import kernels, levels
 from amp_migrate.smoke.compare import difference, printed
+from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
 from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
 from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import Runner
-from amp_migrate.smoke.shapes import ShapesReport, judge
+from amp_migrate.smoke.shapes import Room, ShapesReport, judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict, lines_of
 from amp_migrate.smoke.sites import ran
 from amp_migrate.smoke.verdict import (
@@ -38,7 +39,7 @@ def number_of_runs(*, on_cuda: bool, monitor_only: bool) -> int:
     """About how often a script is run."""
     if monitor_only:
         return 1
-    return levels.RUNS + (2 if on_cuda else 0)
+    return levels.RUNS + (3 if on_cuda else 0)
 
 
 class Validation:
@@ -143,19 +144,42 @@ class Validation:
         watched = Order("watched", True, Task.MONITOR, switches)
         judged, findings = levels.protocol(self._run, watched, {"error", "warning"})
         verdicts.append(judged)
-        shapes = self._shapes(switches)
+        speeds = [] if self.runner.on_cpu else self._speeds()
+        shapes = self._shapes(switches, self._room(reference, speeds))
         return replace(
             self._conclude(reference, verdicts, mixed, findings),
+            speeds=tuple(speeds),
+            tensor_cores=None if self.runner.on_cpu else self._tensor_cores(),
             shapes={} if shapes is None else as_dict(shapes),
             shape_lines=() if shapes is None else tuple(lines_of(shapes, Path.cwd())),
         )
 
-    def _shapes(self, switches: Switches) -> ShapesReport | None:
+    @staticmethod
+    def _room(reference: Record, speeds: Sequence[Speed]) -> Room | None:
+        """What batch size the freed memory would allow; None where that cannot be known."""
+        if len(speeds) != 2:
+            return None
+        batch = reference.all("loader")[0]["batch"] if reference.all("loader") else None
+        return room_for_batch(speeds[0].memory, speeds[1].memory, batch)
+
+    def _tensor_cores(self) -> KernelShares | None:
+        """How much of the time of matrix products is spent on Tensor Cores, by kernels' names."""
+        order = Order("timing the kernels", True, Task.KERNELS, AS_WRITTEN)
+        return kernels.shares(
+            [
+                (line["name"], line["microseconds"])
+                for line in self._run(order).all("kernel")
+            ]
+        )
+
+    def _shapes(self, switches: Switches, room: Room | None) -> ShapesReport | None:
         """What the rewritten program multiplies; None where that was not asked for, or not seen."""
         if self.profile is None:
             return None
         record = self._run(Order("recording shapes", True, Task.SHAPES, switches))
-        return judge(record.lines, self.profile) if record.all("gemm") else None
+        if not record.all("gemm"):
+            return None
+        return judge(record.lines, self.profile, room)
 
     def _original(self) -> Record:
         """The original, as on a GPU where that works."""
@@ -212,7 +236,6 @@ class Validation:
                 for record in mixed[-1:]
                 if self.rewriting.scaled
             ),
-            speeds=tuple(self._speeds()) if not self.runner.on_cpu else (),
             findings=tuple(findings),
         )
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from amp_migrate.smoke.kernels import KernelShares
+
 
 class Outcome(str, Enum):
     """What came of one level, or of the whole."""
@@ -104,6 +106,8 @@ class Verdict:
     losses: tuple[Curve, ...] = ()
     scales: tuple[Curve, ...] = ()
     speeds: tuple[Speed, ...] = ()
+    tensor_cores: KernelShares | None = None
+    """Of the time of matrix products on a GPU, the share in kernels that are known to use them."""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     shapes: Mapping[str, Any] = field(default_factory=dict)

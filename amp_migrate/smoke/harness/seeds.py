@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,8 +40,11 @@ def determine() -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False
 
 
-def load_data_here() -> None:
-    """Loaders load in this process: workers would each have a random stream of their own."""
+def load_data_here(say: Callable[..., None]) -> None:
+    """Loaders load in this process: workers would each have a random stream of their own.
+
+    Says ``loader`` for each: batch, its batch size; None where it has none.
+    """
     base = torch.utils.data.DataLoader
     inner = base.__init__
 
@@ -53,6 +57,7 @@ def load_data_here() -> None:
             elif name in given:
                 given[name] = value
         inner(loader, *positional, **given)
+        say("loader", batch=loader.batch_size)
 
     base.__init__ = init
 

@@ -19,6 +19,7 @@ from . import seeds, standin
 from .backward_products import ProductCounter
 from .children import enter
 from .clock import Clock
+from .kernel_times import KernelTimes
 from .log import Log
 from .overlay.confine import confine
 from .overlay.offline import offline_environment
@@ -83,11 +84,11 @@ class _Run:
         order = self.order
         if order["threads"]:
             torch.set_num_threads(order["threads"])
-        timed = order["task"] == "clock"
+        timed = order["task"] in ("clock", "kernels")
         seeds.fix(order["seed"])
         if not timed:
             seeds.determine()
-            seeds.load_data_here()
+            seeds.load_data_here(self.log.say)
         if order["standin"]:
             standin.install()
         Switches(on_cpu=order["on_cpu"], **order["switches"]).patch()
@@ -110,6 +111,10 @@ class _Run:
             clock = Clock(self.log.say, order["steps"])
             clock.patch()
             return clock.finish
+        if order["task"] == "kernels":
+            kernels = KernelTimes(self.log.say)
+            kernels.patch()
+            return kernels.finish
         injection = order["injection"]
         recorder = Recorder(
             self.log.say,
