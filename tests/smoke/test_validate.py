@@ -235,13 +235,6 @@ def test_an_interpreter_without_torch(validate: Any, tmp_path: Path) -> None:
 
 
 def test_loops_that_are_never_reached(validate: Any) -> None:
-    loop = textwrap.indent(
-        PLAIN.split("device)\n", 1)[1]
-        .split("optimizer =")[1]
-        .join(["optimizer =", ""]),
-        "    ",
-    )
-    del loop
     text = PLAIN + "\n\ndef later():\n" + textwrap.indent(PLAIN, "    ") + "\n"
     said = validate({"train.py": text}, "train.py", "--json")
     assert said.code == 0
@@ -297,6 +290,99 @@ def test_processes_of_the_script_have_the_rewrite_too(validate: Any) -> None:
     }
     said = validate(files, "train.py", "--json", "--steps", "2")
     assert said.code == 0, said.out
+
+
+AMP = PLAIN.replace(
+    "for step",
+    'scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")\nfor step',
+).replace(
+    "    loss = nn",
+    '    with torch.autocast("cuda", torch.float16, enabled=scaler.is_enabled()):\n'
+    "        loss = nn",
+)
+AMP = AMP.replace("loss.backward()", "scaler.scale(loss).backward()")
+AMP = AMP.replace("optimizer.step()", "scaler.step(optimizer)\n    scaler.update()")
+
+
+def test_a_script_under_amp_is_watched(validate: Any) -> None:
+    said = validate({"train.py": AMP}, "train.py", "--monitor-only", "--json")
+    assert (said.code, said.only["outcome"]) == (0, "proven")
+    assert [one["level"] for one in said.only["levels"]] == ["protocol"]
+    assert said.only["runs"] == 1
+
+
+def test_the_line_that_breaks_the_protocol_is_named(validate: Any) -> None:
+    clipped = "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    scaler.step"
+    text = AMP.replace("    scaler.step", clipped)
+    said = validate({"train.py": text}, "train.py", "--monitor-only", "--json")
+    assert said.code == 1
+    line = text.split("clip_grad_norm_")[0].count("\n") + 1
+    (finding,) = said.only["findings"]
+    assert (finding["path"], finding["line"]) == ("train.py", line)
+    assert (finding["rule"], finding["count"]) == ("clipped-scaled-gradients", 6)
+
+
+def test_a_script_under_amp_has_nothing_to_migrate(validate: Any) -> None:
+    said = validate({"train.py": AMP}, "train.py", "--json")
+    assert said.code == 2
+    assert "--monitor-only" in said.only["reason"]
+    said = validate({"train.py": PLAIN}, "train.py", "--monitor-only", "--json")
+    assert (said.code, said.only["reason"]) == (
+        2,
+        "the script enters no autocast region here",
+    )
+
+
+def test_nothing_of_the_users_is_touched(validate: Any, tmp_path: Path) -> None:
+    text = PLAIN.replace(
+        "print(loss",
+        "import os\n"
+        "open('notes.txt', 'a').write('more')\n"
+        "assert open('notes.txt').read().endswith('more')\n"
+        "os.makedirs('runs/new')\n"
+        "torch.save(model.state_dict(), 'runs/model.pt')\n"
+        "assert torch.load('runs/model.pt')\n"
+        "os.remove('data.csv')\n"
+        "print(loss",
+    )
+    files = {"train.py": text, "notes.txt": "mine", "data.csv": "1,2"}
+    said = validate(files, "train.py", "--json")
+    assert said.code == 0, said.out
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
+    assert not [note for note in said.only["notes"] if "past what" in note]
+
+
+def test_a_rewritten_file_that_is_never_loaded(validate: Any) -> None:
+    """An installed copy hides the one that was rewritten: what ran was not the rewrite."""
+    files = {
+        "engine.py": PLAIN,
+        "copy/engine.py": PLAIN,
+        "train.py": "import sys\nsys.path.insert(0, 'copy')\nimport engine\n",
+    }
+    said = validate(files, "train.py", "--json")
+    assert said.code == 2, said.out
+
+
+def test_gradients_that_are_not_finite_are_told_apart(validate: Any) -> None:
+    text = PLAIN.replace(
+        "    loss.backward()",
+        "    loss = loss * (float('inf') if step == 3 else 1)\n    loss.backward()",
+    )
+    said = validate({"train.py": text}, "train.py", "--json")
+    assert said.code == 2
+    outcomes = {one["level"]: one["outcome"] for one in said.only["levels"]}
+    assert outcomes["L1 scaled"] == "the original has gradients that are not finite"
+
+
+def test_underflow_of_fp32_is_told_apart(validate: Any) -> None:
+    """Gradients below the smallest normal number are flushed or rounded without a scale only."""
+    text = PLAIN.replace(
+        "    loss.backward()", "    loss = loss * 1e-37\n    loss.backward()"
+    )
+    said = validate({"train.py": text}, "train.py", "--json")
+    outcomes = {one["level"]: one["outcome"] for one in said.only["levels"]}
+    assert outcomes["L1 scaled"] == "proven at low scales", said.out
 
 
 def test_usage(validate: Any) -> None:
