@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
-from amp_migrate.smoke import levels
+from amp_migrate.smoke import curves, levels
 from amp_migrate.smoke.compare import difference, printed
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
 from amp_migrate.smoke.profiles import Profile
@@ -19,7 +19,6 @@ from amp_migrate.smoke.shapes import ShapesReport, judge
 from amp_migrate.smoke.shapes_table import as_dict, lines_of
 from amp_migrate.smoke.sites import ran
 from amp_migrate.smoke.verdict import (
-    Curve,
     Finding,
     LevelVerdict,
     Outcome,
@@ -197,20 +196,9 @@ class Validation:
             sites_run=len(done),
             sites=len(wanted),
             steps=max((len(record.all("step")) for record in rewritten), default=0),
-            losses=(
-                Curve("fp32", tuple(reference.losses)),
-                *(
-                    Curve(record.order.name, tuple(record.losses))
-                    for record in mixed[:1]
-                ),
-            ),
-            scales=tuple(
-                Curve(
-                    record.order.name,
-                    tuple(float(line["scale"] or 0) for line in record.all("step")),
-                )
-                for record in mixed[-1:]
-                if self.rewriting.scaled
+            losses=curves.losses(reference, mixed[0] if mixed else None),
+            scales=(
+                curves.scales(mixed[-1]) if mixed and self.rewriting.scaled else ()
             ),
             speeds=tuple(self._speeds()) if not self.runner.on_cpu else (),
             findings=tuple(findings),
