@@ -14,6 +14,9 @@ from amp_migrate.cli import main
 from amp_migrate.report import page
 from amp_migrate.report.destination import Destination
 from amp_migrate.results import SourceError
+from amp_migrate.smoke.profiles import profile
+from amp_migrate.smoke.shapes import judge, room_for_batch
+from amp_migrate.smoke.shapes_table import as_dict
 from amp_migrate.smoke.verdict import (
     Curve,
     Figure,
@@ -339,3 +342,30 @@ def test_a_bad_report_path_ends_it_before_anything_runs(
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "ran").exists()
     assert script.read_text().startswith("open(")
+
+
+def test_shapes_are_shown_as_they_are_judged() -> None:
+    row = {
+        "kind": "gemm",
+        "line": ["/home/user/net.py", 7, "forward"],
+        "op": "aten::mm",
+        "phase": "forward",
+        "tf32": False,
+        "count": 3,
+        "form": "matmul",
+        "m": 4096,
+        "n": 50257,
+        "k": 4096,
+        "batch": 1,
+        "dtype": "float16",
+        "flops": 3 * 2 * 4096 * 50257 * 4096,
+        "bytes": 3 * 2 * (4096 * 4096 + 2 * 4096 * 50257),
+        "rows": "kkn",
+        "lead": [4096, 4096],
+        "layer": {},
+    }
+    report = judge([row], profile("ampere"), room_for_batch(2**31, 2**30, 8))
+    verdict = Verdict("a.py", Outcome.PROVEN, "", shapes=as_dict(report))
+    text = read(html(verdict)).text
+    for wanted in ("net.py:7", "compute", "50257 → ", "5.1 TFLOP", "at least 16"):
+        assert wanted in text
