@@ -10,10 +10,10 @@ from statistics import quantiles
 
 from amp_migrate.smoke import curves, levels
 from amp_migrate.smoke.compare import difference, printed
+from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
 from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
-from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import Runner
 from amp_migrate.smoke.shapes import ShapesReport, judge
 from amp_migrate.smoke.shapes_table import as_dict, lines_of
