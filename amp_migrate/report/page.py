@@ -107,9 +107,11 @@ def _section(title: str, content: Markup | None) -> Markup:
 
 def _banner(verdict: Verdict) -> Markup:
     facts = []
+    if verdict.sites:
+        ran = f"{verdict.sites_run} of {verdict.sites}"
+        facts.append(("rewritten places that ran", ran))
     if verdict.levels:
         facts += [
-            ("rewritten places that ran", f"{verdict.sites_run} of {verdict.sites}"),
             ("applied steps", str(verdict.steps)),
             ("runs", f"{verdict.runs} in {verdict.seconds:.0f} s"),
         ]
