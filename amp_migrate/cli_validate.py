@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
 
-from amp_migrate import config
+from amp_migrate import __version__, config
 from amp_migrate.commands import Command, UserError
 from amp_migrate.exits import Proof
 from amp_migrate.facts.imports import scan_imports
 from amp_migrate.options import DTYPES
+from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.results import SourceError
+from amp_migrate.smoke.verdict import Verdict
 
 EXAMPLES = [
     ("amp-migrate validate train.py", "is the rewrite of this script right?"),
@@ -33,6 +37,9 @@ EXAMPLES = [
         "watch a script that uses AMP already",
     ),
 ]
+
+NO_PAGES = frozenset({".py", ".pyi", ".ipynb"})
+"""What a page is not written over: these are named by mistake, where the file was left out."""
 
 
 def _known_profile(
@@ -154,6 +161,7 @@ def validate(
         raise click.UsageError("name a script, a directory of scripts, or -m MODULE")
     if against is not None and monitor_only:
         raise click.UsageError("--against and --monitor-only exclude each other")
+    destination = None if report is None else _destination(report)
     terminal = Terminal(colour=color, quiet=quiet)
     limits = Limits(time_limit, _memory(memory_limit), steps, threads)
     requests = []
@@ -192,8 +200,8 @@ def validate(
                 terminal.write_line(line, colour)
     if as_json:
         terminal.write_text(verdicts.as_json(found))
-    if report is not None:
-        _write_report(report, found)
+    if destination is not None:
+        _write_report(destination, found)
     return Proof.of(verdict.outcome for verdict in found)
 
 
@@ -247,5 +255,20 @@ def _memory(gib: float | None) -> int:
         return 16 * 2**30
 
 
-def _write_report(path: str, found: Sequence[object]) -> None:
-    raise UserError(f"{path}: not yet")
+def _destination(path: str) -> Destination:
+    if Path(path).suffix in NO_PAGES:
+        raise UserError(f"--report {path}: that is a program's name, not a page's")
+    try:
+        return Destination(path)
+    except SourceError as error:
+        raise UserError(str(error)) from None
+
+
+def _write_report(destination: Destination, found: Sequence[Verdict]) -> None:
+    from amp_migrate.report import page
+
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        destination.write(page.html(found, date=date, version=__version__))
+    except SourceError as error:
+        raise UserError(str(error)) from None

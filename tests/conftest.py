@@ -25,6 +25,7 @@ HAVE_TORCH = importlib.util.find_spec("torch") is not None
 
 NEED_TORCH = [
     "test_exactness.py",
+    "test_gpu_smoke_training.py",
     "test_projects_training.py",
     "test_training.py",
     "test_trees.py",

@@ -51,17 +51,16 @@ def new_warnings(reference: Record, candidate: Record) -> list[str]:
     return sorted(found - known)
 
 
-def injection_at(record: Record, step: int) -> Injection:
-    """Where an inf has to appear for step ``step`` of the run, counted from 0, to meet it."""
-    backwards = steps = -1
+def injection(record: Record) -> Injection | None:
+    """Where an inf has to appear to meet the middle one of the steps that scalers make, if any does."""
+    found = []
+    backwards = -1
     for event in record.events:
         if event["kind"] == "loss":
             backwards += 1
-            continue
-        steps += 1
-        if steps == step:
-            return Injection(backwards, event["optimizer"])
-    raise ValueError(f"there is no step {step}")
+        elif event["scaled"]:
+            found.append(Injection(backwards, event["optimizer"]))
+    return found[len(found) // 2] if found else None
 
 
 def _identity(event: Line) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from amp_migrate.smoke import mixed
-from amp_migrate.smoke.compare import injection_at, new_warnings
+from amp_migrate.smoke.compare import injection, new_warnings
 from amp_migrate.smoke.order import OFF, Order, Switches, Task
 from amp_migrate.smoke.record import Record, place, shown
 from amp_migrate.smoke.verdict import (
@@ -73,10 +73,13 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
         )
     outcome = Outcome.PROVEN
     details = []
+    steady = reference
     for scale, interval in MOVING:
         order = scaled(scale, interval)
-        found = different(reference, run(order))
+        candidate = run(order)
+        found = different(reference, candidate)
         if not found:
+            steady = candidate
             continue
         low = different(reference, run(scaled(*LOW)))
         if low:
@@ -88,9 +91,11 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
             f"{order.name}: {found}; from {LOW[0]:g} the runs are bit-identical: fp32 under- or overflow"
         )
     if outcome is Outcome.PROVEN:
-        found = _injected(run, reference, different)
+        found = _injected(run, steady, different)
         if found:
-            return LevelVerdict(Level.SCALED, Outcome.DISPROVED, found)
+            return LevelVerdict(
+                Level.SCALED, Outcome.DISPROVED, f"an injected inf: {found}"
+            )
     summary = f"{_counted(reference)}, {len(MOVING)} moving scales, 1 injected inf: bit-identical"
     if outcome is Outcome.UNDERFLOW:
         summary = (
@@ -99,10 +104,14 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
     return LevelVerdict(Level.SCALED, outcome, summary, details=tuple(details))
 
 
-def _injected(run: Run, reference: Record, different: Compare) -> str:
-    """One inf among the gradients has to cost one step and nothing else."""
-    steps = len(reference.all("step"))
-    wanted = injection_at(reference, steps // 2)
+def _injected(run: Run, steady: Record, different: Compare) -> str:
+    """One inf among the gradients has to cost one step and nothing else.
+
+    ``steady``: a run with loss scaling that was as the original.
+    """
+    wanted = injection(steady)
+    if wanted is None:
+        return ""  # no scaler makes a step: then nothing of the rewrite ran
     control = run(
         Order("the original without a step", injection=replace(wanted, skip=True))
     )

@@ -24,6 +24,8 @@ FLOOR = 1e-2
 MOST = 5e-2
 SKIPPED_SHARE = 0.3
 SKIPPED = 20
+FIRST_SKIPS = 8
+"""What a scaler may need to find its scale: 65536 / 2**8 suits losses that are sums over a batch."""
 SMALL_LOSS = 1e-2
 """Losses are compared relative to their mean magnitude, but at least to this: some go to zero."""
 
@@ -95,7 +97,7 @@ def skipped(record: Record, initial: float) -> list[Figure]:
     left_out = len(record.all("skip"))
     steps = record.all("step")
     attempts = left_out + len(steps)
-    most = min(SKIPPED, math.ceil(SKIPPED_SHARE * attempts))
+    most = min(SKIPPED, max(FIRST_SKIPS, math.ceil(SKIPPED_SHARE * attempts)))
     scale = float(steps[-1]["scale"] or 1.0) if steps else 0.0
     late = _applied_late(record)
     return [

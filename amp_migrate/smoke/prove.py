@@ -8,9 +8,9 @@ from pathlib import Path
 from amp_migrate.config import Settings
 from amp_migrate.results import SourceError
 from amp_migrate.smoke import profiles, rewriting
+from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.order import Entry
 from amp_migrate.smoke.profiles import Profile
-from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
 from amp_migrate.smoke.untouched import Change, changes, snapshot
 from amp_migrate.smoke.validate import Progress, Validation

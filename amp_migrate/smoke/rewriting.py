@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from amp_migrate.config import Settings
@@ -13,44 +13,13 @@ from amp_migrate.facts.imports import scan_imports
 from amp_migrate.migration import migrate_program
 from amp_migrate.programs import FileBytes, ProgramSources, Subject, key, programs_of
 from amp_migrate.project.layout import Located
-from amp_migrate.results import Diagnostic, Loop, Outcome, SourceError
+from amp_migrate.results import Loop, SourceError
+from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.sites import Site, sites
 from amp_migrate.sources import files
 from amp_migrate.sources.document import open_document
 
 _ANY = Subject(lambda text: True, lambda text: False)
-
-
-@dataclass(frozen=True)
-class Rewriting:
-    """A program before and after. Files by real path; those that are the same in both are left out."""
-
-    files: frozenset[str]
-    """All files of the program."""
-    original: Mapping[str, bytes]
-    rewritten: Mapping[str, bytes]
-    sites: tuple[Site, ...] = ()
-    """What there is to run, in files that the entry imports."""
-    loops: tuple[Loop, ...] = ()
-
-    @property
-    def refusals(self) -> list[Diagnostic]:
-        """Why training loops were left alone."""
-        return [
-            loop.diagnostic
-            for loop in self.loops
-            if loop.diagnostic is not None and loop.outcome is Outcome.LEFT_ALONE
-        ]
-
-    @property
-    def under_amp(self) -> bool:
-        """Whether some loop was migrated before."""
-        return any(loop.outcome is Outcome.ALREADY for loop in self.loops)
-
-    @property
-    def scaled(self) -> bool:
-        """Whether the rewrite scales losses: it does not for bfloat16."""
-        return any(b"GradScaler" in text for text in self.rewritten.values())
 
 
 def migrated(

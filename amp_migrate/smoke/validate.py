@@ -8,19 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
-from amp_migrate.smoke import kernels, levels
+from amp_migrate.smoke import curves, kernels, levels
 from amp_migrate.smoke.compare import difference, printed
+from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
 from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
-from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import Runner
 from amp_migrate.smoke.shapes import Room, ShapesReport, judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict, lines_of
 from amp_migrate.smoke.sites import ran
 from amp_migrate.smoke.verdict import (
-    Curve,
     Finding,
     LevelVerdict,
     Outcome,
@@ -221,20 +220,9 @@ class Validation:
             sites_run=len(done),
             sites=len(wanted),
             steps=max((len(record.all("step")) for record in rewritten), default=0),
-            losses=(
-                Curve("fp32", tuple(reference.losses)),
-                *(
-                    Curve(record.order.name, tuple(record.losses))
-                    for record in mixed[:1]
-                ),
-            ),
-            scales=tuple(
-                Curve(
-                    record.order.name,
-                    tuple(float(line["scale"] or 0) for line in record.all("step")),
-                )
-                for record in mixed[-1:]
-                if self.rewriting.scaled
+            losses=curves.losses(reference, mixed[0] if mixed else None),
+            scales=(
+                curves.scales(mixed[-1]) if mixed and self.rewriting.scaled else ()
             ),
             findings=tuple(findings),
         )

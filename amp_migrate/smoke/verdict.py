@@ -56,10 +56,14 @@ class LevelVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A series of one run, for drawing: one value per loss, or per step."""
+    """A series of one run, for drawing: one value per loss, or per try of a step."""
 
     name: str
     values: tuple[float, ...]
+    place: str = ""
+    """Of a loss: the original's ``path:line`` of its backward; empty where it has just one."""
+    steps: tuple[int, ...] = ()
+    """Of losses: how many steps were made before each."""
 
 
 @dataclass(frozen=True, slots=True)

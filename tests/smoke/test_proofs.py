@@ -14,8 +14,8 @@ from projects_support import Project, migrated
 
 from amp_migrate import config
 from amp_migrate.smoke import rewriting
+from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.order import Entry
-from amp_migrate.smoke.rewriting import Rewriting
 from amp_migrate.smoke.runner import Limits, Program, Runner
 from amp_migrate.smoke.sites import sites
 from amp_migrate.smoke.validate import Validation

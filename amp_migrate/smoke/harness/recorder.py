@@ -51,7 +51,8 @@ class Recorder:
 
     - ``loss``: bits, value, scaled, scale, path, line; one for each root of a backward
     - ``step``: optimizer (counted in order of birth), bits, norm (2-norm of all its gradients), finite,
-      lr (of the first group), scale, memory (peak bytes since the last step; CUDA only), path, line
+      lr (of the first group), scale,
+      scaled (whether a scaler makes it), memory (peak bytes since the last step; CUDA only), path, line
     - ``region``: path, line, on; once for each line that enters autocast, and for whether it is on
     - ``skip``: optimizer, scale; a step that a scaler left out, or that met an injected inf
     - ``end``: state, randomness (digests), steps, scalers, how ("steps" or "finished")
@@ -238,6 +239,7 @@ class Recorder:
             finite=math.isfinite(norm),
             lr=float(groups[0].get("lr", math.nan)),
             scale=self._scale(),
+            scaled=bool(self._stepping),
             memory=_peak_memory(),
             **self._here(),
         )
