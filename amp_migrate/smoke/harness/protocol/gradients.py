@@ -185,6 +185,8 @@ class GradientUses:
                 self._findings.report("edited-scaled-gradients", self._where.line(3))
 
     def _watch(self) -> None:
+        if torch.is_inference_mode_enabled():
+            return  # When it ends, it undoes what entering a mode has set for this thread.
         modes = _get_current_dispatch_mode_stack()
         if any(getattr(mode, "_mode_key", None) is not None for mode in modes):
             return  # A graph is being traced.
@@ -197,6 +199,8 @@ class GradientUses:
             self._watching = True
 
     def _unwatch(self) -> None:
+        if torch.is_inference_mode_enabled():
+            return
         if self._mode in _get_current_dispatch_mode_stack():
             for mode in _lifted():
                 if mode is not self._mode:
