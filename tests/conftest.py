@@ -24,6 +24,8 @@ HAVE_TORCH = importlib.util.find_spec("torch") is not None
 """The tool needs no torch; running training scripts does."""
 
 NEED_TORCH = [
+    "smoke/test_proofs.py",
+    "smoke/test_validate.py",
     "test_exactness.py",
     "test_gpu_smoke_training.py",
     "test_projects_training.py",
