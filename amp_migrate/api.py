@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from amp_migrate.results import (
     Result,
     SourceError,
 )
+from amp_migrate.smoke.verdict import Verdict
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
 
@@ -38,6 +40,7 @@ __all__ = [
     "migrate_source",
     "modernize_paths",
     "modernize_source",
+    "validate_script",
 ]
 
 _DEFAULTS = Options()
@@ -115,6 +118,45 @@ def modernize_paths(
 ) -> Report:
     """Rewrite uses of older AMP interfaces in files and directories; otherwise as `migrate_paths`."""
     return _rewrite_paths(Job.MODERNIZE, paths, options, jobs, write)
+
+
+def validate_script(
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    interpreter: str = sys.executable,
+    device: str = "auto",
+    steps: int = 30,
+    seconds: float = 600.0,
+    against: str | None = None,
+    monitor_only: bool = False,
+) -> Verdict:
+    """Prove the rewrite of a script by running it, as ``amp-migrate validate`` does. It is executed.
+
+    ``device``: "cuda", "cpu", or "auto". ``steps``: optimizer steps that each of about twenty runs may
+    make; ``seconds``: how long each may take. ``against``: a git revision that is the original.
+    ``monitor_only``: only watch a script that uses AMP.
+
+    Raises `amp_migrate.config.ConfigError` where the configuration is not valid; what else keeps a
+    script from being judged is in the verdict.
+    """
+    from amp_migrate.smoke import prove
+    from amp_migrate.smoke.limits import most_memory
+    from amp_migrate.smoke.order import Entry
+    from amp_migrate.smoke.runner import Limits
+
+    request = prove.Request(
+        entry=Entry(str(script), tuple(arguments)),
+        file=Path(script),
+        folder=Path.cwd(),
+        settings=prove.settings(Path(script)),
+        interpreter=interpreter,
+        limits=Limits(seconds, most_memory(), steps),
+        device=device,
+        against=against,
+        monitor_only=monitor_only,
+    )
+    return prove.prove(request, lambda name, done: None)
 
 
 def _rewrite_paths(

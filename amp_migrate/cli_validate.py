@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -154,6 +153,7 @@ def validate(
     """
     from amp_migrate.report import verdicts
     from amp_migrate.smoke import prove, validate
+    from amp_migrate.smoke.limits import most_memory
     from amp_migrate.smoke.order import Entry
     from amp_migrate.smoke.runner import Limits
 
@@ -163,12 +163,13 @@ def validate(
         raise click.UsageError("--against and --monitor-only exclude each other")
     destination = None if report is None else _destination(report)
     terminal = Terminal(colour=color, quiet=quiet)
-    limits = Limits(time_limit, _memory(memory_limit), steps, threads)
+    memory = most_memory() if memory_limit is None else int(memory_limit * 2**30)
+    limits = Limits(time_limit, memory, steps, threads)
     requests = []
     try:
         for entry, file in _entries(module, words):
             overrides = config.Overrides(dtype=dtype)
-            settings = config.load(_places(file), overrides, config_file)
+            settings = prove.settings(file, overrides, config_file)
             requests.append(
                 prove.Request(
                     entry=Entry(*entry),
@@ -225,12 +226,6 @@ def _entries(
     return [((str(file), tuple(arguments), False), file) for file in scripts]
 
 
-def _places(file: Path) -> list[str]:
-    """What the project root is looked for above: the current directory, for a file in it."""
-    inside = file.resolve().is_relative_to(Path.cwd().resolve())
-    return [os.curdir, str(file)] if inside else [str(file)]
-
-
 def _is_script(file: Path) -> bool:
     text = file.read_text(encoding="utf-8", errors="replace")
     return scan_imports(text).is_script or ".backward(" in text
@@ -243,16 +238,6 @@ def _module_file(module: str) -> Path:
             if file.is_file():
                 return file
     raise UserError(f"{module}: no such module in the current directory")
-
-
-def _memory(gib: float | None) -> int:
-    if gib is not None:
-        return int(gib * 2**30)
-    try:
-        pages = os.sysconf("SC_PHYS_PAGES")
-        return int(0.75 * pages * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return 16 * 2**30
 
 
 def _destination(path: str) -> Destination:

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.device import Decision, Undecided
-from amp_migrate.plan.edits import Insert
+from amp_migrate.plan.association import Scalers
+from amp_migrate.plan.carried import Carried
+from amp_migrate.plan.device import Decision, Devices, Undecided
+from amp_migrate.plan.edits import Edit, Insert
 from amp_migrate.plan.loops import Blocked, Refusal
+from amp_migrate.project import Program
 from amp_migrate.project.bindings import bindings, calls_of, unpacked
 from amp_migrate.project.link import CallSite
 from amp_migrate.project.optimizers import Birth, Slot
 
-if TYPE_CHECKING:
-    from amp_migrate.plan.travel import Travel
+
+class Traveller(Protocol):
+    """What is known of the way of one group's switch, and where its edits go: see `travel.Travel`."""
+
+    program: Program
+    devices: Devices
+    carried: Carried
+    scalers: Scalers
+    births: frozenset[Birth]
+    born: list[Born]
+    names: dict[Slot, str]
+    attributes: set[tuple[str, str]]
+
+    @property
+    def chosen(self) -> Traveller | None:
+        """What carries the dtype that a scaler depends on."""
+
+    def place(self, function: str, edit: Edit) -> None:
+        """Plan an edit of the file that a function stands in."""
+
+    def refuse_slots(self, slot: Slot) -> None:
+        """A class with ``__slots__`` has no room for another attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +50,7 @@ class Born:
     code: str
 
 
-def decided(travel: Travel, function: str, stmt: ir.Stmt) -> Decision:
+def decided(travel: Traveller, function: str, stmt: ir.Stmt) -> Decision:
     """The condition under which a switch is on that is made behind a statement."""
     decision = travel.devices.decide(function, stmt)
     if isinstance(decision, Undecided):
@@ -37,7 +60,7 @@ def decided(travel: Travel, function: str, stmt: ir.Stmt) -> Decision:
     return decision
 
 
-def made_inside(travel: Travel, site: CallSite, given: ir.Expr | None) -> str | None:
+def made_inside(travel: Traveller, site: CallSite, given: ir.Expr | None) -> str | None:
     """The switch that a call is given with the optimizer that is made in its argument list, as an
     expression; None where none is."""
     born = [birth for birth in travel.births if birth.given and birth.call is given]
@@ -73,7 +96,7 @@ def made_inside(travel: Travel, site: CallSite, given: ir.Expr | None) -> str | 
 class Births:
     """Plans the births of one group's switches."""
 
-    def __init__(self, travel: Travel) -> None:
+    def __init__(self, travel: Traveller) -> None:
         self.travel = travel
 
     def give(self) -> None:

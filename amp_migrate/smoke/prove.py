@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from amp_migrate.config import Settings
+from amp_migrate import config
+from amp_migrate.config import Overrides, Settings
 from amp_migrate.results import SourceError
 from amp_migrate.smoke import profiles, rewriting
 from amp_migrate.smoke.forms import Rewriting
@@ -17,6 +19,7 @@ from amp_migrate.smoke.validate import Progress, Validation
 from amp_migrate.smoke.verdict import Outcome, Verdict
 
 DEFAULT_PROFILE = "ampere"
+NOTHING_SAID = Overrides()
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,18 @@ class Request:
     """The GPU that the shapes are judged for; None: the one there is."""
     monitor_only: bool = False
     """Look at the script as it is, which uses AMP already."""
+
+
+def settings(
+    file: Path, overrides: Overrides = NOTHING_SAID, config_file: str | None = None
+) -> Settings:
+    """The settings for a script that is started in the current directory.
+
+    The project root is looked for above both, where the script is in it. Raises `ConfigError`.
+    """
+    inside = file.resolve().is_relative_to(Path.cwd().resolve())
+    places = [os.curdir, str(file)] if inside else [str(file)]
+    return config.load(places, overrides, config_file)
 
 
 def prove(request: Request, progress: Progress) -> Verdict:
