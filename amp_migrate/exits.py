@@ -44,6 +44,8 @@ class Proof(_Exit):
     def of(cls, outcomes: Iterable[Outcome]) -> Proof:
         """What several verdicts come to."""
         found = set(outcomes)
+        if found != {Outcome.NOTHING}:
+            found.discard(Outcome.NOTHING)
         if Outcome.DISPROVED in found:
             return cls.DISPROVED
         return (

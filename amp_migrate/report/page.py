@@ -15,6 +15,7 @@ TONES = {
     Outcome.DISPROVED: "bad",
     Outcome.NOT_FINITE: "open",
     Outcome.NOT_JUDGED: "open",
+    Outcome.NOTHING: "open",
 }
 """The class of each outcome."""
 

@@ -16,6 +16,7 @@ MARKS = {
     Outcome.DISPROVED: "red",
     Outcome.NOT_FINITE: "yellow",
     Outcome.NOT_JUDGED: "yellow",
+    Outcome.NOTHING: "",
 }
 """The colour that each outcome is told in."""
 

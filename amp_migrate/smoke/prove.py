@@ -117,5 +117,6 @@ def _nothing(request: Request, found: Rewriting) -> Verdict:
     elif found.under_amp:
         reason = "it is under AMP already: --monitor-only watches it run"
     else:
-        reason = "nothing to migrate: no training loop in it or what it imports"
+        reason = "no training loop in it or what it imports"
+        return Verdict(str(request.entry), Outcome.NOTHING, reason)
     return Verdict(str(request.entry), Outcome.NOT_JUDGED, reason)

@@ -20,6 +20,8 @@ class Outcome(str, Enum):
     NOT_FINITE = "the original has gradients that are not finite"
     """A scaler leaves such steps out by design, so that there is nothing to compare."""
     NOT_JUDGED = "not judged"
+    NOTHING = "nothing to migrate"
+    """There is no training loop in it: of several scripts, none that has to be proven."""
 
 
 class Level(str, Enum):

@@ -125,10 +125,11 @@ def test_a_module_with_its_loop_in_another_file(validate: Any) -> None:
 
 def test_scripts_of_a_directory(validate: Any) -> None:
     files = {"jobs/a.py": PLAIN, "jobs/b.py": PLAIN, "jobs/util.py": "x = 1\n"}
+    files["jobs/get.py"] = "if __name__ == '__main__':\n    print()\n"
     said = validate(files, "jobs", "--json")
     assert said.code == 0
     names = [one["script"] for one in json.loads(said.out)["scripts"]]
-    assert names == ["jobs/a.py", "jobs/b.py"]
+    assert names == ["jobs/a.py", "jobs/b.py", "jobs/get.py"]
 
 
 def test_a_migration_by_hand_against_git(validate: Any, tmp_path: Path) -> None:
@@ -167,7 +168,6 @@ def test_a_migration_by_hand_against_git(validate: Any, tmp_path: Path) -> None:
 
 
 COULD_NOT = {
-    "nothing to migrate": ("print('hello')\n", "nothing to migrate"),
     "refused": (
         PLAIN.replace("loss.backward()", "loss.backward(torch.ones(()))"),
         "AMP032",
@@ -204,6 +204,13 @@ def test_what_cannot_be_judged_is_told(validate: Any, why: str) -> None:
     said = validate({"train.py": text}, "train.py", "--json")
     assert (said.code, said.only["outcome"]) == (2, "not judged")
     assert reason in said.only["reason"]
+
+
+def test_a_script_without_training(validate: Any) -> None:
+    said = validate(
+        {"tool.py": "if __name__ == '__main__':\n    print()\n"}, "tool.py", "--json"
+    )
+    assert (said.code, said.only["outcome"]) == (2, "nothing to migrate")
 
 
 def test_a_script_that_takes_too_long_is_ended(validate: Any) -> None:
