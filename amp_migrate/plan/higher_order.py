@@ -16,13 +16,13 @@ from amp_migrate.plan.edits import FullPrecision, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import MODELS, Forward
 from amp_migrate.plan.hazards import Hazards
+from amp_migrate.plan.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.precision import Precision, block_around
 from amp_migrate.plan.regions import Run
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
-GRAD = "torch.autograd.grad"
 _MOST_CALLERS = 3
 
 
@@ -59,12 +59,18 @@ class HigherOrder:
     """Plans the spans of one group's loops."""
 
     def __init__(
-        self, program: Program, events: Events, forward: Forward, hazards: Hazards
+        self,
+        program: Program,
+        events: Events,
+        forward: Forward,
+        hazards: Hazards,
+        inner: InnerGradientsFinder,
     ) -> None:
         self.program = program
         self.events = events
         self.forward = forward
         self.hazards = hazards
+        self.inner = inner
 
     def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
         """Where autocast is to be off, or why that would not do."""
@@ -91,8 +97,11 @@ class HigherOrder:
         line = self._kept()
         if line:
             return _Refused("is kept under another name", line).refusal
-        for function, _, call in self._calls():
+        for function, stmt, call in self._calls():
             if function in functions:
+                judged = self.inner.judged.get((function, stmt.path))
+                if isinstance(judged, Refusal):
+                    return judged
                 try:
                     self._check_inputs(call, function)
                 except _Refused as refused:
@@ -124,6 +133,7 @@ class HigherOrder:
             for function, stmt, call in self.program.all_calls()
             if function in self.hazards.functions
             and self.program.origin(call.func, function) == GRAD
+            and (function, stmt.path) not in self.inner.sites
         ]
 
     # -- spans --------------------------------------------------------------------------------

@@ -176,13 +176,6 @@ LEFT = {
             h = torch.autograd.grad(g.sum(), x, create_graph=True)[0]
             loss = criterion(model(x), y) + h.pow(2).sum()
         """,
-    "parameters": """\
-        for x, y in data:
-            opt.zero_grad()
-            loss = criterion(model(x), y)
-            gs = torch.autograd.grad(loss, model.parameters(), create_graph=True)
-            loss = loss + sum(g.pow(2).sum() for g in gs)
-        """,
     "fast weights": """\
         for x, y in data:
             opt.zero_grad()
