@@ -71,6 +71,8 @@ class HigherOrder:
         self.forward = forward
         self.hazards = hazards
         self.inner = inner
+        self.is_shared = False
+        """Of the last plan, which came to nothing: the gradients are followed now, plan again."""
 
     def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
         """Where autocast is to be off, or why that would not do."""
@@ -133,7 +135,7 @@ class HigherOrder:
             for function, stmt, call in self.program.all_calls()
             if function in self.hazards.functions
             and self.program.origin(call.func, function) == GRAD
-            and (function, stmt.path) not in self.inner.sites
+            and not self.inner.follows(function, stmt)
         ]
 
     # -- spans --------------------------------------------------------------------------------
@@ -282,9 +284,25 @@ class HigherOrder:
         for span in spans:
             self._check_span(span, runs, precision)
         if spans and not self._computes_elsewhere(runs, inside):
-            line = next(c.line for f, s, c in calls if (f, s.path) in inside)
+            taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
+            line = taken[0][2].line
+            self.is_shared = self._share(taken, reached)
             reason = "is taken of the whole forward computation, which leaves nothing to autocast"
             raise _Refused(reason, line)
+
+    def _share(
+        self,
+        calls: Collection[tuple[str, ir.Stmt, ir.Call]],
+        reached: Collection[tuple[str, ir.Path]],
+    ) -> bool:
+        """Whether gradients with respect to fp32 can have a scale, so that their forward stays under
+        autocast."""
+        precision = Precision(self.program, self.forward, reached, ())
+        for function, stmt, call in calls:
+            inputs = call.argument(1, "inputs")
+            if inputs is None or precision.may_be_half(inputs, function, stmt):
+                return False
+        return self.inner.share(calls)
 
     def _check_span(
         self, span: Span, runs: Collection[Run], precision: Precision

@@ -1,4 +1,5 @@
-"""Gradients with respect to parameters that a penalty on the loss is made of, as PyTorch's notes have it.
+"""Gradients that a penalty on the loss is made of, taken of what ran under autocast: as PyTorch's notes
+have it.
 
 The forward runs under autocast, so that these gradients need the scale, too; it is divided out before
 anything is computed with them. Dividing by a power of two is exact, and with the scaler disabled the
@@ -7,7 +8,7 @@ factor is 1: what the penalty is made of stays the same to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,10 +73,11 @@ class InnerGradientsFinder:
         self.events = events
         self.forward = forward
         self.is_scaled = is_scaled
+        self._shared: dict[Site, InnerGradients] = {}
 
     @cached_property
     def judged(self) -> dict[Site, InnerGradients | Refusal]:
-        """Every call with respect to parameters, with the reason why it is not followed, if so."""
+        """Every call with respect to parameters, or the reason why it is not followed."""
         found: dict[Site, InnerGradients | Refusal] = {}
         for function, stmt, call in self.program.all_calls():
             if self.program.origin(call.func, function) == GRAD:
@@ -89,17 +91,39 @@ class InnerGradientsFinder:
         return found
 
     @cached_property
-    def sites(self) -> frozenset[Site]:
-        """The statements that take gradients which are followed."""
-        return frozenset(
-            site for site, one in self.judged.items() if isinstance(one, InnerGradients)
-        )
+    def _followed(self) -> dict[Site, InnerGradients]:
+        return {
+            site: one
+            for site, one in self.judged.items()
+            if isinstance(one, InnerGradients)
+        }
+
+    def follows(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement takes gradients that are given a scale."""
+        site = (function, stmt.path)
+        return site in self._followed or site in self._shared
 
     def before(self, backward: Site) -> Iterator[InnerGradients]:
         """Those whose penalty joins the loss of a backward."""
-        for one in self.judged.values():
-            if isinstance(one, InnerGradients) and one.backward == backward:
+        for one in (*self._followed.values(), *self._shared.values()):
+            if one.backward == backward:
                 yield one
+
+    def share(self, calls: Collection[tuple[str, ir.Stmt, ir.Call]]) -> bool:
+        """Follow calls with respect to data in fp32, too, if that does for all of them.
+
+        For a penalty on the one forward that the loss has: in fp32 as a whole, it would leave nothing
+        to autocast.
+        """
+        found = {
+            (function, stmt.path): self._judge(function, stmt, call)
+            for function, stmt, call in calls
+        }
+        shared = {s: one for s, one in found.items() if isinstance(one, InnerGradients)}
+        if not shared or len(shared) < len(found):
+            return False
+        self._shared |= shared
+        return True
 
     # -- the call -----------------------------------------------------------------------------
 

@@ -204,6 +204,9 @@ class Planner:
         if hazard is not None:
             raise Blocked(hazard)
         islands = higher_order.plan(runs)
+        if higher_order.is_shared:
+            self._fill_group(group, taken)
+            return
         if isinstance(islands, Refusal):
             raise Blocked(islands)
         settings = Compiled(

@@ -355,7 +355,7 @@ class Regions:
         if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
             # No region can begin in one cell of a notebook and end in another.
             return True
-        if (function, stmt.path) in self.inner.sites:
+        if self.inner.follows(function, stmt):
             return True
         for event in self.events.of(function, stmt):
             if event.kind in ("backward", "step"):
