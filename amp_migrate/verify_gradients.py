@@ -98,9 +98,9 @@ def _divided(stmt: ast.Assign, inverse: str) -> list[list[str]]:
     target = stmt.targets[0]
     if isinstance(target, ast.Name) and isinstance(stmt.value, ast.Call):
         name = target.id
-        return [
-            [f"{name} = [{g} * {inverse} for {g} in {name}]" for g in ("g", "grad")]
-        ]
+        each = [f"{g} * {inverse} for {g} in {name}" for g in ("g", "grad")]
+        ways = [f"[{one}]" for one in each] + [f"tuple(({one}))" for one in each]
+        return [[f"{name} = {way}" for way in ways]]
     items = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
     return [[f"{one} = {one} * {inverse}"] for one in map(ast.unparse, items)]
 

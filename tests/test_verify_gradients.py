@@ -59,6 +59,11 @@ def test_a_right_rewrite_passes() -> None:
     assert difference(AFTER, AFTER) is None
 
 
+def test_a_tuple_stays_one() -> None:
+    tuples = "    grads = tuple(g * inv_scale for g in grads)\n"
+    assert difference(BEFORE, AFTER.replace(DIVIDED, tuples)) is None
+
+
 WRONG = {
     "the scale stays": (INVERSE + DIVIDED, ""),
     "the scale stays in one": ("    b = b * inv_scale\n", ""),
@@ -68,7 +73,8 @@ WRONG = {
     "divided again": ("[g * inv_scale for", "[g / inv_scale for"),
     "divided by another": ("    grads = [g * inv_scale", "    grads = [g * inv_scale2"),
     "some are left out": ("for g in grads]\n", "for g in grads if g is not None]\n"),
-    "a tuple": (DIVIDED, "    grads = tuple(g * inv_scale for g in grads)\n"),
+    "a set": (DIVIDED, "    grads = {g * inv_scale for g in grads}\n"),
+    "a generator": (DIVIDED, "    grads = (g * inv_scale for g in grads)\n"),
     "another inverse": (INVERSE + DIVIDED, INVERSE.replace("1.0", "2.0") + DIVIDED),
     "no inverse": (INVERSE + DIVIDED, "    inv_scale = scaler.get_scale()\n" + DIVIDED),
     "the scale of another": (INVERSE + DIVIDED, INVERSE.replace("scaler", "other") + DIVIDED),

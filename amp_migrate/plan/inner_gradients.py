@@ -38,8 +38,9 @@ class InnerGradients:
     stmt: ir.Stmt
     outputs: ir.Expr
     names: tuple[str, ...]
-    is_sequence: bool
-    """The one name is bound to all gradients; else each name to one of them."""
+    kind: str
+    """``list`` or ``tuple``: the one name is bound to all gradients, and what these have to be in then;
+    empty: each name is bound to one of them."""
     backward: Site
     """Where the loss goes backward that the penalty has joined."""
 
@@ -56,8 +57,9 @@ class InnerGradients:
         for name in self.names:
             one = "g" if name != "g" else "grad"
             value = f"{name} * {inverse}"
-            if self.is_sequence:
-                value = f"[{one} * {inverse} for {one} in {name}]"
+            if self.kind:
+                each = f"{one} * {inverse} for {one} in {name}"
+                value = f"[{each}]" if self.kind == "list" else f"tuple({each})"
             lines.append(f"{name} = {value}")
         path = self.stmt.path
         return [Scale(path, at, switch), Insert(path, "\n".join(lines))]
@@ -160,9 +162,12 @@ class InnerGradientsFinder:
                     "what comes of the loss decides on the training"
                 )
                 return Refusal("AMP023", message, line)
+        kind = ""
+        if is_sequence:
+            kind = "list" if penalty.is_gone_through(names[0]) else "tuple"
         backward = next(s for s in backwards if penalty.joins(s))
         return InnerGradients(
-            function, stmt, outputs, names, is_sequence, (function, backward.path)
+            function, stmt, outputs, names, kind, (function, backward.path)
         )
 
     def _backwards_behind(self, stmt: ir.Stmt, function: str) -> list[ir.Stmt]:

@@ -24,6 +24,9 @@ comes out infinite or nan, and so do the gradients of the loss. The scaler then 
 
 _ARITHMETIC = frozenset("+ - * / ** -x +x".split())
 _NUMBERS = ("builtins.float", "builtins.len")
+_GOES_THROUGH = frozenset(
+    f"builtins.{name}" for name in "sum len zip enumerate list tuple".split()
+)
 _GRAD = "torch.autograd.grad"
 
 
@@ -76,6 +79,29 @@ class Penalty:
         """Whether the loss of a backward has the penalty in it."""
         known = self._made | self._losses
         return any(self._reads(expr, known) for expr in backward.exprs)
+
+    def is_gone_through(self, name: str) -> bool:
+        """Whether nothing is done with a sequence for which it matters that it is a tuple."""
+        for stmt in ir.statements(self._body):
+            if stmt.path == self.stmt.path or stmt.kind == "delete":
+                continue
+            plain = [stmt.value] if stmt.kind == "for" else []
+            inside = [inner for expr in _evaluated(stmt) for inner in ir.walk(expr)]
+            for inner in inside:
+                match inner:
+                    case ir.Comprehension(iterables=iterables):
+                        plain += iterables
+                    case ir.Call(func=func, args=args):
+                        if self.program.origin(func, self.function) in _GOES_THROUGH:
+                            plain += [arg.value for arg in args]
+                    case ir.Item(value=value, key=ir.Const(value=int())):
+                        plain.append(value)
+            if any(
+                inner == ir.Name(name) and not any(inner is one for one in plain)
+                for inner in inside
+            ):
+                return False
+        return True
 
     def decides(self) -> int:
         """The line where the value of the loss comes back to the training, or 0.

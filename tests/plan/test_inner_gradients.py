@@ -72,6 +72,13 @@ CASES = {
          norms.append(g.square().sum())
      loss = loss + torch.stack(norms).sum()
 """ + BACK,
+    "a tuple with more": SETUP + """\
+-    grads = torch.autograd.grad(loss, model.parameters(), create_graph=True)
++    grads = torch.autograd.grad(scaler.scale(loss), model.parameters(), create_graph=True)
++    inv_scale = 1.0 / scaler.get_scale()
++    grads = tuple(g * inv_scale for g in grads)
+     loss = loss + sum(g.norm() for g in grads + (model[0].weight,))
+""" + BACK,
     "one parameter": SETUP + """\
 -    g = torch.autograd.grad(loss, model[0].weight, create_graph=True)[0]
 +    g = torch.autograd.grad(scaler.scale(loss), model[0].weight, create_graph=True)[0]
