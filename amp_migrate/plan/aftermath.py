@@ -60,6 +60,11 @@ class Aftermath:
                         return stmt.line
         return 0
 
+    @property
+    def variables(self) -> frozenset[tuple[str, str]]:
+        """(owner, name) of all that have been followed so far."""
+        return frozenset(self._variables)
+
     def _count(self) -> int:
         names = len(self._variables) + len(self._attributes) + len(self._functions)
         return names + len(self._decided)

@@ -158,8 +158,8 @@ class InnerGradientsFinder:
             line = penalty.decides()
             if line:
                 message = (
-                    "a penalty on gradients is infinite where the scale is too large for them: "
-                    "what comes of the loss decides on the training"
+                    "a penalty on gradients is infinite while the scale is too large for them, "
+                    "and comes back to the training here"
                 )
                 return Refusal("AMP023", message, line)
         kind = ""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.aftermath import Aftermath
+from amp_migrate.plan.events import innermost_loop
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
@@ -23,7 +24,6 @@ _METHODS = frozenset(
 comes out infinite or nan, and so do the gradients of the loss. The scaler then skips the step."""
 
 _ARITHMETIC = frozenset("+ - * / ** -x +x".split())
-_NUMBERS = ("builtins.float", "builtins.len")
 _GOES_THROUGH = frozenset(
     f"builtins.{name}" for name in "sum len zip enumerate list tuple".split()
 )
@@ -109,9 +109,73 @@ class Penalty:
         It is infinite in a step that the scaler skips since the gradients asked for have overflown.
         """
         owner = self.function
-        variables = {(owner, name) for name in self._made | self._losses}
+        names = self._made | self._losses
+        line = next(filter(None, map(self._carried, sorted(names))), 0)
+        if line:
+            return line
+        variables = {(owner, name) for name in names}
         known = {(owner, path) for path in self._followed}
-        return Aftermath(self.program, (), variables, known).harm()
+        aftermath = Aftermath(self.program, (), variables, known)
+        return aftermath.harm() or self._comes_back(aftermath.variables - variables)
+
+    def _carried(self, name: str) -> int:
+        """The line where a turn of the loop may find what an earlier one left in a variable, or 0."""
+        loop = innermost_loop(self.program.functions[self.function], self.stmt.path)
+        depth = len(loop)
+        mentions = [
+            stmt
+            for stmt in ir.statements(self._body)
+            if len(stmt.path) > depth and stmt.path[:depth] == loop
+            if ir.Name(name) in [i for expr in stmt.exprs for i in ir.walk(expr)]
+        ]
+        if not mentions:
+            return 0
+        first = mentions[0]
+        bound = [
+            target
+            for whole in first.targets
+            for target in (whole.items if isinstance(whole, ir.Display) else (whole,))
+        ]
+        is_new = (
+            first.kind in ("assign", "annassign", "for")
+            and ir.Name(name) in bound
+            and first.value is not None
+            and (ir.Name(name) not in ir.walk(first.value) or first is self.stmt)
+        )
+        block = first.path[:-1]
+        field = first.path[-1][0]
+        inside = all(
+            stmt.path[: len(block)] == block and stmt.path[len(block)][0] == field
+            for stmt in mentions
+        )
+        return 0 if is_new and inside else first.line
+
+    def _comes_back(self, numbers: Collection[tuple[str, str]]) -> int:
+        """The line where numbers that were read off a penalty are part of a loss again, or 0."""
+        made = self._made | self._losses
+
+        def at(name: ir.Name, function: str) -> tuple[str, str]:
+            return self.program.owner(name.id, function) or "", name.id
+
+        for function, facts in self.program.functions.items():
+            for stmt in ir.statements(facts.body):
+                binds = function == self.function and any(
+                    isinstance(inner, ir.Name) and inner.id in made
+                    for target in stmt.targets
+                    for inner in ir.walk(target)
+                )
+                backward = any(
+                    isinstance(call.func, ir.Attr) and call.func.attr == "backward"
+                    for call in calls_of(stmt)
+                )
+                if (binds or backward) and any(
+                    (isinstance(inner, ir.Name) and at(inner, function) in numbers)
+                    or (function == self.function and self._reads_off(inner, made))
+                    for expr in stmt.exprs
+                    for inner in ir.walk(expr)
+                ):
+                    return stmt.line
+        return 0
 
     # -- statements ---------------------------------------------------------------------------
 
@@ -191,11 +255,23 @@ class Penalty:
         if isinstance(expr, ir.Name):
             return expr.id in known
         if isinstance(expr, ir.Call):
-            if isinstance(expr.func, ir.Attr) and expr.func.attr == "item":
-                return False
-            if self.program.origin(expr.func, self.function) in _NUMBERS:
+            origin = self.program.origin(expr.func, self.function)
+            if origin == "builtins.len" or self._makes_number(expr):
                 return False
         return any(self._reads(child, known) for child in ir.children(expr))
+
+    def _makes_number(self, expr: ir.Expr) -> bool:
+        if not isinstance(expr, ir.Call):
+            return False
+        if isinstance(expr.func, ir.Attr) and expr.func.attr == "item":
+            return True
+        return self.program.origin(expr.func, self.function) == "builtins.float"
+
+    def _reads_off(self, expr: ir.Expr, known: Collection[str]) -> bool:
+        """Whether an expression is a number that was read off one of some variables."""
+        return self._makes_number(expr) and any(
+            self._reads(child, known) for child in ir.children(expr)
+        )
 
     def _is_smooth(self, expr: ir.Expr, known: Collection[str]) -> bool:
         """Whether an expression computes smooth functions of gradients, if anything."""

@@ -273,6 +273,16 @@ LEFT = {
     + "assert norm.item() < 1e6\n",
     "the learning rate": GRADS + JOINED + END
     + "for group in opt.param_groups:\n    group['lr'] = 0.1 / (1 + loss.item())\n",
+    "an average over steps": GRADS + "norm = grads[0].norm()\n"
+    "mean = 0.9 * mean + 0.1 * norm.detach()\nloss = loss + norm / mean\n" + END,
+    "a weight of earlier steps": GRADS + "norm = grads[0].norm()\n"
+    "loss = loss + norm / share\nshare = 0.9 * share + 0.1 * norm.item()\n" + END,
+    "a weight of now and then": GRADS + "norm = grads[0].norm()\n"
+    "if len(y) > 2:\n    kept_norm = norm.detach()\nloss = loss + norm / kept_norm\n" + END,
+    "a weight of the same step": GRADS + "norm = grads[0].norm()\n"
+    "loss = loss / (1 + norm.item()) + norm\n" + END,
+    "a weight of another loss": GRADS + JOINED + END
+    + "weight = 1 / (1 + loss.item())\n(weight * criterion(model(x), y)).backward()\nopt.step()\n",
     "a schedule": GRADS + JOINED + END + "plateau.step(loss.item())\n",
     "backward again": GRADS + JOINED + "for _ in range(1):\n    " + GRADS + "    " + JOINED + END,
     "in a loop": "for _ in range(2):\n    " + GRADS + "    " + JOINED + END,
@@ -286,6 +296,7 @@ LEFT = {
 def test_left_alone(name: str) -> None:
     setup = dedent("""\
         opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        mean, share = torch.ones(()), 1.0
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(opt)
         kept = model(data[0][0]).unbind()
         def of(gs):
