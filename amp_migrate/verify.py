@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
+from amp_migrate.verify_gradients import without_inner_scale
 from amp_migrate.verify_precision import opened, same_but_for_casts
 
 _CREATORS = frozenset({"GradScaler"})
@@ -87,6 +88,7 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
         _call_closures_first(befores[file], _stepped(afters[file], new))
         plain = _erase(befores[file], frozenset())
         known = _names(befores[file]) | switches
+        without_inner_scale(afters[file], new, known)
         bare = _erase(opened(afters[file], known), new)
         left, right = ast.dump(plain), ast.dump(bare)
         if left != right and not same_but_for_casts(plain, bare):
@@ -595,14 +597,21 @@ class _Eraser(ast.NodeTransformer):
             )
         ]
         func = node.func
-        if (
-            isinstance(func, ast.Attribute)
-            and func.attr == "scale"
-            and self._is_switch(func.value)
-        ):
-            if len(node.args) == 1:
-                return node.args[0]
+        if isinstance(func, ast.Attribute) and func.attr == "backward":
+            # Anywhere else the scale would stay in what is computed.
+            func.value = self._unscaled(func.value)
         return node
+
+    def _unscaled(self, node: ast.expr) -> ast.expr:
+        """``scaler.scale(loss)`` without the scale."""
+        scaled = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "scale"
+            and self._is_switch(node.func.value)
+            and len(node.args) == 1
+        )
+        return node.args[0] if scaled and isinstance(node, ast.Call) else node
 
     def _is_state_of_switch(self, call: ast.Call) -> bool:
         func = call.func

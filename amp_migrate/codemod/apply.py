@@ -34,6 +34,7 @@ from amp_migrate.plan.edits import (
     Insert,
     Island,
     Protect,
+    Scale,
     ScaleBackward,
     ScalerStep,
     SplitLast,
@@ -342,8 +343,10 @@ class _Editor:
         """What is taken out of a statement to stand before it, and the statement with the rest."""
         edits = [
             edit
-            for edit in self._take(path, Bound, CastLike, Hoist, SplitLast, Upcast)
-            if isinstance(edit, (Bound, CastLike, Hoist, SplitLast, Upcast))
+            for edit in self._take(
+                path, Bound, CastLike, Hoist, Scale, SplitLast, Upcast
+            )
+            if isinstance(edit, (Bound, CastLike, Hoist, Scale, SplitLast, Upcast))
         ]
         if not edits:
             return [], edited

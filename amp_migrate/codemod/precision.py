@@ -1,4 +1,4 @@
-"""Edits of single expressions, so that they are computed, or held, in fp32."""
+"""Edits of single expressions: they are computed, or held, in fp32, or scaled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from collections.abc import Iterable
 import libcst as cst
 
 from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.plan.edits import Bound, CastLike, Hoist, SplitLast, Steps, Upcast
+from amp_migrate.plan.edits import (
+    Bound,
+    CastLike,
+    Hoist,
+    Scale,
+    SplitLast,
+    Steps,
+    Upcast,
+)
 
 Hoisted = tuple[cst.SimpleStatementLine, bool]
 """A new statement, and whether it gets an island of its own."""
 
-Expression = Bound | CastLike | Hoist | SplitLast | Upcast
+Expression = Bound | CastLike | Hoist | Scale | SplitLast | Upcast
 _LINE = cst.SimpleStatementLine
 
 
@@ -93,6 +101,9 @@ class _Editor(cst.CSTTransformer):
         match edit:
             case Upcast():
                 return upcast(node)
+            case Scale():
+                scale = cst.parse_expression(f"{edit.switch}.scale")
+                return cst.Call(scale, [cst.Arg(_bare(node))])
             case CastLike():
                 dtype = cst.parse_expression(f"{edit.tensor}.dtype")
                 return _method(node, "to", [cst.Arg(dtype)])

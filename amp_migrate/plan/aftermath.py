@@ -31,10 +31,19 @@ _TELLS = re.compile(
 class Aftermath:
     """Follows what some statements read from left over gradients through one program."""
 
-    def __init__(self, program: Program, origins: Iterable[Site]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        origins: Iterable[Site],
+        variables: Iterable[tuple[str, str]] = (),
+        known: Iterable[Site] = (),
+    ) -> None:
+        """``variables``: (owner, name) of those that hold such numbers besides. ``known``: statements
+        that are known to do no harm."""
         self.program = program
         self.origins = frozenset(origins)
-        self._variables: set[tuple[str, str]] = set()
+        self.known = frozenset(known)
+        self._variables = set(variables)
         self._attributes: set[str] = set()
         self._functions: set[str] = set()
         self._decided: set[Site] = set()
@@ -42,7 +51,7 @@ class Aftermath:
 
     def harm(self) -> int:
         """The line where it comes back to the training; 0: nowhere."""
-        known = -1 if self.origins else 0
+        known = -1 if self.origins or self._variables else 0
         while known < self._count():
             known = self._count()
             for qualname, function in self.program.functions.items():
@@ -50,6 +59,11 @@ class Aftermath:
                     if not self._tells(qualname, stmt):
                         return stmt.line
         return 0
+
+    @property
+    def variables(self) -> frozenset[tuple[str, str]]:
+        """(owner, name) of all that have been followed so far."""
+        return frozenset(self._variables)
 
     def _count(self) -> int:
         names = len(self._variables) + len(self._attributes) + len(self._functions)
@@ -87,6 +101,8 @@ class Aftermath:
 
     def _tells(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether a statement does no more than tell of what it reads; what it binds is followed."""
+        if (function, stmt.path) in self.known:
+            return True
         origin = (function, stmt.path) in self.origins
         decided = (function, stmt.path) in self._decided
         if not decided and not any(
@@ -101,6 +117,8 @@ class Aftermath:
         read = decided or self._reads(stmt.value, function, origin)
         if decided and stmt.kind in ("break", "continue", "raise", "delete", "return"):
             return False
+        if stmt.kind == "assert" and read:
+            return _is_none_test(stmt.value)
         if stmt.kind == "return" and read:
             self._functions.add(function)
         if stmt.kind in ("if", "while") and read and not _is_none_test(stmt.value):

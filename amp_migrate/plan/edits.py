@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from amp_migrate.facts.ir import Path
 
+Steps = tuple[int, ...]
+"""The way from a simple statement's value down to an expression: the index among `ir.children`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Insert:
@@ -49,6 +52,15 @@ class ScaleBackward:
     switch: str | None
     hoist: str | None = None
     """The name that the receiver is bound to first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """``loss`` to ``scaler.scale(loss)``."""
+
+    path: Path
+    at: Steps
+    switch: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +141,6 @@ class StateFile:
     switch: str
     word: str
     exists: str | None
-
-
-Steps = tuple[int, ...]
-"""The way from a simple statement's value down to an expression: the index among `ir.children`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +225,7 @@ Edit = (
     | Autocast
     | FullPrecision
     | ScaleBackward
+    | Scale
     | ScalerStep
     | Protect
     | AddParameter

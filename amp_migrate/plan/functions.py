@@ -16,8 +16,8 @@ from amp_migrate.options import Options
 from amp_migrate.plan.dtype_questions import asks_for_dtype
 from amp_migrate.plan.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.higher_order import GRAD
 from amp_migrate.plan.homogeneity import inhomogeneous_line
+from amp_migrate.plan.inner_gradients import GRAD
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.torch_names import TorchNames

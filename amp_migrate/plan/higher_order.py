@@ -16,13 +16,13 @@ from amp_migrate.plan.edits import FullPrecision, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import MODELS, Forward
 from amp_migrate.plan.hazards import Hazards
+from amp_migrate.plan.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.precision import Precision, block_around
 from amp_migrate.plan.regions import Run
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 
-GRAD = "torch.autograd.grad"
 _MOST_CALLERS = 3
 
 
@@ -59,12 +59,20 @@ class HigherOrder:
     """Plans the spans of one group's loops."""
 
     def __init__(
-        self, program: Program, events: Events, forward: Forward, hazards: Hazards
+        self,
+        program: Program,
+        events: Events,
+        forward: Forward,
+        hazards: Hazards,
+        inner: InnerGradientsFinder,
     ) -> None:
         self.program = program
         self.events = events
         self.forward = forward
         self.hazards = hazards
+        self.inner = inner
+        self.is_shared = False
+        """Of the last plan, which came to nothing: the gradients are followed now, plan again."""
 
     def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
         """Where autocast is to be off, or why that would not do."""
@@ -91,8 +99,11 @@ class HigherOrder:
         line = self._kept()
         if line:
             return _Refused("is kept under another name", line).refusal
-        for function, _, call in self._calls():
+        for function, stmt, call in self._calls():
             if function in functions:
+                judged = self.inner.judged.get((function, stmt.path))
+                if isinstance(judged, Refusal):
+                    return judged
                 try:
                     self._check_inputs(call, function)
                 except _Refused as refused:
@@ -124,6 +135,7 @@ class HigherOrder:
             for function, stmt, call in self.program.all_calls()
             if function in self.hazards.functions
             and self.program.origin(call.func, function) == GRAD
+            and not self.inner.follows(function, stmt)
         ]
 
     # -- spans --------------------------------------------------------------------------------
@@ -272,9 +284,25 @@ class HigherOrder:
         for span in spans:
             self._check_span(span, runs, precision)
         if spans and not self._computes_elsewhere(runs, inside):
-            line = next(c.line for f, s, c in calls if (f, s.path) in inside)
+            taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
+            line = taken[0][2].line
+            self.is_shared = self._share(taken, reached)
             reason = "is taken of the whole forward computation, which leaves nothing to autocast"
             raise _Refused(reason, line)
+
+    def _share(
+        self,
+        calls: Collection[tuple[str, ir.Stmt, ir.Call]],
+        reached: Collection[tuple[str, ir.Path]],
+    ) -> bool:
+        """Whether gradients with respect to fp32 can have a scale, so that their forward stays under
+        autocast."""
+        precision = Precision(self.program, self.forward, reached, ())
+        for function, stmt, call in calls:
+            inputs = call.argument(1, "inputs")
+            if inputs is None or precision.may_be_half(inputs, function, stmt):
+                return False
+        return self.inner.share(calls)
 
     def _check_span(
         self, span: Span, runs: Collection[Run], precision: Precision

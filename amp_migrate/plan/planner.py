@@ -34,6 +34,7 @@ from amp_migrate.plan.handover import Handover
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.higher_order import HigherOrder
 from amp_migrate.plan.identity import Identities, order
+from amp_migrate.plan.inner_gradients import InnerGradientsFinder
 from amp_migrate.plan.instances import receiver_of, refuse_instances, refuse_twins
 from amp_migrate.plan.listed import without_room
 from amp_migrate.plan.loops import Backward, Blocked, Finder, Refusal, speaks_amp
@@ -76,7 +77,10 @@ class Planner:
         self.closures = Closures(program, self.optimizers)
         self.events = Events(program, self.optimizers)
         self.forward = Forward(program)
-        self.regions = Regions(program, self.events, self.forward)
+        self.inner = InnerGradientsFinder(
+            program, self.events, self.forward, options.scaled
+        )
+        self.regions = Regions(program, self.events, self.forward, self.inner)
         self.disjoint = Disjoint(program, self.forward)
         self.torch_names = TorchNames(program)
         self.os_names = ModuleNames(program, "os")
@@ -187,7 +191,9 @@ class Planner:
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
-        higher_order = HigherOrder(self.program, self.events, self.forward, hazards)
+        higher_order = HigherOrder(
+            self.program, self.events, self.forward, hazards, self.inner
+        )
         inner = higher_order.of_training(functions)
         if inner is not None:
             raise Blocked(inner)
@@ -198,6 +204,9 @@ class Planner:
         if hazard is not None:
             raise Blocked(hazard)
         islands = higher_order.plan(runs)
+        if higher_order.is_shared:
+            self._fill_group(group, taken)
+            return
         if isinstance(islands, Refusal):
             raise Blocked(islands)
         settings = Compiled(
@@ -555,6 +564,10 @@ class Planner:
             group.place(
                 backward.function, ScaleBackward(backward.stmt.path, switch, name)
             )
+            names = self.program.modules[ir.file_of(backward.function)].identifiers
+            for inner in self.inner.before(site):
+                for edit in inner.edits(switch, names):
+                    group.place(backward.function, edit)
 
     def _place_steps(self, group: Group, steps: Steps, placement: Placement) -> None:
         travel = group.travel

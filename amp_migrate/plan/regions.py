@@ -12,6 +12,7 @@ from amp_migrate.facts import ir
 from amp_migrate.facts.cells import cell_number
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import ANY, MODELS, MODULES, Forward
+from amp_migrate.plan.inner_gradients import InnerGradientsFinder
 from amp_migrate.plan.lazy import Lazy
 from amp_migrate.plan.loops import Backward, Refusal
 from amp_migrate.project.bindings import calls_of, unpacked
@@ -48,10 +49,17 @@ class _Slice:
 class Regions:
     """Plans the regions of one program."""
 
-    def __init__(self, program: Program, events: Events, forward: Forward) -> None:
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        forward: Forward,
+        inner: InnerGradientsFinder,
+    ) -> None:
         self.program = program
         self.events = events
         self.forward = forward
+        self.inner = inner
         self._mutating: dict[str, bool] = {}
         self._lazy = Lazy(program, forward)
         self._slices: list[_Slice] = []
@@ -346,6 +354,8 @@ class Regions:
         """Whether one statement's own line must stay outside every region."""
         if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
             # No region can begin in one cell of a notebook and end in another.
+            return True
+        if self.inner.follows(function, stmt):
             return True
         for event in self.events.of(function, stmt):
             if event.kind in ("backward", "step"):

@@ -95,6 +95,30 @@ CASES = {
 +            (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
 +        loss = criterion(out, y) + g.pow(2).sum() + model(x.detach() * 2).float().mean()
 """ + BACK,
+    "a forward that the loss shares": SETUP + """\
+     x.requires_grad_()
+-    out = model(x)
+-    (g,) = torch.autograd.grad(outputs=out.sum(), inputs=x, create_graph=True)
+-    loss = criterion(out, y) + g.pow(2).sum()
++    AUTOCAST
++        out = model(x)
++    (g,) = torch.autograd.grad(outputs=scaler.scale(out.sum()), inputs=x, create_graph=True)
++    inv_scale = 1.0 / scaler.get_scale()
++    g = g * inv_scale
++    AUTOCAST
++        loss = criterion(out, y) + g.pow(2).sum()
+""" + BACK,
+    "of the loss itself": SETUP + """\
+     x.requires_grad_()
+-    loss = criterion(model(x), y)
+-    grads = torch.autograd.grad(loss, [x], create_graph=True)
++    AUTOCAST
++        loss = criterion(model(x), y)
++    grads = torch.autograd.grad(scaler.scale(loss), [x], create_graph=True)
++    inv_scale = 1.0 / scaler.get_scale()
++    grads = [g * inv_scale for g in grads]
+     loss = loss + sum(g.norm() for g in grads)
+""" + BACK,
     "now and then": SETUP + """\
 -    loss = criterion(model(x), y)
 -    if y[0] == 0:
@@ -159,12 +183,63 @@ LEFT = {
             g = torch.autograd.grad(head(mix).sum(), mix, create_graph=True)[0]
             loss = criterion(fake, y) + g.pow(2).sum()
         """,
-    "nothing is left": """\
+    "nothing is left, of what a model made": """\
+        for x, y in data:
+            opt.zero_grad()
+            x = head(model(x)).repeat(1, 8).detach().requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum()
+        """,
+    "nothing is left, a gradient to begin with": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out, x, torch.ones_like(out), create_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum()
+        """,
+    "nothing is left, no graph": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, retain_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum()
+        """,
+    "nothing is left, and the data change": """\
         for x, y in data:
             opt.zero_grad()
             x.requires_grad_()
             out = model(x)
             g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum()
+            x.data.add_(g.detach())
+        """,
+    "nothing is left, a threshold": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum().clamp(max=1.0)
+        """,
+    "nothing is left, infinite losses are passed over": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
+            loss = criterion(out, y) + g.pow(2).sum()
+            if not torch.isfinite(loss):
+                continue
+        """,
+    "nothing is left, and missing gradients": """\
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            g = torch.autograd.grad(out.sum(), x, create_graph=True, allow_unused=True)[0]
             loss = criterion(out, y) + g.pow(2).sum()
         """,
     "second derivatives": """\
@@ -175,13 +250,6 @@ LEFT = {
             g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
             h = torch.autograd.grad(g.sum(), x, create_graph=True)[0]
             loss = criterion(model(x), y) + h.pow(2).sum()
-        """,
-    "parameters": """\
-        for x, y in data:
-            opt.zero_grad()
-            loss = criterion(model(x), y)
-            gs = torch.autograd.grad(loss, model.parameters(), create_graph=True)
-            loss = loss + sum(g.pow(2).sum() for g in gs)
         """,
     "fast weights": """\
         for x, y in data:
