@@ -43,7 +43,6 @@ HARM = {
         "norm = model[0].weight.grad.norm().item()\n"
         "for group in opt.param_groups:\n    group['lr'] = 0.1 / (1 + norm)\n"
     ),
-    "the end": "if not torch.isfinite(model[0].weight.grad).all():\n    break\n",
     "the loss": (
         "total = torch.zeros(())\n"
         "for p in model.parameters():\n    total = total + p.grad.sum()\n"
@@ -55,6 +54,11 @@ HARM = {
 @pytest.mark.parametrize("name", HARM)
 def test_what_reaches_the_training(name: str) -> None:
     assert left_alone(training(HARM[name])) == "AMP030"
+
+
+def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
+    end = "if not torch.isfinite(model[0].weight.grad).all():\n    break\n"
+    assert left_alone(training(end)) == "AMP025"
 
 
 HARMLESS = {
