@@ -94,6 +94,8 @@ class Runner:
         self.device = device
         self.standin = False
         """Whether scripts see a stand-in for CUDA."""
+        self.launched = False
+        """Whether scripts find in the environment what a launcher says to the only process."""
         self._scratch = scratch
         self._made: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
@@ -178,6 +180,7 @@ class Runner:
             "threads": self.limits.threads,
             "on_cpu": self.on_cpu,
             "standin": self.standin,
+            "launched": self.launched,
         }
         path = folder / "run.json"
         path.write_text(json.dumps(told), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,6 +30,11 @@ from amp_migrate.smoke.verdict import (
 
 OLDEST_ON_CPU = (2, 3)
 """The first torch with a scaler and fp16 autocast for the CPU."""
+
+_ASKS_LAUNCHER = re.compile(
+    r"(KeyError: '|environment variable )(MASTER_(ADDR|PORT)|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE)\b"
+)
+"""What a script says that is to be started by ``torchrun``."""
 
 Progress = Callable[[str, int], None]
 """Called with what is being run, and the number of runs so far."""
@@ -112,7 +118,10 @@ class Validation:
                 f"the original does not run here: {reference.failure}"
             )
         if not reference.all("step"):
-            return self._could_not("the original makes no optimizer step here")
+            where = ""
+            if reference.all("process"):
+                where = ": it starts processes of its own, whose training is not seen"
+            return self._could_not(f"the original makes no optimizer step here{where}")
         again = self._run(levels.AGAIN)
         found = difference(reference, again)
         if found:
@@ -183,13 +192,22 @@ class Validation:
     def _original(self) -> Record:
         """The original, as on a GPU where that works."""
         self.runner.standin = self.runner.on_cpu
-        record = self._run(levels.ORIGINAL)
+        record = self._first(levels.ORIGINAL)
         if self.runner.standin and (record.failure or not record.all("step")):
             failure = record.failure
             self.runner.standin = False
-            record = self._run(levels.ORIGINAL)
+            record = self._first(levels.ORIGINAL)
             if record.failure and "CUDA" in record.failure:
                 return replace(record, killed=failure or record.failure)
+        return record
+
+    def _first(self, order: Order) -> Record:
+        """A run of a script of which nobody knows yet whether it needs a launcher."""
+        record = self._run(order)
+        if not self.runner.launched and _ASKS_LAUNCHER.search(record.failure):
+            self.runner.launched = True
+            self.notes.append("it ran as torchrun would run it in one process")
+            record = self._run(order)
         return record
 
     @staticmethod

@@ -5,64 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-
-from amp_migrate.cli import main
-
-PLAIN = """\
-import torch
-from torch import nn
-
-torch.manual_seed(0)
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(6):
-    x = torch.randn(12, 8, device=device)
-    y = x[:, :3].argmax(1)
-    optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-print(loss.item())
-"""
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a run of the command line came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def only(self) -> dict[str, Any]:
-        """The verdict on the one script, of a run with ``--json``."""
-        (verdict,) = json.loads(self.out)["scripts"]
-        return dict(verdict)
-
-
-@pytest.fixture
-def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes files and validates: ``validate({"train.py": text}, "train.py", ...)``."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(files: dict[str, str], *words: str) -> Said:
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(textwrap.dedent(text), encoding="utf-8")
-        options = ["--threads", "1", "--device", "cpu"]
-        found = CliRunner().invoke(main, ["validate", *options, *words])
-        return Said(found.exit_code, found.stdout, found.stderr)
-
-    return run
+from validated import PLAIN
 
 
 def test_a_right_rewrite_is_proven_at_every_level(validate: Any) -> None:

@@ -41,4 +41,4 @@ def join() -> None:
     """In a process that the script started: enter its run."""
     path = os.environ.get(VARIABLE)
     if path and os.path.exists(path):
-        enter(path)
+        Log(enter(path)["log"]).say("process")

@@ -17,11 +17,8 @@ from typing import Any
 
 import torch
 
+from .enough import enough
 from .where import Line, Where
-
-
-class EnoughError(BaseException):
-    """Ends the script: it has made its steps. No `Exception`, since scripts catch those."""
 
 
 class _SkippedError(Exception):
@@ -121,6 +118,8 @@ class Recorder:
 
         @functools.wraps(inner)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if self._ended:
+                enough.say()
             several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
             for tensor in several:
                 self._see_loss(tensor)
@@ -187,6 +186,8 @@ class Recorder:
             return
 
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._ended:
+                enough.say()
             index = self._index(optimizer)
             closure = kwargs.get("closure", args[0] if args else None)
             norm: float | None = None
@@ -246,7 +247,7 @@ class Recorder:
         self._steps += 1
         if self.stop_after is not None and self._steps >= self.stop_after:
             self.finish("steps")
-            raise EnoughError
+            enough.say()
 
     def _patch_modules(self) -> None:
         inner_init = torch.nn.Module.__init__

@@ -7,20 +7,19 @@ that it takes on a GPU; but tensors that it moves to CUDA or makes there stay on
 
 from __future__ import annotations
 
-import contextlib
-import time
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-NAME = "stand-in for CUDA (CPU)"
+from . import standin_answers
 
 
 def install() -> None:
     """For the rest of this process."""
-    _answer()
+    standin_answers.install()
     _stay_on_one_device()
+    _be_the_only_process()
     _Here().__enter__()
 
 
@@ -42,10 +41,10 @@ class _Here(TorchFunctionMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
-        if name == "cuda" and args:
+        if name in ("cuda", "pin_memory") and args:
             return args[0]
-        if name == "pin_memory" and args:
-            return args[0]
+        if name == "get_device":
+            return 0
         if name == "__get__" and getattr(func, "__self__", None) is _IS_CUDA:
             return True
         kwargs.pop("pin_memory", None)
@@ -62,6 +61,7 @@ class _Here(TorchFunctionMode):
 
 
 _IS_CUDA = torch.Tensor.is_cuda
+_TYPES = "Float Double Long Int Byte Bool Half Short Char BFloat16".split()
 _TAKE_DEVICE = frozenset({"to", "new_tensor", "new_zeros", "new_ones", "new_full"})
 
 
@@ -69,14 +69,27 @@ def _stay_on_one_device() -> None:
     """What takes a device without being a torch function."""
     module = torch.nn.Module
     module.cuda = lambda self, device=None: self
+    module_to = module.to
+
+    def to(self: Any, *args: Any, **given: Any) -> Any:
+        if args and type(args[0]) is int:
+            args = ("cpu", *args[1:])
+        if type(given.get("device")) is int:
+            given["device"] = "cpu"
+        return module_to(self, *args, **given)
+
+    module.to = to
+    torch.Tensor.record_stream = lambda self, stream: None
     inner_load = torch.load
 
     def load(file: Any, map_location: Any = None, *args: Any, **given: Any) -> Any:
-        if not callable(map_location) and not isinstance(map_location, dict):
+        if not callable(map_location):
             map_location = "cpu"
         return inner_load(file, map_location, *args, **given)
 
     torch.load = load
+    for storage in (torch.UntypedStorage, torch.storage.TypedStorage):
+        storage.cuda = lambda self, *args, **given: self
     set_device, set_type = torch.set_default_device, torch.set_default_tensor_type
     torch.set_default_device = lambda device: set_device(_on_cpu(device))
     torch.set_default_tensor_type = lambda kind: set_type(
@@ -87,12 +100,15 @@ def _stay_on_one_device() -> None:
     def init(self: Any, wrapped: Any, *args: Any, **given: Any) -> None:
         module.__init__(self)
         self.module = wrapped
-        self.device_ids = []  # so that it calls the module itself
+        self.device_ids = [0]
+        self.output_device = self.dim = 0
 
     parallel.__init__ = init
-    for name in ("Float", "Double", "Long", "Int", "Byte", "Bool", "Half", "Short"):
-        kind = f"{name}Tensor"
-        setattr(torch.cuda, kind, getattr(torch, kind))
+    parallel.forward = lambda self, *inputs, **given: self.module(*inputs, **given)
+    torch.nn.parallel.data_parallel = _data_parallel
+    torch.Generator = _Generator
+    for name in _TYPES:
+        setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
     loader = torch.utils.data.DataLoader
     loader_init = loader.__init__
 
@@ -103,86 +119,54 @@ def _stay_on_one_device() -> None:
     loader.__init__ = unpinned
 
 
-class _Stream:
-    """A stream or event: all is done at once here."""
-
-    def __init__(self, *args: Any, **given: Any) -> None:
-        self._at = 0.0
-
-    def record(self, *args: Any) -> None:
-        self._at = time.perf_counter()
-
-    def elapsed_time(self, other: _Stream) -> float:
-        return (other._at - self._at) * 1000.0
-
-    def query(self) -> bool:
-        return True
-
-    def synchronize(self) -> None:
-        pass
-
-    wait = wait_event = wait_stream = record
-
-    def record_event(self, event: Any = None) -> Any:
-        event = event or _Stream()
-        event.record()
-        return event
-
-    def __enter__(self) -> _Stream:
-        return self
-
-    def __exit__(self, *args: Any) -> None:
-        pass
+class _Generator(torch._C.Generator):
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return super().__new__(
+            cls, "cpu" if isinstance(device, int) else _on_cpu(device)
+        )
 
 
-class _Properties:
-    name = NAME
-    major, minor = 8, 0
-    total_memory = 16 << 30
-    multi_processor_count = 108
+def _data_parallel(
+    wrapped: Any,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: Any = None,
+) -> Any:
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    return wrapped(*inputs, **(module_kwargs or {}))
 
 
-def _answer() -> None:
-    cuda: Any = torch.cuda
+def _be_the_only_process() -> None:
+    """Process groups of NCCL are Gloo's, and their modules have no device of their own."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return
+    inner_group, inner_barrier = distributed.init_process_group, distributed.barrier
 
-    def always(value: Any) -> Any:
-        return lambda *args, **given: value
+    def init_process_group(backend: Any = None, *args: Any, **given: Any) -> Any:
+        given.pop("device_id", None)
+        return inner_group("gloo", *args, **given)
 
-    for name, value in {
-        "is_available": True,
-        "is_initialized": False,
-        "device_count": 1,
-        "current_device": 0,
-        "get_device_name": NAME,
-        "get_device_capability": (8, 0),
-        "get_device_properties": _Properties(),
-        "is_bf16_supported": True,
-        "memory_allocated": 0,
-        "max_memory_allocated": 0,
-        "memory_reserved": 0,
-        "max_memory_reserved": 0,
-        "mem_get_info": (8 << 30, 16 << 30),
-        "memory_stats": {},
-        "memory_summary": "",
-        "utilization": 0,
-        "get_arch_list": ["sm_80"],
-        "current_stream": _Stream(),
-        "default_stream": _Stream(),
-        "stream": contextlib.nullcontext(),
-        "device": contextlib.nullcontext(),
-        "device_of": contextlib.nullcontext(),
-    }.items():
-        setattr(cuda, name, always(value))
-    for name in (
-        "_lazy_init init synchronize empty_cache ipc_collect set_device manual_seed manual_seed_all seed"
-        " seed_all reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached"
-        " set_per_process_memory_fraction set_rng_state set_rng_state_all"
-    ).split():
-        setattr(cuda, name, always(None))
-    cuda.get_rng_state = always(torch.ByteTensor(16).zero_())
-    cuda.get_rng_state_all = always([])
-    cuda.Stream = cuda.Event = _Stream
-    for name in ("range_push", "range_pop", "mark"):
-        setattr(cuda.nvtx, name, always(None))
-    cuda.nvtx.range = always(contextlib.nullcontext())
-    torch.backends.cudnn.is_available = always(True)
+    def barrier(*args: Any, **given: Any) -> Any:
+        given.pop("device_ids", None)
+        return inner_barrier(*args, **given)
+
+    distributed.init_process_group = init_process_group
+    distributed.barrier = barrier
+    distributed.is_nccl_available = lambda: True
+    parallel: Any = torch.nn.parallel.DistributedDataParallel
+    inner = parallel.__init__
+
+    def init(
+        self: Any,
+        wrapped: Any,
+        device_ids: Any = None,
+        output_device: Any = None,
+        *args: Any,
+        **given: Any,
+    ) -> None:
+        inner(self, wrapped, None, None, *args, **given)
+
+    parallel.__init__ = init

@@ -15,16 +15,17 @@ from typing import Any
 
 import torch
 
-from . import seeds, standin
+from . import processes, seeds, standin
 from .backward_products import ProductCounter
 from .children import enter
 from .clock import Clock
+from .enough import enough
 from .kernel_times import KernelTimes
 from .log import Log
 from .overlay.confine import confine
 from .overlay.offline import offline_environment
 from .protocol.monitor import Monitor
-from .recorder import EnoughError, Injection, Recorder
+from .recorder import Injection, Recorder
 from .shapes.gemms import GemmRecorder
 from .switches import Switches
 from .where import Where
@@ -46,11 +47,13 @@ def run(path: str) -> None:
         os.chdir(order["cwd"])
         where = Where([*order["files"], *order["served"]])
         how = _Run(order, log, where).run()
-        log.say("exit", how=how)
-    except EnoughError:
-        log.say("exit", how="stopped")
+        log.say("exit", how="stopped" if enough.reached else how)
     except BaseException as error:
-        log.say("exit", how="failed", **_failure(error, where))
+        # What a script does that was ended early says nothing: it may fail where results are missing.
+        if enough.reached:
+            log.say("exit", how="stopped")
+        else:
+            log.say("exit", how="failed", **_failure(error, where, order["stderr"]))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -74,6 +77,10 @@ def probe(path: str) -> None:
     )
 
 
+class _StoppedError(Exception):
+    """The script stopped itself."""
+
+
 class _Run:
     def __init__(self, order: dict[str, Any], log: Log, where: Where) -> None:
         self.order = order
@@ -91,8 +98,12 @@ class _Run:
             seeds.load_data_here(self.log.say)
         if order["standin"]:
             standin.install()
+        if order["launched"]:
+            os.environ.update(processes.ONLY_ONE)
+        processes.stay_here(self.log.say)
         Switches(on_cpu=order["on_cpu"], **order["switches"]).patch()
         with contextlib.ExitStack() as stack:
+            enough.leave = lambda: self._leave(stack)
             finish = self._watch(stack)
             warnings.simplefilter("always")
             warnings.showwarning = self._warn
@@ -103,6 +114,14 @@ class _Run:
             _execute(order["entry"])
             finish()
         return "finished"
+
+    def _leave(self, stack: contextlib.ExitStack) -> None:
+        """End this process, as if the script had ended here."""
+        stack.close()
+        self.log.say("exit", how="stopped")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
     def _watch(self, stack: contextlib.ExitStack) -> Any:
         """Set up what the run is made for; the answer is called after the script."""
@@ -177,7 +196,7 @@ def _execute(entry: dict[str, Any]) -> None:
             _execute_script(entry["name"])
     except SystemExit as stop:
         if stop.code not in (None, 0):
-            raise RuntimeError(
+            raise _StoppedError(
                 f"the script stopped with status {stop.code!r}"
             ) from stop
 
@@ -195,13 +214,18 @@ def _execute_script(name: str) -> None:
     exec(code, module.__dict__)
 
 
-def _failure(error: BaseException, where: Where) -> dict[str, Any]:
+def _failure(error: BaseException, where: Where, stderr: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "error": f"{type(error).__name__}: {error}",
         "traceback": "".join(
             traceback.format_exception(type(error), error, error.__traceback__)
         ),
     }
+    if isinstance(error, _StoppedError):
+        sys.stderr.flush()
+        with open(stderr, encoding="utf-8", errors="replace") as file:
+            said = [line.strip() for line in file if line.strip()]
+        found["error"] = ": ".join([str(error), *said[-1:]])
     for frame in traceback.extract_tb(error.__traceback__):
         if where.is_users(frame.filename):
             found.update(path=frame.filename, line=frame.lineno)
