@@ -44,6 +44,17 @@ def printed(reference: Record, candidate: Record) -> str:
     return ""
 
 
+def saved(reference: Record, candidate: Record) -> str:
+    """The first checkpoint that is not the same, scalers apart; empty where there is none."""
+    ours, theirs = reference.all("saved"), candidate.all("saved")
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=False), 1):
+        if a["bits"] != b["bits"]:
+            return f"what it gives to torch.save differs, the {number}. time"
+    if len(ours) != len(theirs):
+        return f"it saves {len(theirs)} times, not {len(ours)} times"
+    return ""
+
+
 def new_warnings(reference: Record, candidate: Record) -> list[str]:
     """Warnings that only the second run gave."""
     known = {line["message"] for line in reference.all("warning")}

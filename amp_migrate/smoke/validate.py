@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import quantiles
 
 from amp_migrate.smoke import curves, kernels, levels
-from amp_migrate.smoke.compare import difference, printed
+from amp_migrate.smoke.compare import difference, printed, saved
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.kernels import KernelShares
+from amp_migrate.smoke.levels import Compare
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
 from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
@@ -128,7 +129,10 @@ class Validation:
             return self._could_not(
                 f"the original differs from itself when it is run twice: {found}"
             )
-        different = difference if printed(reference, again) else _different
+        different = _all_of(
+            difference,
+            *(one for one in (printed, saved) if not one(reference, again)),
+        )
         verdicts = [levels.off(self._run, reference, different)]
         if self._disproved(verdicts):
             return self._conclude(reference, verdicts)
@@ -294,9 +298,14 @@ class Validation:
         return self.runner.machine.torch_version >= OLDEST_ON_CPU
 
 
-def _different(reference: Record, candidate: Record) -> str:
-    """Of scripts that print the same each time, what they print counts, too."""
-    return difference(reference, candidate) or printed(reference, candidate)
+def _all_of(*comparisons: Compare) -> Compare:
+    """Of scripts that print or save the same each time, that counts, too."""
+
+    def different(reference: Record, candidate: Record) -> str:
+        found = (compare(reference, candidate) for compare in comparisons)
+        return next(filter(None, found), "")
+
+    return different
 
 
 def _speed(name: str, milliseconds: list[float], memory: int | None) -> Speed:

@@ -180,6 +180,12 @@ KINDS = (
         ),
         ("checkpoint_resume_dict",),
     ),
+    Kind(
+        "another checkpoint",
+        Level.OFF,
+        _sub(r'"model_state_dict": model', '"model_state_dict": optimizer'),
+        SAVED,
+    ),
     # The plumbing of loss scaling.
     Kind(
         "no unscale_ before clipping",

@@ -52,6 +52,7 @@ class Recorder:
       scaled (whether a scaler makes it), memory (peak bytes since the last step; CUDA only), path, line
     - ``region``: path, line, on; once for each line that enters autocast, and for whether it is on
     - ``skip``: optimizer, scale; a step that a scaler left out, or that met an injected inf
+    - ``saved``: bits; what is given to `torch.save`, but for the states of scalers
     - ``end``: state, randomness (digests), steps, scalers, how ("steps" or "finished")
     """
 
@@ -89,6 +90,7 @@ class Recorder:
         self._patch_modules()
         self._patch_scaler()
         self._patch_autocast()
+        self._patch_save()
 
     def finish(self, how: str = "finished") -> None:
         """Tell what is left; only the first call counts."""
@@ -312,6 +314,20 @@ class Recorder:
 
         base.__enter__ = enter
 
+    def _patch_save(self) -> None:
+        inner = torch.save
+
+        @functools.wraps(inner)
+        def save(value: Any, *args: Any, **given: Any) -> Any:
+            leaves = [] if _is_of_scaler(value) else list(_saved_leaves(value))
+            if leaves:
+                tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+                others = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+                self.say("saved", bits=digest(tensors) + _digest_text(repr(others)))
+            return inner(value, *args, **given)
+
+        torch.save = torch.serialization.save = save
+
     # -- small questions ------------------------------------------------------------------------
 
     def _index(self, optimizer: Any) -> int:
@@ -390,6 +406,27 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     else:
         yield value
+
+
+def _saved_leaves(value: Any) -> Iterator[Any]:
+    """The tensors and plain values of what is saved; the state of a scaler, which is new, is left out."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not _is_of_scaler(item):
+                yield str(key)
+                yield from _saved_leaves(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _saved_leaves(item)
+    elif isinstance(value, torch.nn.Module):
+        yield from _saved_leaves(value.state_dict())
+    elif isinstance(value, (torch.Tensor, int, float, str, bool, type(None))):
+        yield value
+
+
+def _is_of_scaler(value: Any) -> bool:
+    """Whether a value is a scaler's state; that of one that is off is empty."""
+    return isinstance(value, dict) and (not value or "growth_factor" in value)
 
 
 def _gradient_norm(optimizer: Any) -> float | None:
