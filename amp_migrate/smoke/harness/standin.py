@@ -40,6 +40,8 @@ class _Here(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        if func is torch.device and args and isinstance(args[0], int):
+            return func("cuda", *args)
         name = getattr(func, "__name__", "")
         if name in ("cuda", "pin_memory") and args:
             return args[0]

@@ -24,6 +24,9 @@ class _Stream:
     def elapsed_time(self, other: _Stream) -> float:
         return (other._at - self._at) * 1000.0
 
+    def is_capturing(self) -> bool:
+        return False
+
     def query(self) -> bool:
         return True
 
@@ -88,7 +91,8 @@ _QUESTIONS: dict[str, Any] = {
     "get_device_name": NAME,
     "get_device_capability": (8, 0),
     "get_device_properties": _Properties(),
-    "is_bf16_supported": True,
+    # So that a script that chooses takes fp16, and there is a scaler to look at.
+    "is_bf16_supported": False,
     "is_tf32_supported": True,
     "can_device_access_peer": False,
     "is_current_stream_capturing": False,
