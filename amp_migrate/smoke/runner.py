@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -24,9 +25,12 @@ POLL = 0.02
 START = 120.0
 """Seconds that loading torch may take, at least."""
 
+GRACE = 5.0
+"""Seconds that the server has to end a run that nobody wants any more."""
+
 
 class HarnessError(Exception):
-    """The user's interpreter cannot be started, or has no torch: one line."""
+    """The user's interpreter cannot be started, has no torch, or died: one line."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ class Machine:
 class Runner:
     """A server in the user's interpreter, as a context manager.
 
-    Entering raises `HarnessError` where there is no such interpreter, or no torch in it.
+    Entering raises `HarnessError` where there is no such interpreter, or no torch in it. Leaving ends
+    a run that is under way.
     """
 
     def __init__(
@@ -101,25 +106,21 @@ class Runner:
         self._number = 0
         self._sources = 0
         self._seen = 0
+        self._busy = False
 
     def __enter__(self) -> Runner:
         if self._scratch is None:
-            self._made = tempfile.TemporaryDirectory(prefix="amp-migrate-")
+            self._made = tempfile.TemporaryDirectory(
+                prefix="amp-migrate-", ignore_cleanup_errors=True
+            )
             self._scratch = Path(self._made.name)
         self.scratch = self._scratch.resolve()
         self._status = self.scratch / "status.jsonl"
-        archive.write(self.scratch / "harness.zip")
         try:
-            self._server = subprocess.Popen(
-                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
-                cwd=self.program.folder,
-                env=self._environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=(self.scratch / "server.txt").open("wb"),
-                text=True,
-            )
+            archive.write(self.scratch / "harness.zip")
+            self._server = self._start()
         except OSError as error:
+            self._clean()
             reason = error.strerror or str(error)
             raise HarnessError(f"{self.interpreter}: {reason}") from None
         try:
@@ -136,10 +137,32 @@ class Runner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        assert self._server.stdin is not None
+        with contextlib.suppress(OSError):  # of an order that it did not live to read
+            self._server.stdin.close()
+        if self._busy:
+            # It ends the run first.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._server.wait(GRACE)
         self._server.kill()
         self._server.wait()
-        if self._server.stdin is not None:
-            self._server.stdin.close()
+        self._clean()
+
+    def _start(self) -> subprocess.Popen[str]:
+        with (self.scratch / "server.txt").open("wb") as said:
+            return subprocess.Popen(
+                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
+                cwd=self.program.folder,
+                env=self._environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                text=True,
+                # Ctrl-C is for the program that waits for it, which then ends it.
+                start_new_session=True,
+            )
+
+    def _clean(self) -> None:
         if self._made is not None:
             self._made.cleanup()
 
@@ -157,7 +180,10 @@ class Runner:
         }
 
     def run(self, order: Order) -> Record:
-        """Make one run; it ends by itself, or by the limits."""
+        """Make one run; it ends by itself, or by the limits.
+
+        Raises `HarnessError` where the interpreter that serves all runs is gone.
+        """
         program = self.program
         self._number += 1
         folder = self.scratch / f"run{self._number}"
@@ -221,8 +247,10 @@ class Runner:
     def _send(self, word: str, path: Path) -> str:
         """Have the server do something, and wait; the answer is why it was ended, if it was."""
         assert self._server.stdin is not None
-        self._server.stdin.write(f"{word} {path}\n")
-        self._server.stdin.flush()
+        self._busy = True
+        with contextlib.suppress(OSError):  # it is gone, which is seen below
+            self._server.stdin.write(f"{word} {path}\n")
+            self._server.stdin.flush()
         begun = time.monotonic()
         group = 0
         killed = ""
@@ -235,9 +263,12 @@ class Runner:
                     if group:
                         # What the script started and left behind.
                         limits.end(group)
+                    self._busy = False
                     return killed
             if self._server.poll() is not None:
-                return "the interpreter died"
+                if group:
+                    limits.end(group)
+                raise HarnessError(f"{self.interpreter} died during a run")
             if group and not killed:
                 if time.monotonic() - begun > self.limits.seconds:
                     killed = f"it took more than {self.limits.seconds:g} s"
