@@ -210,7 +210,7 @@ class Runner:
         }
         path = folder / "run.json"
         path.write_text(json.dumps(told), encoding="utf-8")
-        killed = self._send("run", path)
+        killed = self._send("run", path, self.limits.seconds)
         stdout = folder / "stdout.txt"
         text = ""
         if stdout.exists():
@@ -218,7 +218,8 @@ class Runner:
         return Record(order, read(folder / "log.jsonl"), text, killed)
 
     def _meet(self) -> Machine:
-        deadline = time.monotonic() + max(START, self.limits.seconds)
+        seconds = max(START, self.limits.seconds)
+        deadline = time.monotonic() + seconds
         while True:
             lines = read(self._status)
             if lines:
@@ -237,14 +238,17 @@ class Runner:
         gpu = None
         if self.device != "cpu":
             path = self.scratch / "machine.jsonl"
-            self._send("probe", path)
+            killed = self._send("probe", path, seconds)
             found = read(path)
-            gpu = found[0] if found and found[0]["cuda"] else None
+            if not found:
+                reason = killed or "it died"
+                raise HarnessError(f"{self.interpreter} was asked for CUDA: {reason}")
+            gpu = found[0] if found[0]["cuda"] else None
             if gpu is None and self.device == "cuda":
                 raise HarnessError(f"{self.interpreter} sees no CUDA device")
         return Machine(hello["python"], hello["torch"], gpu)
 
-    def _send(self, word: str, path: Path) -> str:
+    def _send(self, word: str, path: Path, seconds: float) -> str:
         """Have the server do something, and wait; the answer is why it was ended, if it was."""
         assert self._server.stdin is not None
         self._busy = True
@@ -270,8 +274,8 @@ class Runner:
                     limits.end(group)
                 raise HarnessError(f"{self.interpreter} died during a run")
             if group and not killed:
-                if time.monotonic() - begun > self.limits.seconds:
-                    killed = f"it took more than {self.limits.seconds:g} s"
+                if time.monotonic() - begun > seconds:
+                    killed = f"it took more than {seconds:g} s"
                 elif limits.resident_memory(group) > self.limits.memory:
                     killed = f"it took more than {self.limits.memory / 2**30:.1f} GiB of memory"
                 if killed:
@@ -299,8 +303,5 @@ class Runner:
             PYTHONHASHSEED="0",
             PYTHONBREAKPOINT="0",
             MPLBACKEND="Agg",
-            CUBLAS_WORKSPACE_CONFIG=":4096:8",
         )
-        if self.device == "cpu":
-            environment["CUDA_VISIBLE_DEVICES"] = ""
         return environment
