@@ -117,7 +117,8 @@ class Runner:
         self.scratch = self._scratch.resolve()
         self._status = self.scratch / "status.jsonl"
         try:
-            archive.write(self.scratch / "harness.zip")
+            self._archive = self.scratch / "harness.zip"
+            archive.write(self._archive)
             self._server = self._start()
         except OSError as error:
             self._clean()
@@ -151,7 +152,7 @@ class Runner:
     def _start(self) -> subprocess.Popen[str]:
         with (self.scratch / "server.txt").open("wb") as said:
             return subprocess.Popen(
-                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
+                [self.interpreter, self._archive, "serve", self._status],
                 cwd=self.program.folder,
                 env=self._environment(),
                 stdin=subprocess.PIPE,
@@ -296,7 +297,7 @@ class Runner:
         # Of a launcher for several processes: the script would wait for the others.
         for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
             environment.pop(name, None)
-        own = os.fspath(self.scratch / "harness.zip")
+        own = os.fspath(self._archive)
         before = environment.get("PYTHONPATH")
         environment.update(
             PYTHONPATH=own if not before else os.pathsep.join((own, before)),

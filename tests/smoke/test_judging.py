@@ -27,11 +27,12 @@ BY_HAND = (
 
 @pytest.fixture
 def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes ``train.py`` and gives exit code and verdict; with ``before``, files that git has."""
+    """Writes files, and gives exit code and verdict; ``before``: what git has of them."""
     monkeypatch.chdir(tmp_path)
 
     def write(files: dict[str, str]) -> None:
         for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(textwrap.dedent(text), encoding="utf-8")
 
     def git(*words: str) -> None:
@@ -41,7 +42,10 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         )
 
     def run(
-        files: dict[str, str], *words: str, before: dict[str, str] | None = None
+        files: dict[str, str],
+        *words: str,
+        before: dict[str, str] | None = None,
+        script: str = "train.py",
     ) -> tuple[int, dict[str, Any]]:
         if before is not None:
             write(before)
@@ -50,7 +54,7 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             git("commit", "-qm", "before")
             words = ("--against", "HEAD", *words)
         write(files)
-        options = ["--threads", "1", "--device", "cpu", "--json", "train.py"]
+        options = ["--threads", "1", "--device", "cpu", "--json", script]
         found = CliRunner().invoke(main, ["validate", *options, *words])
         (only,) = json.loads(found.stdout)["scripts"]
         return found.exit_code, dict(only)
@@ -206,4 +210,26 @@ def test_the_time_that_a_script_prints_is_no_difference(verdict: Any) -> None:
     )
     by_hand += "time.sleep(1.2)\ntook = time.time() - begun\nprint('long' if took > 1 else 'short')\n"
     code, found = verdict({"train.py": by_hand}, before={"train.py": text})
+    assert (code, found["outcome"]) == (0, "proven"), found["reason"]
+
+
+def test_an_error_that_the_end_of_a_run_causes_is_none(verdict: Any) -> None:
+    def wrapped(text: str) -> str:
+        head, loop = text.split("for step", 1)
+        body = "".join(f"    {line}\n" for line in f"for step{loop}".splitlines())
+        failing = "except BaseException as error:\n    raise RuntimeError('failed') from error\n"
+        return f"{head}try:\n{body}{failing}"
+
+    code, found = verdict(
+        {"train.py": wrapped(BY_HAND)},
+        "--steps",
+        "4",
+        before={"train.py": wrapped(PLAIN)},
+    )
+    assert (code, found["outcome"]) == (0, "proven"), found["reason"]
+
+
+def test_modules_of_the_working_directory_hide_none_of_ours(verdict: Any) -> None:
+    files = {"queue.py": "raise ImportError('not this one')\n", "jobs/job.py": PLAIN}
+    code, found = verdict(files, script="jobs/job.py")
     assert (code, found["outcome"]) == (0, "proven"), found["reason"]
