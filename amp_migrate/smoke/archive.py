@@ -10,15 +10,11 @@ PACKAGE = "_amp_smoke"
 
 _SOURCES = Path(__file__).parent / "harness"
 _TOP_LEVEL = "sitecustomize.py"
-_MAIN = f"from {PACKAGE}.__main__ import main\n\nmain()\n"
 
 
 def write(path: Path) -> None:
     """Pack the harness. Raises `OSError` where that cannot be written."""
-    # Run by its path, the archive is what modules are looked for in first. With `-m` it would be the
-    # working directory, where the user may have a `queue.py`.
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("__main__.py", _MAIN)
         for source in sorted(_SOURCES.rglob("*.py")):
             name = source.relative_to(_SOURCES).as_posix()
             archive.write(source, name if name == _TOP_LEVEL else f"{PACKAGE}/{name}")

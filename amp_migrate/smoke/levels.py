@@ -209,7 +209,10 @@ def mixed_precision(
             is_wrong = record.order.rewritten and not record.killed
             outcome = Outcome.DISPROVED if is_wrong else Outcome.NOT_JUDGED
             return LevelVerdict(Level.MIXED, outcome, summary), records
-    reason = _without_effect(ours)
+    if not mixed.all_finite(plain).holds:
+        reason = "the original has losses that are not finite"
+        return LevelVerdict(Level.MIXED, Outcome.NOT_JUDGED, reason), records
+    reason = _without_effect(ours, is_scaled=is_scaled)
     if reason:
         return LevelVerdict(Level.MIXED, Outcome.NOT_JUDGED, reason), records
     figures = list(_figures(plain, noisy, ours))
@@ -225,9 +228,11 @@ def mixed_precision(
     return LevelVerdict(Level.MIXED, outcome, summary, tuple(figures)), records
 
 
-def _without_effect(ours: Sequence[Record]) -> str:
-    """Why autocast cannot change anything in these runs; empty where it can."""
-    if not any(line["on"] for record in ours for line in record.all("region")):
+def _without_effect(ours: Sequence[Record], *, is_scaled: bool) -> str:
+    """Why autocast cannot change anything in these runs; empty where it can, or should."""
+    regions = [line["on"] for record in ours for line in record.all("region")]
+    # A loss that is scaled for no region at all is a mistake.
+    if not any(regions) and (regions or not is_scaled):
         return "no autocast region is switched on here"
     products = ours[0].last("products")
     if products["elsewhere"] and not products["half"] + products["full"]:

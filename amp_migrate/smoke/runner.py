@@ -152,7 +152,7 @@ class Runner:
     def _start(self) -> subprocess.Popen[str]:
         with (self.scratch / "server.txt").open("wb") as said:
             return subprocess.Popen(
-                [self.interpreter, self._archive, "serve", self._status],
+                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
                 cwd=self.program.folder,
                 env=self._environment(),
                 stdin=subprocess.PIPE,

@@ -59,7 +59,7 @@ def _serve(status: Log) -> None:
             status.say("started", pid=process)
             code = _wait(process)
         else:
-            command = [sys.executable, sys.argv[0], word, path]
+            command = [sys.executable, "-m", "_amp_smoke", word, path]
             child = subprocess.Popen(command)
             status.say("started", pid=child.pid)
             code = child.wait()
