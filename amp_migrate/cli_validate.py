@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -193,7 +195,7 @@ def validate(
             f"running {request.entry}: it is executed, {runs} times or so, for up to {steps} optimizer"
             f" steps and {time_limit:g} s each; what it writes is thrown away"
         )
-        with terminal.steps(runs) as progress:
+        with terminal.steps(runs) as progress, _ended_in_order():
             verdict = prove.prove(request, progress)
         found.append(verdict)
         if not as_json:
@@ -204,6 +206,27 @@ def validate(
     if destination is not None:
         _write_report(destination, found)
     return Proof.of(verdict.outcome for verdict in found)
+
+
+@contextlib.contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Has whoever ends this process, and a terminal that closes, end what it started as Ctrl-C does."""
+
+    def leave(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may ask for signals
+        for number in (getattr(signal, name) for name in names):
+            # Under nohup, and in what a shell has in the background, it stays ignored.
+            if signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _entries(

@@ -198,7 +198,7 @@ def _execute(program: Program, name: str, watch: _Watch, folder: str) -> None:
     """Run it as it would be run, in an empty folder; a script has no arguments."""
     with contextlib.ExitStack() as stack:
         if watch.mode.autocast:
-            stack.enter_context(ProductCounter(watch._say, watch.recorder))
+            stack.enter_context(ProductCounter(watch._say, watch.recorder, "cpu"))
         if isinstance(program, Tree):
             program.run(Path(folder))
         else:

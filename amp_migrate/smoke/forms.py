@@ -20,6 +20,8 @@ class Rewriting:
     sites: tuple[Site, ...] = ()
     """What there is to run, in files that the entry imports."""
     loops: tuple[Loop, ...] = ()
+    all_needed: bool = True
+    """Whether each rewritten file has to be loaded: not where some may be another program's."""
 
     @property
     def refusals(self) -> list[Diagnostic]:

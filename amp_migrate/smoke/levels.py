@@ -51,6 +51,8 @@ def scaled(scale: float, interval: int) -> Order:
 def off(run: Run, reference: Record, different: Compare) -> LevelVerdict:
     """L0: without scaling and autocast, the rewrite is the original, to the bit."""
     candidate = run(Order("switched off", rewritten=True, switches=OFF))
+    if candidate.killed:
+        return _ended(Level.OFF, candidate)
     found = different(reference, candidate)
     notes = tuple(
         f"a new warning: {text}" for text in new_warnings(reference, candidate)
@@ -77,6 +79,8 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
     for scale, interval in MOVING:
         order = scaled(scale, interval)
         candidate = run(order)
+        if candidate.killed:
+            return _ended(Level.SCALED, candidate)
         found = different(reference, candidate)
         if not found:
             steady = candidate
@@ -90,13 +94,35 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
         details.append(
             f"{order.name}: {found}; from {LOW[0]:g} the runs are bit-identical: fp32 under- or overflow"
         )
+    looked_at = f"{_counted(reference)}, {len(MOVING)} moving scales"
     if outcome is Outcome.PROVEN:
-        found = _injected(run, steady, different)
-        if found:
+        wanted = injection(steady)
+        if wanted is None:
             return LevelVerdict(
-                Level.SCALED, Outcome.DISPROVED, f"an injected inf: {found}"
+                Level.SCALED, Outcome.NOT_JUDGED, "no scaler makes a step here"
             )
-    summary = f"{_counted(reference)}, {len(MOVING)} moving scales, 1 injected inf: bit-identical"
+        control = run(
+            Order("the original without a step", injection=replace(wanted, skip=True))
+        )
+        if control.failure:
+            details.append(
+                f"no inf is injected: {control.order.name}: {control.failure}"
+            )
+        elif len(control.all("skip")) != 1:
+            details.append("no inf is injected: the original drops it by itself")
+        else:
+            candidate = run(
+                replace(scaled(*MOVING[0]), name="an inf", injection=wanted)
+            )
+            if candidate.killed:
+                return _ended(Level.SCALED, candidate)
+            found = different(control, candidate)
+            if found:
+                return LevelVerdict(
+                    Level.SCALED, Outcome.DISPROVED, f"an injected inf: {found}"
+                )
+            looked_at += ", 1 injected inf"
+    summary = f"{looked_at}: bit-identical"
     if outcome is Outcome.UNDERFLOW:
         summary = (
             "bit-identical at low scales; at high ones fp32 itself under- or overflows"
@@ -104,21 +130,11 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
     return LevelVerdict(Level.SCALED, outcome, summary, details=tuple(details))
 
 
-def _injected(run: Run, steady: Record, different: Compare) -> str:
-    """One inf among the gradients has to cost one step and nothing else.
-
-    ``steady``: a run with loss scaling that was as the original.
-    """
-    wanted = injection(steady)
-    if wanted is None:
-        return ""  # no scaler makes a step: then nothing of the rewrite ran
-    control = run(
-        Order("the original without a step", injection=replace(wanted, skip=True))
+def _ended(level: Level, record: Record) -> LevelVerdict:
+    """A run that its limits ended: it may be slow, or large, and right."""
+    return LevelVerdict(
+        level, Outcome.NOT_JUDGED, f"{record.order.name}: {record.killed}"
     )
-    if len(control.all("skip")) != 1:
-        return ""  # the script looks for infs itself, or drops these gradients
-    candidate = run(replace(scaled(*MOVING[0]), name="an inf", injection=wanted))
-    return different(control, candidate)
 
 
 def as_mixed(is_scaled: bool) -> Switches:
@@ -190,9 +206,15 @@ def mixed_precision(
     for record in (*plain, *noisy, *records):
         if record.failure:
             summary = f"{record.order.name}: {record.failure}"
-            is_ours = record.order.rewritten
-            outcome = Outcome.DISPROVED if is_ours else Outcome.NOT_JUDGED
+            is_wrong = record.order.rewritten and not record.killed
+            outcome = Outcome.DISPROVED if is_wrong else Outcome.NOT_JUDGED
             return LevelVerdict(Level.MIXED, outcome, summary), records
+    if not mixed.all_finite(plain).holds:
+        reason = "the original has losses that are not finite"
+        return LevelVerdict(Level.MIXED, Outcome.NOT_JUDGED, reason), records
+    reason = _without_effect(ours, is_scaled=is_scaled)
+    if reason:
+        return LevelVerdict(Level.MIXED, Outcome.NOT_JUDGED, reason), records
     figures = list(_figures(plain, noisy, ours))
     if is_scaled:
         figures += mixed.skipped(records[-1], DEFAULT_SCALE)
@@ -204,6 +226,18 @@ def mixed_precision(
         summary = f"{len(SEEDS)} seeds: {len(figures)} figures within their bounds"
     outcome = Outcome.DISPROVED if missed else Outcome.PROVEN
     return LevelVerdict(Level.MIXED, outcome, summary, tuple(figures)), records
+
+
+def _without_effect(ours: Sequence[Record], *, is_scaled: bool) -> str:
+    """Why autocast cannot change anything in these runs; empty where it can, or should."""
+    regions = [line["on"] for record in ours for line in record.all("region")]
+    # A loss that is scaled for no region at all is a mistake.
+    if not any(regions) and (regions or not is_scaled):
+        return "no autocast region is switched on here"
+    products = ours[0].last("products")
+    if products["elsewhere"] and not products["half"] + products["full"]:
+        return "it computes on a device that autocast is not for"
+    return ""
 
 
 def _figures(
@@ -218,8 +252,8 @@ def _figures(
         Figure(
             "matrix products of the backward in 16 bits",
             f"{products['half']} of {total}",
-            "≥ 1",
-            products["half"] > 0,
+            "≥ 1" if total else "",
+            products["half"] > 0 or not total,
         ),
         mixed.first_loss(before[0], after[0]),
         mixed.all_finite(ours),

@@ -75,6 +75,8 @@ class Order:
     perturbation: float = 0.0
     """Relative change of the parameters, when an optimizer is made for them."""
     injection: Injection | None = None
+    delay: float = 0.0
+    """Seconds that are slept after each step: what tells of time, or memory, tells something else then."""
 
     def as_fields(self) -> dict[str, Any]:
         """The part of the harness's orders that says what is to be seen and forced."""
@@ -84,6 +86,7 @@ class Order:
             "switches": asdict(self.switches),
             "seed": self.seed,
             "perturbation": self.perturbation,
+            "delay": self.delay,
             "injection": (
                 None
                 if wanted is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterable
@@ -88,13 +89,17 @@ def against(entry: Path, revision: str) -> Rewriting:
         file = os.path.realpath(path)
         original[file] = before
         rewritten[file] = path.read_bytes()
-        texts = (
-            open_document(str(path), data).text for data in (before, rewritten[file])
-        )
-        places += sites(file, *texts)
+        with contextlib.suppress(
+            SourceError, SyntaxError
+        ):  # should it be run, it says so
+            texts = (
+                open_document(str(path), data).text
+                for data in (before, rewritten[file])
+            )
+            places += sites(file, *texts)
     tracked = _git(root, "ls-files", "-z", "--", "*.py").decode().split("\0")
     known = frozenset(os.path.realpath(root / name) for name in tracked if name)
-    return Rewriting(known, original, rewritten, tuple(places))
+    return Rewriting(known, original, rewritten, tuple(places), all_needed=False)
 
 
 def as_it_is(entry: Path, settings: Settings) -> Rewriting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -24,9 +25,12 @@ POLL = 0.02
 START = 120.0
 """Seconds that loading torch may take, at least."""
 
+GRACE = 5.0
+"""Seconds that the server has to end a run that nobody wants any more."""
+
 
 class HarnessError(Exception):
-    """The user's interpreter cannot be started, or has no torch: one line."""
+    """The user's interpreter cannot be started, has no torch, or died: one line."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ class Machine:
 class Runner:
     """A server in the user's interpreter, as a context manager.
 
-    Entering raises `HarnessError` where there is no such interpreter, or no torch in it.
+    Entering raises `HarnessError` where there is no such interpreter, or no torch in it. Leaving ends
+    a run that is under way.
     """
 
     def __init__(
@@ -101,25 +106,22 @@ class Runner:
         self._number = 0
         self._sources = 0
         self._seen = 0
+        self._busy = False
 
     def __enter__(self) -> Runner:
         if self._scratch is None:
-            self._made = tempfile.TemporaryDirectory(prefix="amp-migrate-")
+            self._made = tempfile.TemporaryDirectory(
+                prefix="amp-migrate-", ignore_cleanup_errors=True
+            )
             self._scratch = Path(self._made.name)
         self.scratch = self._scratch.resolve()
         self._status = self.scratch / "status.jsonl"
-        archive.write(self.scratch / "harness.zip")
         try:
-            self._server = subprocess.Popen(
-                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
-                cwd=self.program.folder,
-                env=self._environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=(self.scratch / "server.txt").open("wb"),
-                text=True,
-            )
+            self._archive = self.scratch / "harness.zip"
+            archive.write(self._archive)
+            self._server = self._start()
         except OSError as error:
+            self._clean()
             reason = error.strerror or str(error)
             raise HarnessError(f"{self.interpreter}: {reason}") from None
         try:
@@ -136,10 +138,32 @@ class Runner:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        assert self._server.stdin is not None
+        with contextlib.suppress(OSError):  # of an order that it did not live to read
+            self._server.stdin.close()
+        if self._busy:
+            # It ends the run first.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._server.wait(GRACE)
         self._server.kill()
         self._server.wait()
-        if self._server.stdin is not None:
-            self._server.stdin.close()
+        self._clean()
+
+    def _start(self) -> subprocess.Popen[str]:
+        with (self.scratch / "server.txt").open("wb") as said:
+            return subprocess.Popen(
+                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
+                cwd=self.program.folder,
+                env=self._environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                text=True,
+                # Ctrl-C is for the program that waits for it, which then ends it.
+                start_new_session=True,
+            )
+
+    def _clean(self) -> None:
         if self._made is not None:
             self._made.cleanup()
 
@@ -157,7 +181,10 @@ class Runner:
         }
 
     def run(self, order: Order) -> Record:
-        """Make one run; it ends by itself, or by the limits."""
+        """Make one run; it ends by itself, or by the limits.
+
+        Raises `HarnessError` where the interpreter that serves all runs is gone.
+        """
         program = self.program
         self._number += 1
         folder = self.scratch / f"run{self._number}"
@@ -184,7 +211,7 @@ class Runner:
         }
         path = folder / "run.json"
         path.write_text(json.dumps(told), encoding="utf-8")
-        killed = self._send("run", path)
+        killed = self._send("run", path, self.limits.seconds)
         stdout = folder / "stdout.txt"
         text = ""
         if stdout.exists():
@@ -192,7 +219,8 @@ class Runner:
         return Record(order, read(folder / "log.jsonl"), text, killed)
 
     def _meet(self) -> Machine:
-        deadline = time.monotonic() + max(START, self.limits.seconds)
+        seconds = max(START, self.limits.seconds)
+        deadline = time.monotonic() + seconds
         while True:
             lines = read(self._status)
             if lines:
@@ -211,18 +239,23 @@ class Runner:
         gpu = None
         if self.device != "cpu":
             path = self.scratch / "machine.jsonl"
-            self._send("probe", path)
+            killed = self._send("probe", path, seconds)
             found = read(path)
-            gpu = found[0] if found and found[0]["cuda"] else None
+            if not found:
+                reason = killed or "it died"
+                raise HarnessError(f"{self.interpreter} was asked for CUDA: {reason}")
+            gpu = found[0] if found[0]["cuda"] else None
             if gpu is None and self.device == "cuda":
                 raise HarnessError(f"{self.interpreter} sees no CUDA device")
         return Machine(hello["python"], hello["torch"], gpu)
 
-    def _send(self, word: str, path: Path) -> str:
+    def _send(self, word: str, path: Path, seconds: float) -> str:
         """Have the server do something, and wait; the answer is why it was ended, if it was."""
         assert self._server.stdin is not None
-        self._server.stdin.write(f"{word} {path}\n")
-        self._server.stdin.flush()
+        self._busy = True
+        with contextlib.suppress(OSError):  # it is gone, which is seen below
+            self._server.stdin.write(f"{word} {path}\n")
+            self._server.stdin.flush()
         begun = time.monotonic()
         group = 0
         killed = ""
@@ -235,12 +268,15 @@ class Runner:
                     if group:
                         # What the script started and left behind.
                         limits.end(group)
+                    self._busy = False
                     return killed
             if self._server.poll() is not None:
-                return "the interpreter died"
+                if group:
+                    limits.end(group)
+                raise HarnessError(f"{self.interpreter} died during a run")
             if group and not killed:
-                if time.monotonic() - begun > self.limits.seconds:
-                    killed = f"it took more than {self.limits.seconds:g} s"
+                if time.monotonic() - begun > seconds:
+                    killed = f"it took more than {seconds:g} s"
                 elif limits.resident_memory(group) > self.limits.memory:
                     killed = f"it took more than {self.limits.memory / 2**30:.1f} GiB of memory"
                 if killed:
@@ -261,15 +297,12 @@ class Runner:
         # Of a launcher for several processes: the script would wait for the others.
         for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
             environment.pop(name, None)
-        own = os.fspath(self.scratch / "harness.zip")
+        own = os.fspath(self._archive)
         before = environment.get("PYTHONPATH")
         environment.update(
             PYTHONPATH=own if not before else os.pathsep.join((own, before)),
             PYTHONHASHSEED="0",
             PYTHONBREAKPOINT="0",
             MPLBACKEND="Agg",
-            CUBLAS_WORKSPACE_CONFIG=":4096:8",
         )
-        if self.device == "cpu":
-            environment["CUDA_VISIBLE_DEVICES"] = ""
         return environment

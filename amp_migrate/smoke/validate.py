@@ -13,14 +13,13 @@ from amp_migrate.smoke import curves, kernels, levels
 from amp_migrate.smoke.compare import difference, printed, saved
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.kernels import KernelShares
-from amp_migrate.smoke.levels import Compare
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
 from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
 from amp_migrate.smoke.runner import Runner
 from amp_migrate.smoke.shapes import Room, ShapesReport, judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict, lines_of
-from amp_migrate.smoke.sites import ran
+from amp_migrate.smoke.sites import Site, ran
 from amp_migrate.smoke.verdict import (
     Finding,
     LevelVerdict,
@@ -36,6 +35,9 @@ _ASKS_LAUNCHER = re.compile(
     r"(KeyError: '|environment variable )(MASTER_(ADDR|PORT)|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE)\b"
 )
 """What a script says that is to be started by ``torchrun``."""
+
+SLOW = 2.0
+"""Seconds by which a run is longer, at least, whose time is to be another one."""
 
 Progress = Callable[[str, int], None]
 """Called with what is being run, and the number of runs so far."""
@@ -65,6 +67,8 @@ class Validation:
         self.progress = progress
         self.records: list[Record] = []
         self.notes: list[str] = []
+        self._longest = 0.0
+        """Seconds of the longest run so far."""
 
     def run(self) -> Verdict:
         """All runs, and what they come to."""
@@ -103,6 +107,9 @@ class Validation:
         if outcome is Outcome.PROVEN and not on:
             outcome = Outcome.NOT_JUDGED
             reason = "the script enters no autocast region here"
+        elif outcome is Outcome.PROVEN and not record.all("step"):
+            outcome = Outcome.NOT_JUDGED
+            reason = "the script makes no optimizer step here"
         return Verdict(
             str(self.runner.program.entry),
             outcome,
@@ -129,20 +136,22 @@ class Validation:
             return self._could_not(
                 f"the original differs from itself when it is run twice: {found}"
             )
-        different = _all_of(
-            difference,
-            *(one for one in (printed, saved) if not one(reference, again)),
-        )
-        verdicts = [levels.off(self._run, reference, different)]
+        compare = _Comparison(reference, again, self._slowly)
+        verdicts = [levels.off(self._run, reference, compare)]
         if self._disproved(verdicts):
-            return self._conclude(reference, verdicts)
+            return self._flaky(reference) or self._conclude(reference, verdicts)
         if not self._has_scaler():
             torch = self.runner.machine.torch
             self.notes.append(f"torch {torch} has no scaler for the CPU: L0 only")
             return self._conclude(reference, verdicts)
-        is_scaled = self.rewriting.scaled
+        # Told by the run, not by the text: the scaler may be in a file that is the same in both forms.
+        is_scaled = self.rewriting.scaled or bool(self.records[-1].all("scaler"))
         if is_scaled:
-            verdicts.append(levels.loss_scaling(self._run, reference, different))
+            verdicts.append(levels.loss_scaling(self._run, reference, compare))
+        if self._disproved(verdicts):
+            flaky = self._flaky(reference)
+            if flaky is not None:
+                return flaky
         switches = levels.as_mixed(is_scaled)
         mixed: list[Record] = []
         if not self._disproved(verdicts):
@@ -226,6 +235,24 @@ class Validation:
         hidden = self.runner.on_cpu and not self.runner.standin
         return hidden and bool(regions) and not any(line["on"] for line in regions)
 
+    def _flaky(self, reference: Record) -> Verdict | None:
+        """Of a GPU: not every kernel gives the same bits each time, and some differ seldom."""
+        if self.runner.on_cpu:
+            return None
+        found = difference(reference, self._run(levels.AGAIN))
+        if not found:
+            return None
+        return self._could_not(
+            f"the original differs from itself when it is run again: {found}"
+        )
+
+    def _slowly(self, reference: Record) -> Record:
+        """The original, so slow that the time it takes is another one, and so is its memory on a GPU."""
+        delay = (SLOW + 2 * self._longest) / len(reference.all("step"))
+        return self._run(
+            replace(levels.ORIGINAL, name="the original, slowly", delay=delay)
+        )
+
     @staticmethod
     def _disproved(verdicts: list[LevelVerdict]) -> bool:
         return any(one.outcome is Outcome.DISPROVED for one in verdicts)
@@ -243,9 +270,14 @@ class Validation:
             for record in rewritten
             for line in (*record.all("region"), *record.all("loss"))
         ]
-        wanted = set(self.rewriting.sites)
+        loaded = {path for record in rewritten for path in record.loaded}
+        wanted = {
+            site
+            for site in self.rewriting.sites
+            if self.rewriting.all_needed or site.path in loaded
+        }
         done = ran(wanted, seen)
-        outcome, reason = self._outcome(verdicts, len(done))
+        outcome, reason = self._outcome(verdicts, loaded, wanted, done)
         return Verdict(
             script=str(self.runner.program.entry),
             outcome=outcome,
@@ -256,28 +288,30 @@ class Validation:
             steps=max((len(record.all("step")) for record in rewritten), default=0),
             losses=curves.losses(reference, mixed[0] if mixed else None),
             scales=(
-                curves.scales(mixed[-1]) if mixed and self.rewriting.scaled else ()
+                curves.scales(mixed[-1]) if mixed and mixed[-1].all("scaler") else ()
             ),
             findings=tuple(findings),
         )
 
-    def _outcome(self, verdicts: list[LevelVerdict], done: int) -> tuple[Outcome, str]:
+    def _outcome(
+        self,
+        verdicts: list[LevelVerdict],
+        loaded: set[str],
+        wanted: set[Site],
+        done: set[Site],
+    ) -> tuple[Outcome, str]:
         for one in verdicts:
             if one.outcome is Outcome.DISPROVED:
                 return Outcome.DISPROVED, f"{one.level.value}: {one.summary}"
-        loaded = {
-            path
-            for record in self.records
-            if record.order.rewritten
-            for path in record.loaded
-        }
         for path in sorted(self.rewriting.rewritten):
-            if path not in loaded:
+            if path not in loaded and self.rewriting.all_needed:
                 return (
                     Outcome.NOT_JUDGED,
                     f"{shown(path)} was rewritten and is never loaded",
                 )
-        if self.rewriting.sites and not done:
+        if not loaded:
+            return Outcome.NOT_JUDGED, "it loads no file that differs"
+        if wanted and not done:
             return Outcome.NOT_JUDGED, "none of the rewritten places ran"
         for one in verdicts:
             if one.outcome in (Outcome.NOT_FINITE, Outcome.NOT_JUDGED):
@@ -297,7 +331,9 @@ class Validation:
 
     def _run(self, order: Order) -> Record:
         self.progress(order.name, len(self.records))
+        begun = time.monotonic()
         record = self.runner.run(order)
+        self._longest = max(self._longest, time.monotonic() - begun)
         self.records.append(record)
         return record
 
@@ -310,14 +346,37 @@ class Validation:
         return self.runner.machine.torch_version >= OLDEST_ON_CPU
 
 
-def _all_of(*comparisons: Compare) -> Compare:
-    """Of scripts that print or save the same each time, that counts, too."""
+class _Comparison:
+    """How runs differ from the original.
 
-    def different(reference: Record, candidate: Record) -> str:
-        found = (compare(reference, candidate) for compare in comparisons)
+    What they print and save counts, too, where that is the same each time, and in a slow run.
+    """
+
+    def __init__(
+        self, reference: Record, again: Record, slowly: Callable[[Record], Record]
+    ) -> None:
+        """``slowly`` makes a run of the original in which time tells."""
+        self._reference = reference
+        self._slowly: Callable[[Record], Record] | None = slowly
+        self._beside = [one for one in (printed, saved) if not one(reference, again)]
+
+    def __call__(self, reference: Record, candidate: Record) -> str:
+        found = difference(reference, candidate)
+        if found:
+            return found
+        found = self._look_beside(reference, candidate)
+        if found and self._slowly is not None:
+            slow = self._slowly(self._reference)
+            self._slowly = None
+            self._beside = [
+                one for one in self._beside if not one(self._reference, slow)
+            ]
+            found = self._look_beside(reference, candidate)
+        return found
+
+    def _look_beside(self, reference: Record, candidate: Record) -> str:
+        found = (compare(reference, candidate) for compare in self._beside)
         return next(filter(None, found), "")
-
-    return different
 
 
 def _speed(name: str, milliseconds: list[float], memory: int | None) -> Speed:

@@ -11,14 +11,18 @@ import hashlib
 import math
 import random
 import sys
+import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from .enough import enough
 from .where import Line, Where
+
+BALLAST = 64 << 20
+"""Bytes on the GPU of a run that is to use more memory, as far as the script can tell."""
 
 
 class _SkippedError(Exception):
@@ -51,9 +55,10 @@ class Recorder:
       lr (of the first group), scale,
       scaled (whether a scaler makes it), memory (peak bytes since the last step; CUDA only), path, line
     - ``region``: path, line, on; once for each line that enters autocast, and for whether it is on
+    - ``scaler``: one is made, enabled or not
     - ``skip``: optimizer, scale; a step that a scaler left out, or that met an injected inf
     - ``saved``: bits; what is given to `torch.save`, but for the states of scalers
-    - ``end``: state, randomness (digests), steps, scalers, how ("steps" or "finished")
+    - ``end``: state, randomness (digests), how ("steps" or "finished")
     """
 
     def __init__(
@@ -64,13 +69,18 @@ class Recorder:
         stop_after: int | None = None,
         injection: Injection | None = None,
         perturbation: float = 0.0,
+        delay: float = 0.0,
     ) -> None:
-        """``perturbation``: relative, what each parameter is changed by when its optimizer is made."""
+        """``perturbation``: relative, what each parameter is changed by when its optimizer is made.
+
+        ``delay``: seconds that are slept after each step; on a GPU, some memory is taken as well.
+        """
         self.say = say
         self.where = where
         self.stop_after = stop_after
         self.injection = injection
         self.perturbation = perturbation
+        self.delay = delay
         self.scalers: list[Any] = []
         self.in_backward = False
         self._optimizers: list[Any] = []
@@ -81,6 +91,7 @@ class Recorder:
         self._backwards = 0
         self._steps = 0
         self._ended = False
+        self._ballast: Any = None
         self._stepping: list[bool] = []
         """For each `GradScaler.step` under way, whether its optimizer really stepped."""
 
@@ -102,6 +113,9 @@ class Recorder:
             values += [p for group in optimizer.param_groups for p in group["params"]]
             # `state_dict` and not `state`: the latter's keys are the parameters themselves.
             values += _leaves(optimizer.state_dict())
+        # What no optimizer trains: averages of parameters, target networks, copies.
+        for module in self._alive():
+            values += [*module._parameters.values(), *module._buffers.values()]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         others = [value for value in values if not isinstance(value, torch.Tensor)]
         self.say(
@@ -109,8 +123,6 @@ class Recorder:
             how=how,
             state=digest(tensors) + _digest_text(repr(others)),
             randomness=_randomness(),
-            steps=self._steps,
-            scalers=len(self.scalers),
         )
 
     # -- what is seen ---------------------------------------------------------------------------
@@ -122,14 +134,13 @@ class Recorder:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             if self._ended:
                 enough.say()
-            several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-            for tensor in several:
+            for tensor in _listed(tensors):
                 self._see_loss(tensor)
-            self.in_backward = True
+            around, self.in_backward = self.in_backward, True
             try:
                 inner(tensors, *args, **kwargs)
             finally:
-                self.in_backward = False
+                self.in_backward = around
             wanted = self.injection
             if wanted is not None and wanted.backward == self._backwards:
                 self._inject(wanted.optimizer)
@@ -229,11 +240,9 @@ class Recorder:
     def _see_step(self, index: int, norm: float) -> None:
         groups = self._optimizers[index].param_groups
         tensors = [p for group in groups for p in group["params"]]
-        for reference in self._modules:
-            module = reference()
-            if module is not None:
-                # Running statistics: they show a forward that ran once too often.
-                tensors += list(module._buffers.values())
+        for module in self._alive():
+            # Running statistics: they show a forward that ran once too often.
+            tensors += module._buffers.values()
         self.say(
             "step",
             optimizer=index,
@@ -246,6 +255,10 @@ class Recorder:
             memory=_peak_memory(),
             **self._here(),
         )
+        if self.delay:
+            time.sleep(self.delay)
+            if torch.cuda.is_initialized() and self._ballast is None:
+                self._ballast = torch.empty(BALLAST, dtype=torch.uint8, device="cuda")
         self._steps += 1
         if self.stop_after is not None and self._steps >= self.stop_after:
             self.finish("steps")
@@ -253,11 +266,18 @@ class Recorder:
 
     def _patch_modules(self) -> None:
         inner_init = torch.nn.Module.__init__
+        inner_set_state = torch.nn.Module.__setstate__
         inner_zero_grad = torch.nn.Module.zero_grad
 
         @functools.wraps(inner_init)
         def init(module: Any, *args: Any, **kwargs: Any) -> None:
             inner_init(module, *args, **kwargs)
+            self._modules.append(weakref.ref(module))
+
+        @functools.wraps(inner_set_state)
+        def set_state(module: Any, state: Any) -> None:
+            # Of a copy, or one from a file.
+            inner_set_state(module, state)
             self._modules.append(weakref.ref(module))
 
         @functools.wraps(inner_zero_grad)
@@ -266,6 +286,7 @@ class Recorder:
             inner_zero_grad(module, *args, **kwargs)
 
         torch.nn.Module.__init__ = init
+        torch.nn.Module.__setstate__ = set_state
         torch.nn.Module.zero_grad = zero_grad
 
     def _patch_scaler(self) -> None:
@@ -275,14 +296,16 @@ class Recorder:
         @functools.wraps(inner_init)
         def init(scaler: Any, *args: Any, **kwargs: Any) -> None:
             inner_init(scaler, *args, **kwargs)
+            self.say("scaler")
             if scaler.is_enabled():
                 self.scalers.append(scaler)
 
         @functools.wraps(inner_scale)
         def scale(scaler: Any, outputs: Any) -> Any:
             result = inner_scale(scaler, outputs)
-            if scaler.is_enabled() and isinstance(outputs, torch.Tensor):
-                result._amp_smoke_true = outputs.detach().clone()
+            if scaler.is_enabled():
+                for one, true in zip(_listed(result), _listed(outputs)):
+                    one._amp_smoke_true = true.detach().clone()
             return result
 
         @functools.wraps(inner_step)
@@ -330,6 +353,13 @@ class Recorder:
 
     # -- small questions ------------------------------------------------------------------------
 
+    def _alive(self) -> Iterator[Any]:
+        """The modules that there are, in the order of their birth."""
+        for reference in self._modules:
+            module = reference()
+            if module is not None:
+                yield module
+
     def _index(self, optimizer: Any) -> int:
         for index, known in enumerate(self._optimizers):
             if known is optimizer:
@@ -360,11 +390,15 @@ class Recorder:
         return {} if line is None else {"path": line.path, "line": line.number}
 
 
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
 def digest(tensors: list[Any]) -> str:
-    """One name for the dtypes, shapes and bits of some tensors; None counts too."""
+    """One name for the dtypes, shapes and bits of some tensors; None, and what has no bits, counts too."""
     total = hashlib.blake2b(digest_size=16)
     for tensor in tensors:
-        if tensor is None:
+        if tensor is None or torch.nn.parameter.is_lazy(tensor) or tensor.is_meta:
             total.update(b"none")
             continue
         plain = tensor.detach()
@@ -389,6 +423,8 @@ def _digest_text(text: str) -> str:
 
 def _randomness() -> str:
     streams = [digest([torch.get_rng_state()]), repr(random.getstate())]
+    if torch.cuda.is_initialized():
+        streams.append(digest(torch.cuda.get_rng_state_all()))
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         streams.append(repr(numpy.random.get_state()))

@@ -16,7 +16,7 @@ def fix(offset: int) -> None:
     """Seed what a script may not seed itself; what it does seed is shifted by ``offset``."""
     random.seed(offset)
     torch.manual_seed(offset)
-    random.seed = _seed_anew(random.seed, offset)
+    random.seed = _seed_anew(random.seed, offset, "a")
     torch.manual_seed = _seed_anew(torch.manual_seed, offset)
     torch.random.manual_seed = torch.manual_seed
     torch.cuda.manual_seed = _seed_anew(torch.cuda.manual_seed, offset)
@@ -35,6 +35,9 @@ def determine() -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.benchmark = False
+    # Many scripts switch it on, and it chooses kernels by how fast they are this time.
+    torch._C._set_cudnn_benchmark = _ignore
+    vars(type(torch.backends.cudnn))["benchmark"].setter = _ignore
     # Filling empty tensors is for finding mistakes, and costs time.
     if hasattr(torch.utils, "deterministic"):
         torch.utils.deterministic.fill_uninitialized_memory = False
@@ -72,15 +75,23 @@ _QUIET = (
 """Parameters of DataLoader, by position and name, and what they are where nothing runs beside."""
 
 
-def _seed_anew(function: Any, offset: int) -> Any:
-    """What seeds by the clock or the system seeds with ``offset``, other seeds are shifted by it."""
+def _ignore(value: Any) -> None:
+    """In place of what sets something."""
+
+
+def _seed_anew(function: Any, offset: int, name: str = "seed") -> Any:
+    """What seeds by the clock or the system seeds with ``offset``, other seeds are shifted by it.
+
+    ``name``: of the function's first parameter.
+    """
 
     @functools.wraps(function)
-    def seed(value: Any = None, *args: Any, **given: Any) -> Any:
+    def seed(*args: Any, **given: Any) -> Any:
+        value = args[0] if args else given.pop(name, None)
         if value is None:
             value = offset
         elif isinstance(value, int):
             value += offset
-        return function(value, *args, **given)
+        return function(value, *args[1:], **given)
 
     return seed

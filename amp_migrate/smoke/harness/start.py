@@ -39,13 +39,15 @@ def run(path: str) -> None:
     """
     order = enter(path)
     log = Log(order["log"])
+    where = Where([*order["files"], *order["served"]])
     try:
         os.environ.update(offline_environment(order["scratch"]))
+        if order["on_cpu"]:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         # For what is not written by way of Python; before anything starts a thread.
         confine([order["scratch"], "/dev"])
         _send_output(order)
         os.chdir(order["cwd"])
-        where = Where([*order["files"], *order["served"]])
         how = _Run(order, log, where).run()
         log.say("exit", how="stopped" if enough.reached else how)
     except BaseException as error:
@@ -141,11 +143,13 @@ class _Run:
             stop_after=order["steps"],
             injection=None if injection is None else Injection(*injection),
             perturbation=order["perturbation"],
+            delay=order["delay"],
         )
         recorder.patch()
         task = order["task"]
         if task == "products":
-            stack.enter_context(ProductCounter(self.log.say, recorder))
+            device = "cpu" if order["on_cpu"] else "cuda"
+            stack.enter_context(ProductCounter(self.log.say, recorder, device))
         elif task == "monitor":
             monitor = Monitor(self.log, self.where)
             monitor.patch()

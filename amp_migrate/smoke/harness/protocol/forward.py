@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from ..where import Line, Where
 from .autocast import Regions
 from .findings import Findings
-from .known import Known
+from .known import Known, tensors_in
 
 FULL = "_amp_smoke_full"
 """The key under which autograd nodes are marked that came out of a layer in float32."""
@@ -36,14 +36,6 @@ def _compiling() -> bool:
     compiler = getattr(torch, "compiler", None)
     ask = getattr(compiler, "is_compiling", None)
     return bool(ask()) if ask is not None else False
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
 
 
 class Forwards:
@@ -102,7 +94,7 @@ class Forwards:
         if self._regions.open or not torch.is_grad_enabled():
             return
         mark: tuple[Line | None, str] | None = None
-        for tensor in _tensors(output):
+        for tensor in tensors_in(output):
             if tensor.grad_fn is not None and tensor.dtype == torch.float32:
                 if mark is None:
                     mark = (self._call(), type(module).__name__)

@@ -188,6 +188,15 @@ def grad_of(tensor: Any) -> Any:
     return _GRAD.__get__(tensor)
 
 
+def tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors of a value: itself, or those of a list or tuple at any depth."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+
+
 def is_zero(tensor: Any) -> bool:
     """Whether all of its values are zeros."""
     return not bool((tensor._values() if tensor.is_sparse else tensor).any())

@@ -13,7 +13,15 @@ from ..where import Line, Where
 from .autocast import Regions
 from .checkpoint import Checkpoints
 from .findings import Findings
-from .known import Gradient, Known, Scaler, grad_of, is_zero, parameters_of
+from .known import (
+    Gradient,
+    Known,
+    Scaler,
+    grad_of,
+    is_zero,
+    parameters_of,
+    tensors_in,
+)
 
 SCALED = "_amp_smoke_scaled"
 """The key under which autograd nodes are marked that multiply by a scale."""
@@ -23,14 +31,6 @@ def scaler_class() -> Any:
     """The class of torch itself: what stands in for it, and the older ones, are derived from it."""
     known = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
     return next(c for c in reversed(known.__mro__) if c.__name__ == "GradScaler")
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
 
 
 class Scalers:
@@ -188,7 +188,7 @@ class Scalers:
     def _scaled(self, record: Scaler, result: Any) -> None:
         if record.first_use is None:
             record.first_use = self._known.now()
-        for tensor in _tensors(result):
+        for tensor in tensors_in(result):
             source = (record, record.epoch)
             self._known.scaled.put(tensor, source)
             if tensor.grad_fn is not None:
