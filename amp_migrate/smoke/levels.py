@@ -212,7 +212,7 @@ def mixed_precision(
     if not mixed.all_finite(plain).holds:
         reason = "the original has losses that are not finite"
         return LevelVerdict(Level.MIXED, Outcome.NOT_JUDGED, reason), records
-    reason = _without_effect(ours, is_scaled=is_scaled)
+    reason = _without_effect(ours)
     if reason:
         return LevelVerdict(Level.MIXED, Outcome.NOT_JUDGED, reason), records
     figures = list(_figures(plain, noisy, ours))
@@ -228,11 +228,12 @@ def mixed_precision(
     return LevelVerdict(Level.MIXED, outcome, summary, tuple(figures)), records
 
 
-def _without_effect(ours: Sequence[Record], *, is_scaled: bool) -> str:
+def _without_effect(ours: Sequence[Record]) -> str:
     """Why autocast cannot change anything in these runs; empty where it can, or should."""
     regions = [line["on"] for record in ours for line in record.all("region")]
-    # A loss that is scaled for no region at all is a mistake.
-    if not any(regions) and (regions or not is_scaled):
+    # A scaler and no region at all is a mistake.
+    has_scaler = any(record.all("scaler") for record in ours)
+    if not any(regions) and (regions or not has_scaler):
         return "no autocast region is switched on here"
     products = ours[0].last("products")
     if products["elsewhere"] and not products["half"] + products["full"]:
