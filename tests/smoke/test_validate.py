@@ -329,11 +329,10 @@ def test_gradients_that_are_not_finite_are_told_apart(validate: Any) -> None:
     assert outcomes["L1 scaled"] == "the original has gradients that are not finite"
 
 
-def test_underflow_of_fp32_is_told_apart(validate: Any) -> None:
-    """Gradients below the smallest normal number are flushed or rounded without a scale only."""
-    text = PLAIN.replace(
-        "    loss.backward()", "    loss = loss * 1e-37\n    loss.backward()"
-    )
+def test_overflow_of_fp32_is_told_apart(validate: Any) -> None:
+    """Gradients that fp32 just holds overflow at a scale of 2**20, and not at a low one."""
+    huge = "    loss = loss * 1e33\n    loss.backward()"
+    text = PLAIN.replace("    loss.backward()", huge).replace("lr=0.1", "lr=1e-34")
     said = validate({"train.py": text}, "train.py", "--json")
     outcomes = {one["level"]: one["outcome"] for one in said.only["levels"]}
     assert outcomes["L1 scaled"] == "proven at low scales", said.out
