@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_validate import PLAIN
+from validated import PLAIN
 
 from amp_migrate.cli import main
 
@@ -64,6 +64,14 @@ def verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def _level(found: dict[str, Any], name: str) -> dict[str, Any]:
     (level,) = (one for one in found["levels"] if one["level"] == name)
     return dict(level)
+
+
+def test_scaled_losses_may_be_combined(verdict: Any) -> None:
+    twice = "(scaler.scale(loss) / 2 + scaler.scale(loss) / 2).backward()"
+    after = BY_HAND.replace("scaler.scale(loss).backward()", twice)
+    before = PLAIN.replace("loss.backward()", "(loss / 2 + loss / 2).backward()")
+    code, found = verdict({"train.py": after}, before={"train.py": before})
+    assert code == 0, found["reason"]
 
 
 def test_seeds_may_be_given_by_name(verdict: Any) -> None:

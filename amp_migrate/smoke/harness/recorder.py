@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .enough import enough
+from .scaled import mark, true_loss
 from .where import Line, Where
 
 BALLAST = 64 << 20
@@ -149,7 +150,7 @@ class Recorder:
         torch.autograd.backward = backward
 
     def _see_loss(self, tensor: Any) -> None:
-        true = getattr(tensor, "_amp_smoke_true", None)
+        true = true_loss(tensor) if self.scalers else None
         scaled = true is not None
         true = tensor.detach() if true is None else true
         value = float(true.flatten()[0].item()) if true.numel() else math.nan
@@ -305,7 +306,7 @@ class Recorder:
             result = inner_scale(scaler, outputs)
             if scaler.is_enabled():
                 for one, true in zip(_listed(result), _listed(outputs)):
-                    one._amp_smoke_true = true.detach().clone()
+                    mark(one, true, scaler.get_scale())
             return result
 
         @functools.wraps(inner_step)
