@@ -116,6 +116,8 @@ def _banner(verdict: Verdict) -> Markup:
             ("applied steps", str(verdict.steps)),
             ("runs", f"{verdict.runs} in {verdict.seconds:.0f} s"),
         ]
+    if verdict.tensor_cores is not None:
+        facts.append(("time of matrix products", str(verdict.tensor_cores)))
     facts += [
         (name, value)
         for name, value in (

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.verdict import LevelVerdict, Outcome, Speed, Verdict
 
 MARKS = {
@@ -43,7 +42,7 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
     for line in _speeds(verdict.speeds):
         yield f"  {line}", ""
     if verdict.tensor_cores is not None:
-        yield f"  {_tensor_cores(verdict.tensor_cores)}", ""
+        yield f"  time of matrix products: {verdict.tensor_cores}", ""
     for line in verdict.shape_lines:
         yield f"  {line}".rstrip(), ""
     for note in verdict.notes:
@@ -89,13 +88,6 @@ def _speeds(speeds: Sequence[Speed]) -> Iterator[str]:
         if before.memory and after.memory:
             line += f", {after.memory / before.memory:.2f} of the memory"
         yield line
-
-
-def _tensor_cores(shares: KernelShares) -> str:
-    return (
-        f"time of matrix products: {shares.tensor_core:.0%} in kernels known to use Tensor Cores,"
-        f" {shares.not_tensor_core:.0%} in others, {shares.unknown:.0%} in kernels of unknown kind"
-    )
 
 
 def _plain(value: Any) -> Any:

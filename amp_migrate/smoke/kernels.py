@@ -72,6 +72,12 @@ class KernelShares:
     unknown_names: tuple[str, ...]
     """The kernels of `unknown`, the costliest first."""
 
+    def __str__(self) -> str:
+        return (
+            f"{self.tensor_core:.0%} in kernels known to use Tensor Cores,"
+            f" {self.not_tensor_core:.0%} in others, {self.unknown:.0%} in kernels of unknown kind"
+        )
+
 
 @lru_cache(maxsize=4096)
 def classify(name: str) -> str:

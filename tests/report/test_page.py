@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from amp_migrate.cli import main
 from amp_migrate.report import page
 from amp_migrate.report.destination import Destination
 from amp_migrate.results import SourceError
+from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.profiles import profile
 from amp_migrate.smoke.shapes import judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict
@@ -369,3 +371,9 @@ def test_shapes_are_shown_as_they_are_judged() -> None:
     text = read(html(verdict)).text
     for wanted in ("net.py:7", "compute", "50257 → ", "5.1 TFLOP", "at least 16"):
         assert wanted in text
+
+
+def test_the_share_of_tensor_cores_is_told() -> None:
+    shares = KernelShares(0.81, 0.1, 0.09, 1000.0, ())
+    text = html(replace(full("train.py"), tensor_cores=shares))
+    assert "81% in kernels known to use Tensor Cores" in text

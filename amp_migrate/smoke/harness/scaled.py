@@ -25,7 +25,7 @@ def true_loss(root: Any) -> Any:
     true = getattr(root, "_amp_smoke_true", None)
     if true is not None:
         return true
-    seen = set()
+    seen: set[Any] = set()
     waiting = [root.grad_fn]
     while waiting and len(seen) < MOST_NODES:
         node = waiting.pop(0)
