@@ -212,6 +212,13 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
     """
     found: set[str] = set()
     nodes = [node for tree in trees for node in ast.walk(tree)]
+    # What a region is given is named by torch: `dtype=` is no name of a switch elsewhere.
+    of_regions = {
+        id(keyword)
+        for node in nodes
+        if isinstance(node, ast.Call) and _is_autocast(node)
+        for keyword in node.keywords
+    }
     for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if _last(node.value.func) in _CREATORS:
@@ -238,9 +245,10 @@ def _switches(trees: Iterable[ast.Module]) -> set[str]:
             if (
                 isinstance(node, ast.keyword)
                 and node.arg
+                and id(node) not in of_regions
                 and (_last(node.value) in found or _makes_scaler(node.value))
             ):
-                if node.arg not in found and node.arg != "enabled":
+                if node.arg not in found:
                     found.add(node.arg)
                     changed = True
             if isinstance(node, ast.Assign) and isinstance(

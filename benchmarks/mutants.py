@@ -2,8 +2,7 @@
 
 Migrated fixtures are broken mechanically, in each way that `tests/smoke/mutants.py` knows, and proven
 against their originals: ``python benchmarks/mutants.py [--all]``. With ``--all`` every fixture that a
-change touches is tried, not only those that each kind names; there some changes do no harm (a second
-`unscale_` where nothing is clipped raises, a lost `zero_grad` where gradients are set to None does not).
+change touches is tried, not only those that each kind names; in some of them it does no harm.
 """
 
 from __future__ import annotations
