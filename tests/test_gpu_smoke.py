@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import HAVE_TORCH
 
 from amp_migrate.api import Options, migrate_source
 
@@ -18,6 +18,7 @@ from gpu_smoke import fixtures, tables  # noqa: E402
 from gpu_smoke.cases import CASES, DTYPES, FP32, MODELS, Case  # noqa: E402
 from gpu_smoke.measure import Timing  # noqa: E402
 
+HAVE_TORCH = importlib.util.find_spec("torch") is not None
 COMMAND = BENCHMARKS / "gpu_smoke.py"
 
 each_model = pytest.mark.parametrize("folder", sorted({case.folder for case in CASES}))
