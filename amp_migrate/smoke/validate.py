@@ -158,12 +158,6 @@ class Validation:
             judged, mixed = levels.mixed_precision(
                 self._run, reference, is_scaled=is_scaled
             )
-            if self._is_off(mixed):
-                judged = LevelVerdict(
-                    judged.level,
-                    Outcome.NOT_JUDGED,
-                    "the script does not go to CUDA here, and so autocast is never switched on",
-                )
             verdicts.append(judged)
             if self.runner.on_cpu:
                 self.notes.append("L2 is CPU emulation of CUDA's autocast, not CUDA")
@@ -228,12 +222,6 @@ class Validation:
             self.notes.append("it ran as torchrun would run it in one process")
             record = self._run(order)
         return record
-
-    def _is_off(self, mixed: Sequence[Record]) -> bool:
-        """Whether no region was ever on because the script saw no CUDA, as it was on the CPU."""
-        regions = [line for record in mixed for line in record.all("region")]
-        hidden = self.runner.on_cpu and not self.runner.standin
-        return hidden and bool(regions) and not any(line["on"] for line in regions)
 
     def _flaky(self, reference: Record) -> Verdict | None:
         """Of a GPU: not every kernel gives the same bits each time, and some differ seldom."""

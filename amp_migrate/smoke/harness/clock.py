@@ -15,6 +15,20 @@ WARM_UP = 5
 """Iterations that are not counted: kernels are chosen and memory is allocated in them."""
 
 
+def after_each_backward(see: Callable[[], None]) -> None:
+    """For the rest of this process, call ``see`` after each backward; a script that was ended ends."""
+    inner = torch.autograd.backward
+
+    @functools.wraps(inner)
+    def backward(*args: Any, **given: Any) -> None:
+        if enough.reached:
+            enough.say()
+        inner(*args, **given)
+        see()
+
+    torch.autograd.backward = backward
+
+
 class Clock:
     """Says ``times``: milliseconds between backward passes, and memory, the peak bytes since warm-up.
 
@@ -27,16 +41,7 @@ class Clock:
         self._marks: list[Any] = []
 
     def patch(self) -> None:
-        inner = torch.autograd.backward
-
-        @functools.wraps(inner)
-        def backward(*args: Any, **given: Any) -> None:
-            if enough.reached:
-                enough.say()
-            inner(*args, **given)
-            self._mark()
-
-        torch.autograd.backward = backward
+        after_each_backward(self._mark)
 
     def finish(self) -> None:
         marks = self._marks[WARM_UP:]

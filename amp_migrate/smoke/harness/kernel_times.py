@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .clock import WARM_UP
+from .clock import WARM_UP, after_each_backward
 from .enough import enough
 
 ITERATIONS = 10
@@ -23,24 +22,18 @@ class KernelTimes:
         self._profile: Any = None
 
     def patch(self) -> None:
-        inner = torch.autograd.backward
+        after_each_backward(self._count)
 
-        @functools.wraps(inner)
-        def backward(*args: Any, **given: Any) -> None:
-            if enough.reached:
-                enough.say()
-            inner(*args, **given)
-            self._backwards += 1
-            if self._backwards == WARM_UP:
-                self._profile = torch.profiler.profile(
-                    activities=[torch.profiler.ProfilerActivity.CUDA]
-                )
-                self._profile.__enter__()
-            elif self._backwards == WARM_UP + ITERATIONS:
-                self.finish()
-                enough.say()
-
-        torch.autograd.backward = backward
+    def _count(self) -> None:
+        self._backwards += 1
+        if self._backwards == WARM_UP:
+            self._profile = torch.profiler.profile(
+                activities=[torch.profiler.ProfilerActivity.CUDA]
+            )
+            self._profile.__enter__()
+        elif self._backwards == WARM_UP + ITERATIONS:
+            self.finish()
+            enough.say()
 
     def finish(self) -> None:
         profile, self._profile = self._profile, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import gc
+import io
 import os
 import runpy
 import sys
@@ -206,8 +207,6 @@ def _execute(entry: dict[str, Any]) -> None:
 
 
 def _execute_script(name: str) -> None:
-    import io
-
     path = os.path.abspath(name)
     sys.path[0] = os.path.dirname(path)
     module = types.ModuleType("__main__")
