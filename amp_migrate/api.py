@@ -9,8 +9,7 @@ from pathlib import Path
 
 from amp_migrate import config, engine
 from amp_migrate.engine import Report
-from amp_migrate.jobs import Job
-from amp_migrate.migration import migrate_program
+from amp_migrate.jobs import Job, subject
 from amp_migrate.modernize.program import modernize_program
 from amp_migrate.options import Options
 from amp_migrate.programs import ProgramSources, key, programs_of
@@ -36,6 +35,8 @@ __all__ = [
     "Place",
     "Result",
     "SourceError",
+    "lint_paths",
+    "lint_source",
     "migrate_paths",
     "migrate_source",
     "modernize_paths",
@@ -61,16 +62,7 @@ def migrate_source(
 
     Raises `SourceError` where the text is not valid for the Python that runs this.
     """
-    file = path if root is None else key(path)
-    filters = None if root is None else Filters(str(root.resolve()))
-    for program in programs_of({file: text}, filters).found:
-        found = migrate_program(program, options, given={file}, shown={file: path})
-        result = found.get(file)
-        if isinstance(result, SourceError):
-            raise result
-        if result is not None:
-            return result
-    return Result(path, text, text)
+    return _one_text(Job.MIGRATE, text, path, options, root)
 
 
 def modernize_source(
@@ -87,6 +79,36 @@ def modernize_source(
     if isinstance(result, SourceError):
         raise result
     return Result(path, text, text) if result is None else result
+
+
+def lint_source(
+    text: str,
+    *,
+    path: str = "<string>",
+    options: Options = _DEFAULTS,
+    root: Path | None = None,
+) -> Result:
+    """Lint one file's text; the findings are in the result. ``path`` and ``root``: as in `migrate_source`.
+
+    Raises `SourceError` where the text is not valid for the Python that runs this.
+    """
+    return _one_text(Job.LINT, text, path, options, root)
+
+
+def lint_paths(
+    paths: Sequence[str | Path],
+    *,
+    options: Options | None = None,
+    jobs: int | None = 1,
+    write: bool = False,
+) -> Report:
+    """Lint files and directories as the command line does, configuration included, but for its filters of
+    severity and baseline.
+
+    ``options`` replaces what the configuration says. With ``options.lint.fix`` and ``write``, files are
+    mended on disk, under the conditions of `migrate_paths`.
+    """
+    return _rewrite_paths(Job.LINT, paths, options, jobs, write)
 
 
 def migrate_paths(
@@ -175,3 +197,18 @@ def _rewrite_paths(
         settings = replace(settings, options=options)
     report = engine.run(paths, settings=settings, job=job, jobs=jobs)
     return engine.write(report, settings.root) if write else report
+
+
+def _one_text(
+    job: Job, text: str, path: str, options: Options, root: Path | None
+) -> Result:
+    file = path if root is None else key(path)
+    filters = None if root is None else Filters(str(root.resolve()))
+    for program in programs_of({file: text}, filters, subject(job)).found:
+        found = engine.work(job)(program, options, given={file}, shown={file: path})
+        result = found.get(file)
+        if isinstance(result, SourceError):
+            raise result
+        if result is not None:
+            return result
+    return Result(path, text, text)

@@ -1,4 +1,4 @@
-"""The words of the rule catalogue: why a training loop is left alone, and what to write by hand.
+"""The words of the rule catalogue: why a training loop is left alone, and what lint finds fault with.
 
 The rules are data, one TOML file each, in ``rules/``. A file is read when its code is asked for,
 so that a run which refuses nothing reads nothing.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-_FILE_NAME = re.compile(r"(AMP0\d\d)-([a-z0-9]+(?:-[a-z0-9]+)*)\.toml")
+_FILE_NAME = re.compile(r"((?:AMP|TCU)\d{3})-([a-z0-9]+(?:-[a-z0-9]+)*)\.toml")
 
 
 class CatalogueError(Exception):
@@ -24,32 +25,51 @@ class CatalogueError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """One reason for which a training loop, or an older use, is left byte for byte as it was."""
+class Rule:
+    """What every rule says."""
 
     code: str
     name: str
     kind: str
-    """``refusal`` of a training loop, or ``old-use`` for an older AMP interface."""
+    """``refusal`` of a training loop, ``old-use`` for an older AMP interface that stays, or ``lint``."""
     summary: str
-    """Completes "2 loops ...", and so reads the same for any number: "with several optimizers"."""
+    """Completes "2 loops ...", or is the title of a lint rule: "with several optimizers"."""
     message: str
-    """One sentence, for a diagnostic that has nothing more particular to say."""
+    """One sentence, for a finding that has nothing more particular to say."""
     why: str
     """What would go wrong, in one paragraph without line breaks."""
     by_hand: tuple[str, ...]
     """The few lines that a person would write."""
     example: str
-    """A script that is refused with this code; empty where none can be given."""
+    """A script in which this code is found; empty where none can be given."""
     sources: tuple[str, ...]
     """Where the facts come from."""
     counter_example: str = ""
-    """The closest script that is migrated; empty where that would show nothing."""
+    """The closest script in which it is not; empty where that would show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Rule):
+    """One reason for which a training loop, or an older use, is left byte for byte as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintRule(Rule):
+    """Something that lint finds fault with."""
+
+    severity: str = "warning"
+    """``error``, ``warning`` or ``info``: the usual grade; a finding may be graded down, with the reason."""
+    fix: str = "none"
+    """``safe``, ``unsafe`` or ``none``: what ``--fix`` can do about it, at most."""
+    default: bool = True
+    """It is on where ``select`` does not say otherwise."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """`LintOptions` under which the examples are linted."""
 
 
 @cache
-def refusal(code: str) -> Refusal:
-    """The rule with this code, such as ``AMP013``."""
+def rule(code: str) -> Rule:
+    """The rule with this code, such as ``AMP013`` or ``TCU101``."""
     try:
         path = _files()[code]
     except KeyError:
@@ -57,14 +77,42 @@ def refusal(code: str) -> Refusal:
     return _load(path)
 
 
+def refusal(code: str) -> Refusal:
+    """Why a loop is left alone, by its code."""
+    found = rule(code)
+    if not isinstance(found, Refusal):
+        raise CatalogueError(f"{code} is a rule of lint")
+    return found
+
+
+def lint_rule(code: str) -> LintRule:
+    """What lint finds fault with, by its code."""
+    found = rule(code)
+    if not isinstance(found, LintRule):
+        raise CatalogueError(f"{code} is no rule of lint")
+    return found
+
+
+def codes() -> tuple[str, ...]:
+    """The codes of all rules, in order; no rule is read for it."""
+    return tuple(sorted(_files()))
+
+
+def rules() -> tuple[Rule, ...]:
+    """All rules, ordered by code."""
+    return tuple(rule(code) for code in codes())
+
+
 def refusals() -> tuple[Refusal, ...]:
     """Why training loops are left alone, ordered by code."""
-    return tuple(rule for rule in rules() if rule.kind == "refusal")
+    return tuple(
+        one for one in rules() if isinstance(one, Refusal) and one.kind == "refusal"
+    )
 
 
-def rules() -> tuple[Refusal, ...]:
-    """All rules, ordered by code."""
-    return tuple(refusal(code) for code in sorted(_files()))
+def lint_rules() -> tuple[LintRule, ...]:
+    """What lint finds fault with, ordered by code."""
+    return tuple(one for one in rules() if isinstance(one, LintRule))
 
 
 @cache
@@ -96,44 +144,77 @@ def _files() -> dict[str, Traversable]:
     return found
 
 
-def _load(path: Traversable) -> Refusal:
+def _load(path: Traversable) -> Rule:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
 
     try:
-        rule = _refusal(tomllib.loads(path.read_text(encoding="utf-8")))
+        found = _rule(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:  # not UTF-8, not TOML, or not a rule
         raise CatalogueError(f"{path.name}: {error}") from None
-    if path.name != f"{rule.code}-{rule.name}.toml":
-        raise CatalogueError(f"{path.name}: holds the rule {rule.code}-{rule.name}")
-    return rule
+    if path.name != f"{found.code}-{found.name}.toml":
+        raise CatalogueError(f"{path.name}: holds the rule {found.code}-{found.name}")
+    return found
 
 
-def _refusal(data: dict[str, Any]) -> Refusal:
-    known = {field.name: field for field in fields(Refusal)}
+def _rule(data: dict[str, Any]) -> Rule:
+    kind = data.get("kind")
+    if kind not in ("refusal", "old-use", "lint"):
+        raise ValueError(f"kind must be 'refusal', 'old-use' or 'lint', not {kind!r}")
+    form = LintRule if kind == "lint" else Refusal
+    known = {one.name: one for one in fields(form)}
     if unknown := data.keys() - known.keys():
         raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
     values: dict[str, Any] = {}
-    for name, field in known.items():
-        if name not in data:
-            if field.default is MISSING:
-                raise ValueError(f"no {name}")
-            continue
-        value = data[name]
-        if field.type == "str":
-            if not isinstance(value, str):
-                raise ValueError(f"{name} must be a string")
-            values[name] = " ".join(value.split()) if name == "why" else value
-        elif (
-            isinstance(value, list)
-            and value
-            and all(isinstance(item, str) for item in value)
-        ):
-            values[name] = tuple(value)
-        else:
-            raise ValueError(f"{name} must be a list of strings, and not an empty one")
-    if values["kind"] not in ("refusal", "old-use"):
-        raise ValueError(f"kind must be 'refusal' or 'old-use', not {values['kind']!r}")
-    return Refusal(**values)
+    for name, one in known.items():
+        if name in data:
+            values[name] = _CHECKS[str(one.type)](name, data[name])
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"no {name}")
+    values["why"] = " ".join(values["why"].split())
+    for name, allowed in _WORDS.items():
+        if name in values and values[name] not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(allowed)}")
+    return form(**values)
+
+
+_WORDS = {"severity": ("error", "warning", "info"), "fix": ("safe", "unsafe", "none")}
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string")
+    return value
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, str) for item in value)
+    ):
+        return tuple(value)
+    raise ValueError(f"{name} must be a list of strings, and not an empty one")
+
+
+def _truth(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false")
+    return value
+
+
+def _table(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a table")
+    return value
+
+
+_CHECKS: dict[str, Callable[[str, object], Any]] = {
+    "str": _text,
+    "tuple[str, ...]": _texts,
+    "bool": _truth,
+    "Mapping[str, Any]": _table,
+}
+"""What a value of each type of field must be; raises ValueError."""

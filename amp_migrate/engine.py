@@ -273,7 +273,7 @@ def _processors() -> int:
 def _do(task: _Task) -> _Outcome:
     """The map over programs: everything that can go wrong with one becomes its `Failure`."""
     try:
-        found = _work(task.job)(
+        found = work(task.job)(
             task.sources,
             task.options,
             given=task.given,
@@ -291,12 +291,17 @@ def _do(task: _Task) -> _Outcome:
         return _failed(task, what, traceback.format_exc())
 
 
-def _work(job: Job) -> Work:
+def work(job: Job) -> Work:
+    """What does a job on one program."""
     if job is Job.MODERNIZE:
         # Imported here: most runs have no need of it.
         from amp_migrate.modernize.program import modernize_program
 
         return modernize_program
+    if job is Job.LINT:
+        from amp_migrate.lint.program import lint_program
+
+        return lint_program
     return migrate_program
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from amp_migrate.options import Options
-from amp_migrate.programs import TRAINING, ProgramSources, Subject
+from amp_migrate.programs import TRAINING, USES_TORCH, ProgramSources, Subject
 from amp_migrate.results import Result, SourceError
 
 
@@ -18,6 +18,8 @@ class Job(str, Enum):
     """Training loops in fp32, for AMP."""
     MODERNIZE = "modernize"
     """Older AMP interfaces, to torch.amp."""
+    LINT = "lint"
+    """Sizes, misuse of AMP and idle Tensor Cores, told and not rewritten."""
 
 
 class Work(Protocol):
@@ -43,4 +45,6 @@ def subject(job: Job) -> Subject:
         from amp_migrate.modernize.program import is_old
 
         return Subject(is_old, is_old)
+    if job is Job.LINT:
+        return USES_TORCH
     return TRAINING

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 DTYPES = ("float16", "bfloat16", "auto")
 """``auto``: chosen when the program runs, by what the device can do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """What to look for, and for which GPU.
+
+    ``select``, ``extend_select`` and ``ignore`` hold prefixes of codes; an empty ``select`` stands for
+    the rules that are on by default. The longest prefix that fits a code decides.
+    """
+
+    profile: str = "ampere"
+    """A GPU architecture of ``rules/gpus.toml``."""
+    dtype: str | None = None
+    """What products are computed in; None: what the code's autocast says, else float16."""
+    align: int | None = None
+    """Elements that sizes are to be a multiple of; None: what the profile and the dtype need."""
+    select: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(pattern as in .gitignore, prefixes of codes)."""
+    extend_rules: tuple[str, ...] = ()
+    """Files with layers of the user's own, as in ``rules/layers.toml``."""
+    fix: bool = False
+    """Mend what can be mended without a change in what is computed."""
+    unsafe_fixes: bool = False
+    """With ``fix``: mend also where that changes what is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +50,7 @@ class Options:
     """Put ``no_grad`` evaluation under autocast too."""
     lightning_1: bool = False
     """The project asks for Lightning before its version 2, which has other values of precision."""
+    lint: LintOptions = field(default_factory=LintOptions)
 
     @property
     def scaled(self) -> bool:

@@ -90,6 +90,7 @@ class Subject:
 
 
 TRAINING = Subject(trains, lambda text: _BACKWARD in text)
+USES_TORCH = Subject(lambda text: "torch" in text, lambda text: "torch" in text)
 
 
 def key(path: str | Path) -> str:

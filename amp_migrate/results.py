@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amp_migrate.findings import Finding
 
 
 class Outcome(str, Enum):
@@ -82,6 +86,10 @@ class Result:
     """What ``--explain-plan`` prints for this file, one line an entry."""
     old_uses: tuple[OldUse, ...] = ()
     """Of a file that is modernized, which has no ``loops``."""
+    findings: tuple[Finding, ...] = ()
+    """Of a file that is linted, in source order: what is left after ``output`` is written."""
+    fixed: tuple[Finding, ...] = ()
+    """What ``output`` mends."""
 
     @property
     def changed(self) -> bool:

@@ -34,7 +34,9 @@ def needs(module: str) -> None:
 
 def test_tables_of_codes() -> None:
     rows = re.findall(r"^\| (AMP0\d\d) \| (.+) \|$", README, flags=re.M)
-    assert sorted(rows) == sorted((rule.code, rule.summary) for rule in rules())
+    assert sorted(rows) == sorted(
+        (rule.code, rule.summary) for rule in rules() if rule.kind != "lint"
+    )
     codes = [rule.code for rule in refusals()]
     assert [code for code, _ in rows if code in codes] == codes
 

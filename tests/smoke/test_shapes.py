@@ -82,7 +82,7 @@ def test_profiles() -> None:
     assert len(capabilities) == len(set(capabilities))
     for name in names():
         assert all(source.startswith("https://") for source in profile(name).sources)
-    assert all(rule.code.startswith("AMP") for rule in rules())
+    assert all(rule.code.startswith(("AMP", "TCU")) for rule in rules())
 
 
 def test_vocabulary() -> None:

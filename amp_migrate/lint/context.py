@@ -1,0 +1,66 @@
+"""What a check is given: the program, the options, and a way to say what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from amp_migrate.catalogue import lint_rule
+from amp_migrate.facts import ir
+from amp_migrate.findings import Confidence, Finding, Fix, Severity, Step
+from amp_migrate.options import Options
+from amp_migrate.programs import ProgramSources
+from amp_migrate.project import Program
+from amp_migrate.telling import Telling
+
+
+@dataclass
+class Context:
+    """One program, as its checks see it."""
+
+    program: Program
+    sources: ProgramSources
+    options: Options
+    telling: Telling
+    shared: dict[str, object] = field(default_factory=dict)
+    """What one check made and others use, such as the sizes of all layers."""
+
+    def functions(self, file: str) -> list[str]:
+        """The functions of a file, its top level included, in source order."""
+        return [name for name in self.program.functions if ir.file_of(name) == file]
+
+    def finding(
+        self,
+        code: str,
+        function: str,
+        at: ir.Call | ir.Stmt,
+        message: str = "",
+        *,
+        severity: Severity | None = None,
+        expression: str = "",
+        chain: tuple[Step, ...] = (),
+        confidence: Confidence = Confidence.CERTAIN,
+        data: tuple[tuple[str, object], ...] = (),
+        fix: Fix | None = None,
+    ) -> Finding:
+        """A finding in ``function``; where words or severity are not given, they are the rule's own.
+
+        ``expression`` is the source of what is judged; the source line where it is not given.
+        """
+        rule = lint_rule(code)
+        file = ir.file_of(function)
+        place = self.telling.place(file, at.line, at.column)
+        end = at.end_line if isinstance(at, ir.Stmt) and not at.blocks else at.line
+        symbol = ir.local_name(function)
+        return Finding(
+            code=code,
+            severity=severity or Severity(rule.severity),
+            place=place,
+            message=message or rule.message.rstrip("."),
+            symbol="" if ir.is_top(function) else symbol,
+            expression=expression or place.text,
+            chain=chain,
+            confidence=confidence,
+            data=data,
+            end_line=place.line + end - at.line,
+            fix=fix,
+        )
