@@ -8,6 +8,7 @@ from amp_migrate.facts import read_module
 from amp_migrate.findings import Finding
 from amp_migrate.lint.checks import CHECKS
 from amp_migrate.lint.context import Context
+from amp_migrate.lint.selection import is_selected
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.project import Program
 from amp_migrate.results import Result, SourceError
@@ -44,12 +45,14 @@ class Lint(ProgramWork):
         return Context(program, self.sources, self.options, self.telling)
 
     def _findings(self, context: Context, file: str) -> tuple[Finding, ...]:
-        text = self.sources.texts[file]
+        text, options = self.sources.texts[file], self.options.lint
         found = [
             finding
             for check in CHECKS
             if check.words.search(text)
+            and any(is_selected(code, options) for code in check.codes)
             for finding in check.run(context, file)
+            if is_selected(finding.code, options)
         ]
         found.sort(key=lambda one: (one.place.line, one.place.column, one.code))
         return tuple(found)
