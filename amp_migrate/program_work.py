@@ -31,6 +31,7 @@ class ProgramWork(ABC):
         self.sources = sources
         self.options = options
         self.given = [file for file in sources.texts if file in given]
+        self.shown = shown
         self.telling = Telling(sources, shown)
         self.errors: dict[str, SourceError] = {}
         """Files that cannot be read."""

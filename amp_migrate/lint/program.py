@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from amp_migrate.facts import read_module
 from amp_migrate.findings import Finding
@@ -10,8 +11,12 @@ from amp_migrate.lint.checks import CHECKS
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import is_selected
 from amp_migrate.program_work import ProgramWork
+from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
 from amp_migrate.results import Result, SourceError
+
+if TYPE_CHECKING:
+    from amp_migrate.lint.fixes.mending import Look
 
 
 class Lint(ProgramWork):
@@ -19,33 +24,64 @@ class Lint(ProgramWork):
 
     def run(self) -> dict[str, Result | SourceError]:
         """An entry for each given file that uses torch, or cannot be read."""
-        texts = self.sources.texts
-        context = self._context(texts)
+        before = Looked(self)
+        after: Look = before
+        fixed: Mapping[str, list[Finding]] = {}
+        if self.options.lint.fix:
+            # Imported only where something may be written.
+            from amp_migrate.lint.fixes.mending import Mender
+
+            mender = Mender(before, unsafe=self.options.lint.unsafe_fixes)
+            after, fixed = mender.run(), mender.fixed
         found: dict[str, Result | SourceError] = {}
         for file in self.given:
-            text = texts[file]
             if file in self.errors:
                 found[file] = self.errors[file]
-            elif "torch" in text:
-                findings = self._findings(context, file)
+            elif file in before.found:
                 found[file] = Result(
-                    self.telling.file(file), text, text, findings=findings
+                    self.telling.file(file),
+                    self.sources.texts[file],
+                    after.work.sources.texts[file],
+                    findings=after.found[file],
+                    fixed=tuple(fixed.get(file, ())),
                 )
         return found
 
-    def _context(self, texts: Mapping[str, str]) -> Context:
+
+class Looked:
+    """What all checks found in the given files of a program."""
+
+    def __init__(self, work: ProgramWork) -> None:
+        self.work = work
+        self.program = self._read()
+        context = Context(self.program, work.sources, work.options, work.telling)
+        self.found: Mapping[str, tuple[Finding, ...]] = {
+            file: self._findings(context, file)
+            for file in work.given
+            if file not in work.errors and "torch" in work.sources.texts[file]
+        }
+
+    def again(self, sources: ProgramSources) -> Looked:
+        """The same for other texts; raises `SourceError` where they cannot be read."""
+        old = self.work
+        looked = Looked(Lint(sources, old.options, old.given, old.shown))
+        for file, error in looked.work.errors.items():
+            if file not in old.errors:
+                raise error
+        return looked
+
+    def _read(self) -> Program:
         modules = []
-        for file, text in texts.items():
+        for file, text in self.work.sources.texts.items():
             try:
                 modules.append(read_module(text, file))
             except SourceError as error:
                 if "torch" in text:
-                    self.errors[file] = self.telling.error(file, error)
-        program = Program(modules, self.sources.layout)
-        return Context(program, self.sources, self.options, self.telling)
+                    self.work.errors[file] = self.work.telling.error(file, error)
+        return Program(modules, self.work.sources.layout)
 
     def _findings(self, context: Context, file: str) -> tuple[Finding, ...]:
-        text, options = self.sources.texts[file], self.options.lint
+        text, options = self.work.sources.texts[file], self.work.options.lint
         found = [
             finding
             for check in CHECKS

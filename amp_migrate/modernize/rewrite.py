@@ -18,7 +18,7 @@ from amp_migrate.modernize.edits import (
 )
 from amp_migrate.modernize.uses import Position
 
-_TIGHT = cst.AssignEqual(
+TIGHT = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""),
     whitespace_after=cst.SimpleWhitespace(""),
 )
@@ -29,7 +29,7 @@ def rewrite(text: str, edits: Iterable[Edit]) -> str:
 
     Raises `MismatchError` where an edit does not find the name that the plan saw.
     """
-    editor = _Editor(edits)
+    editor = NameEditor(edits)
     # The tree is only read here, and copied where it changes.
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     changed = wrapper.visit(editor)
@@ -38,7 +38,9 @@ def rewrite(text: str, edits: Iterable[Edit]) -> str:
     return changed.code
 
 
-class _Editor(cst.CSTTransformer):
+class NameEditor(cst.CSTTransformer):
+    """Applies edits of names; those that it did not find are ``pending``."""
+
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self, edits: Iterable[Edit]) -> None:
@@ -46,7 +48,8 @@ class _Editor(cst.CSTTransformer):
         self.pending = set(edits)
         self.at: dict[Position, Edit] = {edit.at: edit for edit in self.pending}
 
-    def _position(self, node: cst.CSTNode) -> Position:
+    def position(self, node: cst.CSTNode) -> Position:
+        """Where a node of the original tree begins."""
         start = self.get_metadata(PositionProvider, node).start
         return start.line, start.column
 
@@ -57,7 +60,7 @@ class _Editor(cst.CSTTransformer):
             root = root.value
         if not isinstance(root, cst.Name):
             return None
-        edit = self.at.get(self._position(root))
+        edit = self.at.get(self.position(root))
         if edit is None or isinstance(edit, MoveImport) or _dotted(node) != edit.old:
             return None
         return edit
@@ -100,7 +103,7 @@ class _Editor(cst.CSTTransformer):
         for index, keyword in enumerate(edit.keywords):
             if keyword is not None:
                 args[index] = args[index].with_changes(
-                    keyword=cst.Name(keyword), equal=_TIGHT
+                    keyword=cst.Name(keyword), equal=TIGHT
                 )
         place = 0
         name, _, device = edit.device.rpartition("=")
@@ -130,7 +133,7 @@ class _Editor(cst.CSTTransformer):
     # -- imports ------------------------------------------------------------------------------
 
     def _move(self, alias: cst.ImportAlias) -> MoveImport | None:
-        edit = self.at.get(self._position(alias))
+        edit = self.at.get(self.position(alias))
         return edit if isinstance(edit, MoveImport) else None
 
     def leave_ImportAlias(
@@ -233,7 +236,7 @@ def _argument(keyword: str, value: str) -> cst.Arg:
     return cst.Arg(
         cst.parse_expression(value),
         keyword=cst.Name(keyword) if keyword else None,
-        equal=_TIGHT if keyword else cst.MaybeSentinel.DEFAULT,
+        equal=TIGHT if keyword else cst.MaybeSentinel.DEFAULT,
     )
 
 
