@@ -46,7 +46,7 @@ NO_PAGES = frozenset({".py", ".pyi", ".ipynb"})
 def _known_profile(
     _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> str | None:
-    from amp_migrate.smoke import profiles
+    from amp_migrate.gpus import profiles
 
     if value is not None and value not in profiles.names():
         known = ", ".join(profiles.names())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
-from amp_migrate.smoke.profiles import Profile
+from amp_migrate.gpus.padding import padded_size
+from amp_migrate.gpus.profiles import Profile
 
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-CHEAP_PADDING = 2.0
-"""Percent that a larger multiple than necessary may add to a size."""
 FEW_CHANNELS = 4
 """cuDNN has kernels of its own for images of up to four channels, and pads NCHW by itself (cuDNN
 developer guide, 2.8.4.3; NVIDIA's convolution guide: 4 channels suffice in a first layer)."""
@@ -46,16 +44,6 @@ def misfits(row: dict[str, Any], profile: Profile) -> tuple[Misfit, ...]:
             adds = 100 * ((padded / size) ** power - 1)
             found.append(Misfit(what, size, padded, adds))
     return tuple(found)
-
-
-def padded_size(size: int, item_bytes: int, profile: Profile) -> int:
-    """The next size that is aligned: to the best multiple where that adds little, else to less."""
-    for unit in (profile.best_bytes, 32, profile.advised_bytes):
-        multiple = unit // item_bytes
-        padded = ceil(size / multiple) * multiple
-        if 100 * (padded - size) <= CHEAP_PADDING * size:
-            return padded
-    return padded
 
 
 def _sizes(row: dict[str, Any]) -> list[tuple[str, int, int]]:

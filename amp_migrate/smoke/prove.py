@@ -8,11 +8,12 @@ from pathlib import Path
 
 from amp_migrate import config
 from amp_migrate.config import Overrides, Settings
+from amp_migrate.gpus import profiles
+from amp_migrate.gpus.profiles import Profile
 from amp_migrate.results import SourceError
-from amp_migrate.smoke import profiles, rewriting
+from amp_migrate.smoke import rewriting
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.order import Entry
-from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
 from amp_migrate.smoke.untouched import Change, changes, snapshot
 from amp_migrate.smoke.validate import Progress, Validation

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from amp_migrate.gpus.profiles import Profile
+from amp_migrate.gpus.tiling import Tiling, tiling
 from amp_migrate.smoke.alignment import Misfit, is_depthwise, misfits
-from amp_migrate.smoke.profiles import Profile
-from amp_migrate.smoke.tiling import Tiling, tiling
 
 HALF = frozenset({"float16", "bfloat16"})
 

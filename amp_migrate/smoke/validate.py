@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
+from amp_migrate.gpus.profiles import Profile
 from amp_migrate.smoke import curves, kernels, levels
 from amp_migrate.smoke.compare import difference, printed, saved
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
-from amp_migrate.smoke.profiles import Profile
 from amp_migrate.smoke.record import Record, shown
 from amp_migrate.smoke.runner import Runner
 from amp_migrate.smoke.shapes import Room, ShapesReport, judge, room_for_batch

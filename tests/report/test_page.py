@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from amp_migrate.cli import main
+from amp_migrate.gpus.profiles import profile
 from amp_migrate.report import page
 from amp_migrate.report.destination import Destination
 from amp_migrate.results import SourceError
 from amp_migrate.smoke.kernels import KernelShares
-from amp_migrate.smoke.profiles import profile
 from amp_migrate.smoke.shapes import judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict
 from amp_migrate.smoke.verdict import (
