@@ -1,0 +1,19 @@
+"""``python -m amp_migrate.probe FOLDER package.module:factory [PYTHON]``: the layers made, as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from amp_migrate.probe.build import ProbeError, build
+from amp_migrate.probe.layers import LAYERS
+
+if __name__ == "__main__":
+    folder, target, interpreter = (*sys.argv[1:], sys.executable)[:3]
+    try:
+        for made in build(target, Path(folder), LAYERS, interpreter):
+            print(json.dumps(asdict(made)))
+    except ProbeError as error:
+        sys.exit(str(error))
