@@ -19,8 +19,8 @@ class Profile:
     capabilities: tuple[str, ...]
     """The compute capabilities that are judged by it, such as ``8.0``."""
     tflops: dict[str, float]
-    """Dense peak by type, in 10^12 a second: ``float16``, ``bfloat16`` and ``tf32`` on Tensor Cores
-    where they have the type, ``float32`` without them."""
+    """Dense peak by type, in 10^12 a second: ``float8``, ``float16``, ``bfloat16`` and ``tf32`` on Tensor
+    Cores where they have the type, ``float32`` without them."""
     bandwidth_gbs: float
     sms: int
     align_bytes: int
@@ -33,6 +33,17 @@ class Profile:
     def ridge(self, kind: str) -> float:
         """The FLOPs a byte above which compute is the limit, for a type of `tflops`."""
         return self.tflops[kind] * 1000 / self.bandwidth_gbs
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """What products can be computed in."""
+
+    name: str
+    bytes: int
+    """Of an element."""
+    required: bool = False
+    """Sizes that are not aligned are refused; else they get a slower kernel."""
 
 
 def names() -> tuple[str, ...]:
@@ -53,8 +64,22 @@ def profile_of_device(capability: str) -> Profile | None:
     return None
 
 
-@cache
+def type_of(name: str) -> Type:
+    """What products can be computed in, by its name: ``float16``. Raises KeyError."""
+    return _read()[1][name]
+
+
+def types() -> tuple[str, ...]:
+    """The names of what products can be computed in."""
+    return tuple(_read()[1])
+
+
 def _profiles() -> dict[str, Profile]:
+    return _read()[0]
+
+
+@cache
+def _read() -> tuple[dict[str, Profile], dict[str, Type]]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -63,10 +88,11 @@ def _profiles() -> dict[str, Profile]:
     path = rules_folder() / "gpus.toml"
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+        kinds = {name: Type(name, **values) for name, values in data["types"].items()}
         return {
             name: _profile(name, data["common"], values)
             for name, values in data["gpus"].items()
-        }
+        }, kinds
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(f"gpus.toml: {error}") from error
 
