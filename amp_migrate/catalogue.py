@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
+_LINT_CODE = re.compile(r"(?:AMP[12]|TCU[123])\d\d")
 _FILE_NAME = re.compile(r"((?:AMP|TCU)\d{3})-([a-z0-9]+(?:-[a-z0-9]+)*)\.toml")
 
 
@@ -98,6 +99,11 @@ def codes() -> tuple[str, ...]:
     return tuple(sorted(_files()))
 
 
+def lint_codes() -> tuple[str, ...]:
+    """The codes of what lint finds fault with, in order; no rule is read for it."""
+    return tuple(code for code in codes() if _LINT_CODE.fullmatch(code))
+
+
 def rules() -> tuple[Rule, ...]:
     """All rules, ordered by code."""
     return tuple(rule(code) for code in codes())
@@ -112,7 +118,7 @@ def refusals() -> tuple[Refusal, ...]:
 
 def lint_rules() -> tuple[LintRule, ...]:
     """What lint finds fault with, ordered by code."""
-    return tuple(one for one in rules() if isinstance(one, LintRule))
+    return tuple(lint_rule(code) for code in lint_codes())
 
 
 @cache

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from amp_migrate import __version__, config, engine
-from amp_migrate.cli_validate import validate
+from amp_migrate.cli_shared import (
+    PATHS,
+    READING,
+    STDIN,
+    check_reading,
+    decorated_with,
+    describe,
+    do,
+    named,
+    settle,
+    standard_input,
+)
 from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.exits import ExitCode
 from amp_migrate.jobs import Job
 from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.results import Outcome, Place, SourceError
-from amp_migrate.sources import journal
-from amp_migrate.sources.extra import INSTALL
 from amp_migrate.sources.ignore import PatternError
-
-STDIN = "-"
 
 EXAMPLES = [
     ("amp-migrate", "show what would change in the current directory"),
@@ -64,18 +70,6 @@ def _torch_version(
         raise click.BadParameter(str(error)) from None
 
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-
-def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
-    return click.option(
-        f"--{name}",
-        multiple=True,
-        metavar="PATTERN",
-        help=f"{meaning} As in .gitignore, relative to the project root; repeatable.",
-    )
-
-
 @click.group(
     cls=Program,
     default="migrate",
@@ -91,15 +85,8 @@ def main() -> None:
     """
 
 
-def _shared(command: Decorated) -> Decorated:
-    """The argument and the options of every command that rewrites files."""
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
-
-
-_SHARED = (
-    click.argument("paths", nargs=-1, metavar="[PATHS]..."),
+_shared: Callable[[Any], Any] = decorated_with(
+    PATHS,
     click.option(
         "--diff", is_flag=True, help="Print a diff that git apply takes (the default)."
     ),
@@ -120,46 +107,16 @@ _SHARED = (
         callback=_torch_version,
         help="The oldest torch to support: what the project requires, or 2.4.",
     ),
-    _patterns(
-        "include", "Of the files in directories, take only these: all *.py and *.ipynb."
-    ),
-    _patterns(
-        "exclude",
-        "Leave these out of directories, but take '!these/' whatever excludes them.",
-    ),
-    _patterns("force-exclude", "Leave these out even when they are named."),
-    click.option(
-        "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
-    ),
-    click.option(
-        "--config",
-        "config_file",
-        metavar="FILE",
-        help="A pyproject.toml to use instead.",
-    ),
-    click.option(
-        "--jobs",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Processes: one per CPU.",
-    ),
-    click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
-        help="Default: auto.",
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
-    click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        help="Say which settings are in force, and more.",
-    ),
+    READING,
 )
+"""The argument and the options of every command that rewrites files."""
 
 
-@main.command(cls=Command, examples=EXAMPLES)
+@main.command(
+    cls=Command,
+    examples=EXAMPLES,
+    short_help="Rewrite training loops for AMP (the default).",
+)
 @_shared
 @click.option(
     "--explain-plan", is_flag=True, help="Print what was found and will be done."
@@ -183,14 +140,20 @@ def migrate(
     return _run(Job.MIGRATE, dtype=dtype, evaluation=evaluation, **given)
 
 
-@main.command(cls=Command, examples=MODERNIZE_EXAMPLES)
+@main.command(
+    cls=Command,
+    examples=MODERNIZE_EXAMPLES,
+    short_help="Rewrite older AMP interfaces for torch.amp.",
+)
 @_shared
 def modernize(**given: Any) -> ExitCode:
     """Rewrite uses of torch.cuda.amp and torch.cpu.amp for torch.amp, or say why not."""
     return _run(Job.MODERNIZE, **given)
 
 
-main.add_command(validate)
+main.add_lazily("lint", "amp_migrate.cli_lint:lint")
+main.add_lazily("explain", "amp_migrate.cli_explain:explain")
+main.add_lazily("validate", "amp_migrate.cli_validate:validate")
 
 
 def _run(
@@ -222,8 +185,8 @@ def _run(
         Mode.PLAN: explain_plan,
     }
     modes = [mode for mode, is_set in chosen.items() if is_set]
-    from_stdin = STDIN in paths
-    _check_usage(paths, modes, exit_code, stdin_filename, quiet and verbose)
+    _check_usage(paths, modes, exit_code)
+    check_reading(paths, stdin_filename, torn=quiet and verbose)
     terminal = Terminal(colour=color, quiet=quiet)
     overrides = config.Overrides(
         dtype=dtype,
@@ -234,36 +197,20 @@ def _run(
         exclude=exclude or None,
         force_exclude=force_exclude or None,
     )
-    named = paths if not from_stdin else (stdin_filename,) if stdin_filename else ()
-    data = sys.stdin.buffer.read() if from_stdin else b""
+    data = standard_input(paths)
     try:
-        settings = config.load(named, overrides, config_file)
+        settings = config.load(named(paths, stdin_filename), overrides, config_file)
         if verbose:
-            terminal.say(_describe(settings))
-        if not _settle(settings, terminal, write=write):
+            terminal.say(describe(settings))
+        if not settle(settings, terminal, write=write):
             return ExitCode.ERROR
-        if from_stdin:
-            report = engine.run_text(
-                data, path=stdin_filename or "<stdin>", settings=settings, job=job
-            )
-        else:
-            with terminal.progress() as progress:
-                report = engine.run(
-                    named or (".",),
-                    settings=settings,
-                    job=job,
-                    jobs=jobs,
-                    progress=progress,
-                )
+        report = do(job, paths, data, stdin_filename, settings, jobs, terminal)
     except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 
-    if report.skipped:
-        count = "1 notebook" if report.skipped == 1 else f"{report.skipped} notebooks"
-        terminal.say(f"skipped {count}: to read them, {INSTALL}")
     advice: Iterable[str] = ()
-    to_stdout = from_stdin and not modes
-    if to_stdout and not report.failures:
+    to_stdout = data is not None and not modes
+    if data is not None and to_stdout and not report.failures:
         terminal.write(report.changed[0].output if report.changed else data)
     elif write:
         report, advice = _write(report, settings, terminal)
@@ -287,8 +234,6 @@ def _check_usage(
     paths: tuple[str, ...],
     modes: list[Mode],
     exit_code: bool,
-    stdin_filename: str | None,
-    torn: bool,
 ) -> None:
     if len(modes) > 1:
         raise click.UsageError(
@@ -296,40 +241,8 @@ def _check_usage(
         )
     if exit_code and modes not in ([], [Mode.DIFF]):
         raise click.UsageError("--exit-code goes with --diff")
-    if STDIN in paths and len(paths) > 1:
-        raise click.UsageError("standard input (-) goes with no other path")
     if STDIN in paths and modes == [Mode.WRITE]:
         raise click.UsageError("--write has no file to write with standard input (-)")
-    if stdin_filename is not None and STDIN not in paths:
-        raise click.UsageError("--stdin-filename goes with standard input (-)")
-    if torn:
-        raise click.UsageError("--quiet and --verbose exclude each other")
-
-
-def _describe(settings: config.Settings) -> str:
-    major, minor = settings.options.torch_version
-    return (
-        f"project root {settings.root}; configuration {settings.config_file or 'none'};"
-        f" {settings.options.dtype}; torch {major}.{minor} ({settings.torch_version_from})"
-    )
-
-
-def _settle(settings: config.Settings, terminal: Terminal, *, write: bool) -> bool:
-    """Whether nothing is left of an interrupted write that would be in this run's way."""
-    if not write:
-        found = journal.pending(settings.root)
-        if found is not None:
-            terminal.say(found)
-        return True
-    recovery = journal.recover(settings.root)
-    if recovery is None:
-        return True
-    if recovery.settled:
-        for line in recovery.lines:
-            terminal.say(line)
-    else:
-        terminal.error(*recovery.lines)
-    return recovery.settled
 
 
 def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:

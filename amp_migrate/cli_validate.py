@@ -54,7 +54,12 @@ def _known_profile(
     return value
 
 
-@click.command(cls=Command, examples=EXAMPLES, exits=Proof)
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    short_help="Prove a rewrite by running it.",
+    exits=Proof,
+)
 @click.argument("words", nargs=-1, metavar="SCRIPT [-- ARGUMENTS]...")
 @click.option(
     "-m", "module", metavar="MODULE", help="Run a module instead of a script."

@@ -8,12 +8,13 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from amp_migrate.exits import ExitCode, Proof
+from amp_migrate.exits import ExitCode, Lint, Proof, Told
 from amp_migrate.report.terminal import Terminal
 
 
@@ -30,7 +31,7 @@ class Command(click.Command):
         self,
         *args: Any,
         examples: Sequence[tuple[str, str]] = (),
-        exits: type[ExitCode] | type[Proof] = ExitCode,
+        exits: type[ExitCode | Lint | Proof | Told] = ExitCode,
         **rest: Any,
     ) -> None:
         super().__init__(*args, **rest)
@@ -56,6 +57,23 @@ class Program(click.Group):
     def __init__(self, *args: Any, default: str, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self.default = default
+        self.lazy: dict[str, str] = {}
+
+    def add_lazily(self, name: str, origin: str) -> None:
+        """Add a command, ``module:attribute``, that is imported when it is asked for."""
+        self.lazy[name] = origin
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order in which the commands were added."""
+        return [*self.commands, *self.lazy]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name."""
+        if cmd_name in self.lazy and cmd_name not in self.commands:
+            module, _, attribute = self.lazy[cmd_name].partition(":")
+            found: click.Command = getattr(import_module(module), attribute)
+            return found
+        return super().get_command(ctx, cmd_name)
 
     @property
     def default_command(self) -> click.Command:
@@ -64,7 +82,9 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Name the default command where the user did not."""
-        own = {*self.commands}.union(*(option.opts for option in self.get_params(ctx)))
+        own = {*self.list_commands(ctx)}.union(
+            *(option.opts for option in self.get_params(ctx))
+        )
         if not args or args[0] not in own:
             args = [self.default, *args]
         return super().parse_args(ctx, args)

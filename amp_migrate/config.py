@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amp_migrate import config_lint
+from amp_migrate.config_lint import LINT_KEYS, Showing
 from amp_migrate.options import DTYPES, Options
 from amp_migrate.requirements import OLDEST, needs_lightning_1, stated_torch_version
 from amp_migrate.sources.discovery import Filters, lexical, upwards
@@ -39,6 +41,8 @@ class Overrides:
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
     force_exclude: tuple[str, ...] | None = None
+    lint: Mapping[str, Any] = field(default_factory=dict)
+    """By the keys of ``[tool.amp-migrate.lint]``, and ``fix`` and ``unsafe-fixes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class Settings:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     force_exclude: tuple[str, ...] = ()
+    showing: Showing = field(default_factory=Showing)
+    """What is told of what lint finds."""
     config_file: Path | None = None
     """Where the configuration came from, if there was any."""
     torch_version_from: str = "default"
@@ -90,6 +96,8 @@ def load(
     if torch_version is None:
         torch_version, decided_by = DEFAULT_TORCH_VERSION, "default"
 
+    lint = values.get("lint", {})
+    folder = file.parent if file is not None else root
     return Settings(
         root=root,
         options=Options(
@@ -99,10 +107,12 @@ def load(
                 overrides.evaluation, values.get("eval"), Options().evaluation
             ),
             lightning_1=needs_lightning_1(root, stated),
+            lint=config_lint.options(lint, overrides.lint, folder),
         ),
         include=_first(overrides.include, values.get("include"), ()),
         exclude=_first(overrides.exclude, values.get("exclude"), ()),
         force_exclude=_first(overrides.force_exclude, values.get("force-exclude"), ()),
+        showing=config_lint.showing(lint, overrides.lint, folder),
         config_file=file if table is not None else None,
         torch_version_from=decided_by,
     )
@@ -208,28 +218,39 @@ KEYS: Mapping[str, Callable[[object], Any]] = {
     "include": _patterns,
     "exclude": _patterns,
     "force-exclude": _patterns,
+    "lint": lambda table: table,  # it has keys and checks of its own
 }
 """The keys of ``[tool.amp-migrate]``, each with the check that its value must pass."""
 
 
 def _validate(table: object, file: Path | None) -> dict[str, Any]:
+    values = _checked(table, KEYS, TABLE, file)
+    if "lint" in values:
+        values["lint"] = _checked(values["lint"], LINT_KEYS, f"{TABLE}.lint", file)
+    return values
+
+
+def _checked(
+    table: object,
+    keys: Mapping[str, Callable[[object], Any]],
+    name: str,
+    file: Path | None,
+) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{file}: [tool.{TABLE}] must be a table")
+        raise ConfigError(f"{file}: [tool.{name}] must be a table")
     values = {}
     for key, value in table.items():
-        check = KEYS.get(key)
+        check = keys.get(key)
         if check is None:
-            close = difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1)
+            close = difflib.get_close_matches(key.replace("_", "-"), keys, n=1)
             hint = (
                 f"; did you mean {close[0]!r}?"
                 if close
-                else f" (known: {', '.join(KEYS)})"
+                else f" (known: {', '.join(keys)})"
             )
-            raise ConfigError(
-                f"{file}: [tool.{TABLE}] has an unknown key {key!r}{hint}"
-            )
+            raise ConfigError(f"{file}: [tool.{name}] has an unknown key {key!r}{hint}")
         try:
             values[key] = check(value)
         except ValueError as error:
-            raise ConfigError(f"{file}: [tool.{TABLE}] {key}: {error}") from None
+            raise ConfigError(f"{file}: [tool.{name}] {key}: {error}") from None
     return values

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
 from amp_migrate.jobs import Job, Work, subject
-from amp_migrate.migration import migrate_program
 from amp_migrate.options import Options
 from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of
 from amp_migrate.results import Result, SourceError
@@ -68,10 +67,15 @@ class Report:
     migrations: tuple[Migration, ...]
     """In the order of discovery; files that it is not about are not among them."""
     failures: tuple[Failure, ...]
-    files: int
-    """How many files were looked at."""
+    paths: tuple[str, ...]
+    """The files that were looked at."""
     skipped: int = 0
     """How many notebooks were not, for lack of nbformat."""
+
+    @property
+    def files(self) -> int:
+        """How many files were looked at."""
+        return len(self.paths)
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -112,7 +116,7 @@ def run(
         except SourceError as error:
             failures.append(Failure(error))
     migrations, more = _do_all(job, given, settings, jobs, progress or _unheard)
-    return Report(migrations, (*failures, *more), len(found.files), found.skipped)
+    return Report(migrations, (*failures, *more), found.files, found.skipped)
 
 
 def run_text(
@@ -120,13 +124,13 @@ def run_text(
 ) -> Report:
     """Do a job on one source that is not read from a file; ``path`` is the name it goes by."""
     if discovery.is_force_excluded(path, settings.filters):
-        return Report((), (), 0)
+        return Report((), (), ())
     try:
         discovery.check_kind(path)
     except SourceError as error:
-        return Report((), (Failure(error),), 1)
+        return Report((), (Failure(error),), (path,))
     given = {key(path): FileBytes(path, data)}
-    return Report(*_do_all(job, given, settings, 1, _unheard), 1)
+    return Report(*_do_all(job, given, settings, 1, _unheard), (path,))
 
 
 def _unheard(done: int, total: int) -> None:
@@ -292,9 +296,8 @@ def _do(task: _Task) -> _Outcome:
 
 
 def work(job: Job) -> Work:
-    """What does a job on one program."""
+    """What does a job on one program; imported here, since a run does one."""
     if job is Job.MODERNIZE:
-        # Imported here: most runs have no need of it.
         from amp_migrate.modernize.program import modernize_program
 
         return modernize_program
@@ -302,6 +305,8 @@ def work(job: Job) -> Work:
         from amp_migrate.lint.program import lint_program
 
         return lint_program
+    from amp_migrate.migration import migrate_program
+
     return migrate_program
 
 

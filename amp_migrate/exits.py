@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from amp_migrate.smoke.verdict import Outcome
+if TYPE_CHECKING:
+    from amp_migrate.smoke.verdict import Outcome
 
 
 class _Exit(IntEnum):
@@ -29,6 +31,25 @@ class ExitCode(_Exit):
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
 
+class Lint(_Exit):
+    """Of the command that finds fault."""
+
+    CLEAN = 0, "nothing found that --fail-on asks about (errors, by default)"
+    FOUND = 1, "something is found; or --diff has something to mend"
+    ERROR = (
+        2,
+        "usage, configuration or I/O error, a file that cannot be read (2 wins over 1)",
+    )
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+
+
+class Told(_Exit):
+    """Of the command that explains."""
+
+    OK = 0, "told"
+    ERROR = 2, "there is no such code; usage"
+
+
 class Proof(_Exit):
     """Of the command that runs scripts."""
 
@@ -43,6 +64,9 @@ class Proof(_Exit):
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> Proof:
         """What several verdicts come to."""
+        # Imported here: only one command runs scripts.
+        from amp_migrate.smoke.verdict import Outcome
+
         found = set(outcomes)
         if found != {Outcome.NOTHING}:
             found.discard(Outcome.NOTHING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from amp_migrate.results import Place
+from amp_migrate.places import Place
 
 
 class Severity(str, Enum):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from amp_migrate.findings import Finding
+from amp_migrate.findings import Finding
+from amp_migrate.places import Place as Place  # results are told of by their places
 
 
 class Outcome(str, Enum):
@@ -24,17 +23,6 @@ class Outcome(str, Enum):
     """Nothing to do: somebody migrated it before. Its diagnostic says so, for those who ask."""
     OFF = "off"
     """Marked ``# amp: off``: left alone without a word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A position in a file. ``line`` counts from 1, ``column`` (in characters) from 1."""
-
-    path: str
-    line: int
-    column: int
-    text: str = ""
-    """The source line, stripped; empty where it was not kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from amp_migrate import engine
+from amp_migrate import migration
 from amp_migrate.options import Options
 from amp_migrate.programs import ProgramSources
 from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
@@ -86,11 +86,11 @@ def migrate_text(text: str, path: str, plan: str) -> Result:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in takes the place of the core for one test."""
-    monkeypatch.setattr(engine, "migrate_program", migrate_program)
+    monkeypatch.setattr(migration, "migrate_program", migrate_program)
 
 
 if __name__ in ("__main__", "__mp_main__"):
-    engine.migrate_program = migrate_program
+    migration.migrate_program = migrate_program
 
 if __name__ == "__main__":
     from amp_migrate.cli import main

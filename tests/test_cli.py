@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from amp_migrate import __version__
 from amp_migrate.cli import main
 from amp_migrate.exits import ExitCode
+from amp_migrate.options import Options
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"
@@ -116,10 +117,7 @@ def test_a_plan_is_all_there_is_on_standard_output() -> None:
     result = amp(
         "--explain-plan", "--dtype", "bfloat16", "--torch-version", "2.1", "--eval"
     )
-    options = (
-        "Options(dtype='bfloat16', torch_version=(2, 1), evaluation=True, "
-        "lightning_1=False)"
-    )
+    options = Options(dtype="bfloat16", torch_version=(2, 1), evaluation=True)
     root = Path.cwd()
     assert result.stdout == f"a.py: {options} {root}\nb.py: {options} {root}\n"
     assert "AMP013" in result.stderr

@@ -26,9 +26,9 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(standin.__file__).parent)!r})
 import standin
-from amp_migrate import engine
+from amp_migrate import migration
 from amp_migrate.cli import main
-engine.migrate_program = standin.migrate_program
+migration.migrate_program = standin.migrate_program
 replace, count = Path.replace, 0
 def dying(self, target):
     global count

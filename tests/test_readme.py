@@ -8,10 +8,12 @@ import re
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from amp_migrate.catalogue import refusals, rules
 from amp_migrate.config import KEYS, load
+from amp_migrate.config_lint import LINT_KEYS
 from amp_migrate.exits import ExitCode
 
 if sys.version_info >= (3, 11):
@@ -48,7 +50,11 @@ def test_table_of_exit_codes() -> None:
 
 def test_configuration(tmp_path: Path) -> None:
     (text,) = blocks("toml")
-    assert tomllib.loads(text)["tool"]["amp-migrate"].keys() == KEYS.keys()
+    table = tomllib.loads(text)["tool"]["amp-migrate"]
+    assert table.keys() == KEYS.keys()
+    # Some have no value that says "as by default".
+    shown = table["lint"].keys() | set(re.findall(r"^# ([\w-]+) = ", text, re.M))
+    assert shown == LINT_KEYS.keys()
     (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
     assert load([str(tmp_path)]).config_file == tmp_path / "pyproject.toml"
 
@@ -74,9 +80,11 @@ def test_options_exist() -> None:
     needs("amp_migrate.cli")
     from amp_migrate.cli import main
 
+    context = click.Context(main)
+    names = main.list_commands(context)
     known = {
         option
-        for command in (main, *getattr(main, "commands", {}).values())
+        for command in (main, *(main.get_command(context, name) for name in names))
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }

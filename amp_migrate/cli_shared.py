@@ -1,0 +1,161 @@
+"""What the commands that read programs have in common: their options, and how a run begins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from amp_migrate import config, engine
+from amp_migrate.jobs import Job
+from amp_migrate.report.terminal import Terminal
+from amp_migrate.sources import journal
+
+STDIN = "-"
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def decorated_with(
+    *options: Callable[[Decorated], Decorated],
+) -> Callable[[Decorated], Decorated]:
+    """Several options as one; their order is that of the help."""
+
+    def decorate(command: Decorated) -> Decorated:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        f"--{name}",
+        multiple=True,
+        metavar="PATTERN",
+        help=f"{meaning} As in .gitignore, relative to the project root; repeatable.",
+    )
+
+
+PATHS: Callable[[Any], Any] = click.argument("paths", nargs=-1, metavar="[PATHS]...")
+
+READING: Callable[[Any], Any] = decorated_with(
+    _patterns(
+        "include", "Of the files in directories, take only these: all *.py and *.ipynb."
+    ),
+    _patterns(
+        "exclude",
+        "Leave these out of directories, but take '!these/' whatever excludes them.",
+    ),
+    _patterns("force-exclude", "Leave these out even when they are named."),
+    click.option(
+        "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
+    ),
+    click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        help="A pyproject.toml to use instead.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes: one per CPU.",
+    ),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Default: auto.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="Say which settings are in force, and more.",
+    ),
+)
+"""What to read, and how to talk about it."""
+
+
+def check_reading(
+    paths: tuple[str, ...], stdin_filename: str | None, *, torn: bool
+) -> None:
+    """Whether the options of `READING` go together. Raises `click.UsageError`."""
+    if STDIN in paths and len(paths) > 1:
+        raise click.UsageError("standard input (-) goes with no other path")
+    if stdin_filename is not None and STDIN not in paths:
+        raise click.UsageError("--stdin-filename goes with standard input (-)")
+    if torn:
+        raise click.UsageError("--quiet and --verbose exclude each other")
+
+
+def named(paths: tuple[str, ...], stdin_filename: str | None) -> tuple[str, ...]:
+    """The files that the settings are looked up for."""
+    if STDIN not in paths:
+        return paths
+    return (stdin_filename,) if stdin_filename else ()
+
+
+def standard_input(paths: tuple[str, ...]) -> bytes | None:
+    """The program on standard input, where that is what is meant."""
+    return sys.stdin.buffer.read() if STDIN in paths else None
+
+
+def do(
+    job: Job,
+    paths: tuple[str, ...],
+    data: bytes | None,
+    stdin_filename: str | None,
+    settings: config.Settings,
+    jobs: int | None,
+    terminal: Terminal,
+) -> engine.Report:
+    """The job, on ``data`` or else on the paths."""
+    if data is not None:
+        return engine.run_text(
+            data, path=stdin_filename or "<stdin>", settings=settings, job=job
+        )
+    with terminal.progress() as progress:
+        report = engine.run(
+            paths or (".",), settings=settings, job=job, jobs=jobs, progress=progress
+        )
+    if report.skipped:
+        # Imported here: most runs have no notebook that cannot be read.
+        from amp_migrate.sources.extra import INSTALL
+
+        count = "1 notebook" if report.skipped == 1 else f"{report.skipped} notebooks"
+        terminal.say(f"skipped {count}: to read them, {INSTALL}")
+    return report
+
+
+def describe(settings: config.Settings) -> str:
+    """The settings that one may want to know."""
+    major, minor = settings.options.torch_version
+    return (
+        f"project root {settings.root}; configuration {settings.config_file or 'none'};"
+        f" {settings.options.dtype}; torch {major}.{minor} ({settings.torch_version_from})"
+    )
+
+
+def settle(settings: config.Settings, terminal: Terminal, *, write: bool) -> bool:
+    """Whether nothing is left of an interrupted write that would be in this run's way."""
+    if not write:
+        found = journal.pending(settings.root)
+        if found is not None:
+            terminal.say(found)
+        return True
+    recovery = journal.recover(settings.root)
+    if recovery is None:
+        return True
+    if recovery.settled:
+        for line in recovery.lines:
+            terminal.say(line)
+    else:
+        terminal.error(*recovery.lines)
+    return recovery.settled

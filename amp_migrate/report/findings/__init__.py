@@ -1,0 +1,1 @@
+"""What lint found, for people and for machines."""

@@ -1,0 +1,101 @@
+"""Findings for people: in full, in one line each, or counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from amp_migrate.findings import Severity
+from amp_migrate.report.findings.listing import Listing, Told
+
+COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+
+Line = tuple[str, str]
+"""A line and its colour, empty for none."""
+
+
+def full(listing: Listing, least: Severity) -> Iterator[Line]:
+    """Each finding with the source line, the way the number came, and what mends it."""
+    for one in listing.told:
+        finding = one.finding
+        if finding.severity.rank > least.rank:
+            continue
+        yield _headline(one)
+        if finding.place.text:
+            yield f"  | {finding.place.text}", ""
+        for number, step in enumerate(finding.chain):
+            yield f"  {'-> ' if number else ''}{step.text}", ""
+        if finding.fix is not None:
+            flag = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
+            yield f"  {flag}: {finding.fix.title}", ""
+
+
+def concise(listing: Listing, least: Severity) -> Iterator[Line]:
+    """One line for each finding."""
+    for one in listing.told:
+        if one.finding.severity.rank <= least.rank:
+            yield _headline(one)
+
+
+def statistics(listing: Listing) -> Iterator[Line]:
+    """One line for each code, the most frequent first: all severities."""
+    rows = counted(listing)
+    width = len(str(max((count for *_, count in rows), default=0)))
+    for code, severity, words, count in rows:
+        line = f"{count:>{width}} {code} {severity.value:<7} {words}"
+        yield line, COLOURS[severity]
+
+
+def counted(listing: Listing) -> list[tuple[str, Severity, str, int]]:
+    """(code, severity, the rule's title, how many)."""
+    found = Counter((one.finding.code, one.finding.severity) for one in listing.told)
+    titles = {one.finding.code: one.rule.summary for one in listing.told}
+    ordered = sorted(
+        found.items(), key=lambda row: (-row[1], row[0][0], row[0][1].rank)
+    )
+    return [
+        (code, severity, titles[code], count) for (code, severity), count in ordered
+    ]
+
+
+def summary(listing: Listing, least: Severity) -> str:
+    """One line with numbers."""
+    numbers = [
+        number(listing.counts[severity], severity.value)
+        for severity in Severity
+        if severity is not Severity.INFO and listing.counts[severity]
+    ]
+    infos = listing.counts[Severity.INFO]
+    if not numbers:
+        numbers.append("nothing found" if not infos else "no errors or warnings")
+    parts = [", ".join(numbers) + f" in {number(len(listing.files), 'file')}"]
+    if infos:
+        hidden = least is not Severity.INFO
+        parts.append(number(infos, "info") + (" (--severity info)" if hidden else ""))
+    if listing.fixed:
+        parts.append(f"{listing.fixed} mended")
+    if listing.suppressed:
+        parts.append(f"{listing.suppressed} silenced by comments")
+    if listing.known:
+        parts.append(f"{listing.known} in the baseline")
+    if listing.gone:
+        words = "entry" if listing.gone == 1 else "entries"
+        parts.append(f"{listing.gone} {words} of the baseline found no more")
+    if listing.errors:
+        parts.append(number(len(listing.errors), "file") + " not read")
+    return "; ".join(parts)
+
+
+def number(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _headline(one: Told) -> Line:
+    finding, place = one.finding, one.finding.place
+    severity = finding.severity
+    line = (
+        f"{place.path}:{place.line}:{place.column} {finding.code}"
+        f" {severity.value}: {' '.join(finding.message.split())}"
+    )
+    return line, COLOURS[severity]
