@@ -30,4 +30,21 @@ class Check:
         return check(context, file)
 
 
-CHECKS: tuple[Check, ...] = ()
+def _throughput(module: str, words: str, *codes: str) -> Check:
+    return Check(f"throughput.{module}", codes, re.compile(words))
+
+
+CHECKS: tuple[Check, ...] = (
+    _throughput("attention", r"softmax|Softmax", "TCU108"),
+    _throughput("settings", r"\.backward\(", "TCU201", "TCU202", "TCU203"),
+    _throughput("precision", r"[dD]ouble|float64|autocast", "TCU204"),
+    _throughput("debugging", r"anomaly|emit_nvtx|gradcheck", "TCU205"),
+    _throughput("syncs", r"\.backward\(", "TCU301"),
+    _throughput("stalls", r"synchronize|empty_cache", "TCU302"),
+    _throughput("copies", r"\.(cuda|to)\(", "TCU303"),
+    _throughput("zeroing", r"zero_grad", "TCU304"),
+    _throughput("loaders", r"DataLoader|non_blocking", "TCU305", "TCU306"),
+    _throughput("biases", r"BatchNorm", "TCU307"),
+    _throughput("parallel", r"DataParallel|\.backward\(", "TCU308"),
+    _throughput("hints", r"\.backward\(", "TCU309"),
+)

@@ -1,0 +1,105 @@
+"""TCU303: a tensor that is filled on the CPU and then copied, where the GPU could have filled it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding, Fix, Severity
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.fixes import edits
+from amp_migrate.lint.throughput.training import Training
+from amp_migrate.plan.destinations import DEVICE, kind_of
+from amp_migrate.project.bindings import calls_of
+
+_EXACT = frozenset("zeros ones full empty eye arange".split())
+"""What they fill a tensor with is the same on every device; `linspace` is not, to the last bit."""
+_RANDOM = frozenset("rand randn randint randperm normal".split())
+
+
+def check(context: Context, file: str) -> Iterator[Finding]:
+    """One finding for each such tensor in a step, or in a forward."""
+    training = Training.of(context)
+    told: set[int] = set()
+    for step in training.steps_in(file):
+        for stmt in ir.statements(step.block):
+            for call in calls_of(stmt):
+                if id(call) not in told:
+                    told.add(id(call))
+                    yield from _judge(context, step.function, call, Severity.WARNING)
+    if not training.reaches_gpu(file):
+        return
+    for name in context.functions(file):
+        function = context.program.functions[name]
+        owner = function.class_name
+        if function.name != "forward" or owner is None:
+            continue
+        if training.forward.is_module_class(owner):
+            for stmt in ir.statements(function.body):
+                for call in calls_of(stmt):
+                    yield from _judge(context, name, call, Severity.INFO)
+
+
+def _judge(
+    context: Context, function: str, move: ir.Call, severity: Severity
+) -> Iterator[Finding]:
+    made = move.func.value if isinstance(move.func, ir.Attr) else None
+    if not isinstance(made, ir.Call) or any(arg.star for arg in made.args):
+        return
+    origin = context.program.origin(made.func, function) or ""
+    package, _, name = origin.rpartition(".")
+    if package != "torch" or name not in _EXACT | _RANDOM:
+        return
+    given = {arg.name for arg in made.args}
+    if given & {"device", "out", "pin_memory", "generator"}:
+        return
+    device = _device(context, function, move)
+    if device is None:
+        return
+    title = f"make it there: device={device}"
+    changes = (
+        edits.SetKeyword(edits.at(made), "device", device),
+        edits.DropMethod(edits.at(move)),
+    )
+    fix = None
+    if "requires_grad" not in given:
+        fix = Fix(_is_exact(name, made), title, changes)
+    message = (
+        f"torch.{name}() fills a tensor on the CPU, which is then copied to the GPU"
+    )
+    if severity is Severity.WARNING:
+        message += " in every step"
+    yield context.finding("TCU303", function, move, message, severity=severity, fix=fix)
+
+
+def _is_exact(name: str, made: ir.Call) -> bool:
+    if name != "arange":
+        return name in _EXACT
+    # Of fractions, the devices may round differently.
+    return all(
+        isinstance(arg.value, ir.Const) and isinstance(arg.value.value, int)
+        for arg in made.args
+        if arg.name in (None, "start", "end", "step")
+    )
+
+
+def _device(context: Context, function: str, move: ir.Call) -> str | None:
+    """The device that a tensor is moved to, as it is written; None where more is done to it."""
+    assert isinstance(move.func, ir.Attr)
+    args = [arg for arg in move.args if arg.name != "non_blocking"]
+    if move.func.attr == "cuda" and not args:
+        return '"cuda"'
+    if move.func.attr not in ("cuda", "to") or len(args) != 1:
+        return None
+    device = args[0]
+    if device.star or device.name not in (None, "device"):
+        return None
+    if (
+        move.func.attr == "to"
+        and kind_of(context.program, device.value, function) != DEVICE
+    ):
+        return None
+    if isinstance(device.value, ir.Const) and str(device.value.value) == "cpu":
+        return None
+    text = ir.render(device.value)
+    return None if text is None else text.replace("'", '"')

@@ -1,0 +1,93 @@
+"""Which layers take part where a file runs: whether its time goes into convolutions or products."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from amp_migrate.facts import ir
+from amp_migrate.lint.throughput.training import Training
+
+_CONV2D = frozenset("Conv2d ConvTranspose2d".split())
+_CONV = _CONV2D | frozenset("Conv1d Conv3d ConvTranspose1d ConvTranspose3d".split())
+_ATTENTION = re.compile(r"MultiheadAttention|Transformer\w*")
+_CONV_NETS = re.compile(
+    r"torchvision\.models\.(\w+\.)*(resnet|resnext|wide_resnet|vgg|alexnet|squeezenet|inception|googlenet)\w*"
+)
+_SMALL = 65_536
+"""Weights: products with fewer are too small to matter."""
+
+
+@dataclass(slots=True)
+class Layers:
+    """The layers of some files, as they are called in their texts."""
+
+    conv2d: int = 0
+    other_conv: int = 0
+    grouped: int = 0
+    linear: int = 0
+    """Linear layers that are not known to be small."""
+    attention: int = 0
+    nets: set[str] = field(default_factory=set)
+    """Convolutional networks of torchvision."""
+
+    @property
+    def is_convolutional(self) -> bool:
+        """Whether the time goes into plain two-dimensional convolutions."""
+        if self.nets:
+            return True
+        plain = self.conv2d - self.grouped
+        rest = self.grouped + self.other_conv + self.attention
+        return plain >= 4 and plain > self.linear and plain > 4 * rest
+
+    @property
+    def is_of_products(self) -> bool:
+        """Whether it goes into products of matrices."""
+        convolutions = self.conv2d + self.other_conv
+        return not (convolutions or self.nets) and bool(self.linear or self.attention)
+
+
+def layers_around(training: Training, file: str) -> Layers:
+    """Those of the files that take part where a file runs."""
+    files = training.around(file)
+    shared = training.context.shared.setdefault("layers", {})
+    assert isinstance(shared, dict)
+    if files not in shared:
+        shared[files] = _count(training, files)
+    found = shared[files]
+    assert isinstance(found, Layers)
+    return found
+
+
+def _count(training: Training, files: frozenset[str]) -> Layers:
+    found = Layers()
+    program = training.program
+    for function, _, call in program.all_calls():
+        if ir.file_of(function) not in files:
+            continue
+        origin = program.origin(call.func, function) or ""
+        if _CONV_NETS.fullmatch(origin):
+            found.nets.add(origin)
+        if not origin.startswith("torch.nn."):
+            continue
+        name = origin.rpartition(".")[2]
+        if name in _CONV:
+            groups = call.argument(6, "groups")
+            found.grouped += name in _CONV2D and groups not in (None, ir.Const(1))
+            found.conv2d += name in _CONV2D
+            found.other_conv += name not in _CONV2D
+        elif name == "Linear":
+            found.linear += not _is_small(call)
+        elif _ATTENTION.fullmatch(name):
+            found.attention += 1
+    return found
+
+
+def _is_small(call: ir.Call) -> bool:
+    sizes = [call.argument(0, "in_features"), call.argument(1, "out_features")]
+    known = [
+        size.value
+        for size in sizes
+        if isinstance(size, ir.Const) and isinstance(size.value, int)
+    ]
+    return len(known) == 2 and known[0] * known[1] < _SMALL

@@ -1,0 +1,165 @@
+"""TCU305 and TCU306: data that the GPU has to wait for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.throughput.training import Step, Training
+from amp_migrate.lint.throughput.values import Creation, creations, unwrapped
+from amp_migrate.plan.flow import Flow, Made
+from amp_migrate.project import Program
+from amp_migrate.project.bindings import calls_of
+
+_LOADER = "torch.utils.data.DataLoader"
+_LOADERS = (_LOADER, "torch.utils.data.dataloader.DataLoader")
+_DECODES = re.compile(
+    r"(PIL|cv2|imageio|skimage|h5py|librosa|torchaudio|soundfile|decord|albumentations|pydicom|nibabel"
+    r"|torchvision\.(transforms|io|datasets))\.|builtins\.open$|numpy\.load$|torch\.load$"
+)
+_TRANSFORM = re.compile(r"(?i)(^|_)(transforms?|augment\w*|preprocess)$")
+_PARTS = frozenset("Subset random_split ConcatDataset".split())
+
+
+def check(context: Context, file: str) -> Iterator[Finding]:
+    """What is found about the loaders that a file makes or uses."""
+    training = Training.of(context)
+    flow = Flow(context.program)
+    yield from _idle(context, training, flow, file)
+    for step in training.steps_in(file):
+        yield from _unpinned(context, flow, step)
+
+
+# -- no workers -------------------------------------------------------------------------------
+
+
+def _idle(
+    context: Context, training: Training, flow: Flow, file: str
+) -> Iterator[Finding]:
+    for name in context.functions(file):
+        for stmt in ir.statements(context.program.functions[name].body):
+            for call in calls_of(stmt):
+                if context.program.origin(call.func, name) not in _LOADERS:
+                    continue
+                if any(arg.star for arg in call.args) or not _for_training(call, stmt):
+                    continue
+                workers = call.argument(5, "num_workers")
+                dataset = call.argument(0, "dataset")
+                if workers not in (None, ir.Const(0)) or dataset is None:
+                    continue
+                what = _work(flow, Made(dataset, name, stmt))
+                if what and training.trains(file):
+                    message = f"no worker processes: {what} in between the steps, while the GPU waits"
+                    yield context.finding("TCU305", name, call, message)
+
+
+def _for_training(call: ir.Call, stmt: ir.Stmt) -> bool:
+    """Whether a loader's data is shuffled, or its name says what it is for."""
+    shuffled = call.argument(2, "shuffle")
+    if shuffled is not None and shuffled != ir.Const(False):
+        return True
+    names = {(ir.key_of(target) or "").rpartition(".")[2] for target in stmt.targets}
+    return any("train" in name for name in names)
+
+
+def _work(flow: Flow, at: Made, depth: int = 0) -> str:
+    """What is done for each item of a dataset; nothing where this is unknown, or little."""
+    found = creations(flow, at)
+    works = {_work_of(flow, one, at, depth) for one in found or ()}
+    return works.pop() if len(works) == 1 else ""
+
+
+def _work_of(flow: Flow, made: Creation, at: Made, depth: int) -> str:
+    program, function = flow.program, made.function
+    origin = program.origin(made.call.func, function) or ""
+    package, _, name = origin.rpartition(".")
+    if name in _PARTS and made.call.args and depth < 3:
+        return _work(flow, Made(made.call.args[0].value, function, at.stmt), depth + 1)
+    if package.startswith("torchvision.datasets"):
+        given = {arg.name: arg.value for arg in made.call.args}
+        if given.get("transform", ir.Const(None)) != ir.Const(None):
+            return "images are decoded and transformed"
+        return ""
+    for ref in program.resolve(made.call.func, function):
+        item = program.method(ref.name, "__getitem__") if ref.kind == "class" else None
+        if item is not None and _decodes(program, item, set()):
+            return "items are read and transformed"
+    return ""
+
+
+def _decodes(program: Program, function: str, seen: set[str]) -> bool:
+    if function in seen or len(seen) > 12:
+        return False
+    seen.add(function)
+    for stmt in ir.statements(program.functions[function].body):
+        for call in calls_of(stmt):
+            origin = program.origin(call.func, function) or ""
+            refs = program.resolve(call.func, function)
+            if _DECODES.match(origin) or any(
+                ref.kind == "made" and _DECODES.match(ref.name) for ref in refs
+            ):
+                return True
+            if isinstance(call.func, ir.Attr) and _TRANSFORM.search(call.func.attr):
+                if {"torchvision", "albumentations"} & program.import_roots(function):
+                    return True
+            if any(
+                _decodes(program, callee, seen)
+                for callee in program.callees(call, function)
+            ):
+                return True
+    return False
+
+
+# -- no pinned memory -------------------------------------------------------------------------
+
+
+def _unpinned(context: Context, flow: Flow, step: Step) -> Iterator[Finding]:
+    loop, function = step.at, step.function
+    if loop.kind != "for" or loop.value is None:
+        return
+    names = {
+        inner.id
+        for target in loop.targets
+        for inner in ir.walk(target)
+        if isinstance(inner, ir.Name)
+    }
+    move = next(
+        (
+            call
+            for stmt in ir.statements(step.block)
+            for call in calls_of(stmt)
+            if _is_asynchronous(call, names)
+        ),
+        None,
+    )
+    if move is None:
+        return
+    loader = unwrapped(context.program, loop.value, function)
+    made = creations(flow, Made(loader, function, loop))
+    if made is not None and all(_keeps_pageable(context.program, one) for one in made):
+        yield context.finding("TCU306", function, move)
+
+
+def _is_asynchronous(call: ir.Call, names: set[str]) -> bool:
+    if not isinstance(call.func, ir.Attr) or call.func.attr not in ("to", "cuda"):
+        return False
+    root = call.func.value
+    while isinstance(root, (ir.Item, ir.Attr)):
+        root = root.value
+    return (
+        isinstance(root, ir.Name)
+        and root.id in names
+        and ir.Arg(ir.Const(True), "non_blocking") in call.args
+    )
+
+
+def _keeps_pageable(program: Program, made: Creation) -> bool:
+    """Whether a loader does not put its batches into pinned memory."""
+    if program.origin(made.call.func, made.function) not in _LOADERS:
+        return False
+    if any(arg.star for arg in made.call.args):
+        return False
+    return made.call.argument(7, "pin_memory") in (None, ir.Const(False))

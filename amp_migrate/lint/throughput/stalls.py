@@ -1,0 +1,65 @@
+"""TCU302: the GPU is waited for, or its memory given back, in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding, Fix, Severity
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.fixes import edits
+from amp_migrate.lint.throughput.training import Step, Training, always
+from amp_migrate.project.bindings import calls_of
+
+_WAIT = "torch.cuda.synchronize"
+_FREE = "torch.cuda.empty_cache"
+_CLOCKS = frozenset(
+    """time.time time.perf_counter time.monotonic time.process_time timeit.default_timer
+    time.perf_counter_ns time.time_ns""".split()
+)
+
+
+def check(context: Context, file: str) -> Iterator[Finding]:
+    """One finding for each such call that runs whatever is tested there."""
+    training = Training.of(context)
+    told: set[int] = set()
+    for step in training.steps_in(file):
+        for one in always(step.block):
+            for call in calls_of(one.stmt):
+                origin = context.program.origin(call.func, step.function)
+                if origin in (_WAIT, _FREE) and id(call) not in told:
+                    told.add(id(call))
+                    yield _finding(context, step, one.stmt, call, origin)
+
+
+def _finding(
+    context: Context, step: Step, stmt: ir.Stmt, call: ir.Call, origin: str
+) -> Finding:
+    name = origin.rpartition(".")[2]
+    fix = None
+    severity = Severity.WARNING
+    alone = stmt.kind == "expr" and stmt.value is call
+    if origin == _FREE:
+        message = f"{name}() in every step gives memory back that the next step has to ask for again"
+        if alone:
+            fix = Fix(False, f"remove {name}()", (edits.removed(stmt),))
+    elif _is_timed(context, step):
+        severity = Severity.INFO
+        message = f"{name}() in every step lets the GPU run empty; only the clock that is read here needs it"
+    else:
+        message = f"{name}() in every step lets the GPU run empty"
+        if alone:
+            fix = Fix(True, f"remove {name}()", (edits.removed(stmt),))
+    return context.finding(
+        "TCU302", step.function, call, message, severity=severity, fix=fix
+    )
+
+
+def _is_timed(context: Context, step: Step) -> bool:
+    """Whether a clock is read in the step, or an event of CUDA is timed."""
+    return any(
+        context.program.origin(call.func, step.function) in _CLOCKS
+        or (isinstance(call.func, ir.Attr) and call.func.attr == "elapsed_time")
+        for stmt in ir.statements(step.block)
+        for call in calls_of(stmt)
+    )

@@ -1,0 +1,186 @@
+"""Where a program trains on a GPU, and what runs in each step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.facts import ir
+from amp_migrate.lint.context import Context
+from amp_migrate.plan.events import Events, innermost_loop
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.loops import Finder, TrainingLoop
+from amp_migrate.plan.moves import Moves
+from amp_migrate.project.optimizers import Optimizers
+
+_KEY = "training"
+_DATA = re.compile(r"(?i)load|valid|test|eval|(^|_)dl($|_)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Statements that run once for each step of training, on a GPU."""
+
+    function: str
+    path: ir.Path
+    """Of the loop around them, or of the function that makes one step."""
+    block: tuple[ir.Stmt, ...]
+    at: ir.Stmt
+    """The loop; where the function makes one step, its ``backward()``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """A statement that runs in each step, whatever is tested there."""
+
+    stmt: ir.Stmt
+    inner: ir.Stmt | None
+    """The loop inside the step that it runs several times in."""
+
+
+class Training:
+    """Answers for one program; made once for all checks."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.program = context.program
+        self.forward = Forward(self.program)
+        self._around: dict[str, frozenset[str]] = {}
+        self._on_gpu: dict[frozenset[str], bool] = {}
+
+    @classmethod
+    def of(cls, context: Context) -> Training:
+        """That of the program."""
+        found = context.shared.get(_KEY)
+        if not isinstance(found, cls):
+            found = context.shared[_KEY] = cls(context)
+        return found
+
+    # -- files --------------------------------------------------------------------------------
+
+    def around(self, file: str) -> frozenset[str]:
+        """The files that can take part where a file runs."""
+        if file not in self._around:
+            self._around[file] = self.program.around({file})
+        return self._around[file]
+
+    def reaches_gpu(self, file: str) -> bool:
+        """Whether something in those files is put on an accelerator."""
+        files = self.around(file)
+        if files not in self._on_gpu:
+            moves = Moves(self.program, self.forward, files)
+            self._on_gpu[files] = bool(moves.reaching)
+        return self._on_gpu[files]
+
+    def trains(self, file: str) -> bool:
+        """Whether a file takes part in training on a GPU."""
+        files = self.around(file)
+        there = any(ir.file_of(step.function) in files for step in self.steps)
+        return there and self.reaches_gpu(file)
+
+    def speaks_of(self, file: str, *names: str) -> bool:
+        """Whether a name is mentioned in the files that take part, or in the texts of those unread."""
+        modules = self.program.modules
+        return any(
+            not modules[one].identifiers.isdisjoint(names) for one in self.around(file)
+        ) or any(
+            name in text
+            for text in self.context.sources.unread.values()
+            for name in names
+        )
+
+    # -- steps --------------------------------------------------------------------------------
+
+    @cached_property
+    def events(self) -> Events:
+        """What each statement does to training."""
+        return Events(self.program, Optimizers(self.program))
+
+    @cached_property
+    def loops(self) -> list[TrainingLoop]:
+        """The training loops of the program."""
+        return Finder(self.program, self.events.optimizers, self.events).find()
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """What runs in each step of the loops that torch trains in, in source order."""
+        found: dict[tuple[str, ir.Path], Step] = {}
+        for loop in self.loops:
+            if loop.refusal is not None and loop.refusal.code == "AMP004":
+                continue
+            for step in self._steps_of(loop):
+                found.setdefault((step.function, step.path), step)
+        return tuple(found.values())
+
+    def steps_in(self, file: str) -> tuple[Step, ...]:
+        """The steps of a file that trains on a GPU."""
+        own = tuple(step for step in self.steps if ir.file_of(step.function) == file)
+        return own if own and self.reaches_gpu(file) else ()
+
+    def _steps_of(self, loop: TrainingLoop) -> Iterator[Step]:
+        scope = self.program.functions[loop.function]
+        around = _statement(scope, loop.path)
+        if around is not None:
+            yield Step(loop.function, loop.path, _body(around), around)
+            return
+        if loop.path != scope.path or ir.is_top(loop.function):
+            # One backward at the top level, or in the body of a class: no step of many.
+            return
+        callers = [
+            (site.caller, outer)
+            for site in self.program.call_sites.get(loop.function, ())
+            if (outer := self._loop_around(site.caller, site.stmt.path)) is not None
+        ]
+        if not callers and "step" not in self.events.kinds(loop.function):
+            return
+        yield Step(loop.function, loop.path, scope.body, loop.backwards[0].stmt)
+        for caller, outer in callers:
+            yield Step(caller, outer.path, _body(outer), outer)
+
+    def _loop_around(self, function: str, path: ir.Path) -> ir.Stmt | None:
+        scope = self.program.functions[function]
+        return _statement(scope, innermost_loop(scope, path))
+
+
+def always(
+    block: tuple[ir.Stmt, ...], inner: ir.Stmt | None = None
+) -> Iterator[Always]:
+    """The statements of a step that run each time; of an ``if``, only its test does."""
+    for stmt in block:
+        yield Always(stmt, inner)
+        match stmt.kind:
+            case "with":
+                for nested in stmt.blocks:
+                    yield from always(nested.body, inner)
+            case "try" | "trystar":
+                for nested in stmt.blocks:
+                    if nested.field in ("body", "finalbody"):
+                        yield from always(nested.body, inner)
+            case "for" | "while" if not _evaluates(stmt):
+                yield from always(_body(stmt), stmt)
+
+
+def _evaluates(stmt: ir.Stmt) -> bool:
+    """Whether a loop goes over data of its own, as an evaluation between steps does."""
+    return (
+        stmt.kind == "for"
+        and stmt.value is not None
+        and any(
+            isinstance(inner, (ir.Name, ir.Attr))
+            and _DATA.search(inner.id if isinstance(inner, ir.Name) else inner.attr)
+            for inner in ir.walk(stmt.value)
+        )
+    )
+
+
+def _body(stmt: ir.Stmt) -> tuple[ir.Stmt, ...]:
+    return next((one.body for one in stmt.blocks if one.field == "body"), ())
+
+
+def _statement(scope: ir.Function, path: ir.Path) -> ir.Stmt | None:
+    """The statement at a path; None for the function's own."""
+    if path == scope.path:
+        return None
+    return next((s for s in ir.statements(scope.body) if s.path == path), None)

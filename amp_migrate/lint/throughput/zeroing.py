@@ -1,0 +1,44 @@
+"""TCU304: gradients are filled with zeros where they could be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding, Fix
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.fixes import edits
+from amp_migrate.lint.throughput.training import Training
+from amp_migrate.project.bindings import calls_of
+
+
+def check(context: Context, file: str) -> Iterator[Finding]:
+    """One finding for each ``zero_grad(set_to_none=False)``."""
+    training = Training.of(context)
+    for name in context.functions(file):
+        for stmt in ir.statements(context.program.functions[name].body):
+            for call in calls_of(stmt):
+                index = _given(call)
+                if index is None or not training.reaches_gpu(file):
+                    continue
+                yield context.finding(
+                    "TCU304",
+                    name,
+                    call,
+                    # With zeros, weight decay and momentum go on moving what had no gradient.
+                    fix=Fix(
+                        False,
+                        "drop gradients instead of zeroing them",
+                        (edits.RemoveArgument(edits.at(call), index),),
+                    ),
+                )
+
+
+def _given(call: ir.Call) -> int | None:
+    """Where a call of zero_grad() is told to keep the gradients."""
+    if not isinstance(call.func, ir.Attr) or call.func.attr != "zero_grad":
+        return None
+    for index, arg in enumerate(call.args):
+        if arg.name == "set_to_none" or (index == 0 and not arg.name and not arg.star):
+            return index if arg.value == ir.Const(False) else None
+    return None
