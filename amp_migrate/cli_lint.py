@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,7 +26,8 @@ from amp_migrate.exits import Lint
 from amp_migrate.jobs import Job
 from amp_migrate.options import LINT_DTYPES
 from amp_migrate.report.findings import formats, text
-from amp_migrate.report.findings.listing import Listing, told
+from amp_migrate.report.findings.listing import Listing, relative_to, told
+from amp_migrate.report.findings.output import Output
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.results import SourceError
 from amp_migrate.sources.ignore import PatternError
@@ -35,8 +37,9 @@ EXAMPLES = [
     ("amp-migrate lint src --select TCU1", "only the rules about shapes"),
     ("amp-migrate lint src --severity info", "what is too small to matter, too"),
     ("amp-migrate lint --output-format github", "as annotations of a pull request"),
-    ("amp-migrate lint --write-baseline amp.json", "accept what there is"),
+    ("amp-migrate lint --baseline amp.json --write-baseline", "accept what there is"),
     ("amp-migrate lint --baseline amp.json", "and be told only what is new"),
+    ("amp-migrate lint src --fix", "mend what can be mended"),
     ("amp-migrate explain TCU101", "what a code means"),
 ]
 
@@ -95,6 +98,29 @@ _LINTING: Callable[[Any], Any] = decorated_with(
         help="What sizes should be a multiple of: what the GPU and the dtype need.",
     ),
     click.option(
+        "--baseline",
+        metavar="FILE",
+        help="Tell only what is not in this file, which --write-baseline has written.",
+    ),
+    click.option(
+        "--write-baseline",
+        is_flag=True,
+        help="Accept what is found: write it into the baseline.",
+    ),
+    click.option(
+        "--fix",
+        is_flag=True,
+        help="Mend what can be mended without changing what is computed.",
+    ),
+    click.option(
+        "--unsafe-fixes",
+        is_flag=True,
+        help="With --fix or --diff: mend more; it changes what is computed.",
+    ),
+    click.option(
+        "--diff", is_flag=True, help="Print what --fix would do; exit 1 if anything."
+    ),
+    click.option(
         "--fail-on",
         type=click.Choice(FAIL_ON),
         help="Exit 1 for this severity and worse: error.",
@@ -124,6 +150,8 @@ def lint(
     paths: tuple[str, ...],
     output_file: str | None,
     statistics: bool,
+    write_baseline: bool,
+    diff: bool,
     stdin_filename: str | None,
     config_file: str | None,
     jobs: int | None,
@@ -133,33 +161,55 @@ def lint(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     force_exclude: tuple[str, ...],
-    **lint_options: Any,
+    **given: Any,
 ) -> Lint:
     """Tell what is wrong or slow in training code: sizes, misuse of AMP, idle Tensor Cores.
 
     PATHS are Python files, notebooks and directories; the current directory where there are none. A
-    dash stands for standard input. Nothing is run, and nothing is changed.
+    dash stands for standard input. Nothing is run, and without --fix nothing is changed.
     """
+    fix = bool(given["fix"])
     check_reading(paths, stdin_filename, torn=quiet and verbose)
+    _check_usage(given, diff=diff, write_baseline=write_baseline)
     terminal = Terminal(colour=color, quiet=quiet)
+    given["fix"] = fix or diff
     overrides = config.Overrides(
         include=include or None,
         exclude=exclude or None,
         force_exclude=force_exclude or None,
-        lint={key.replace("_", "-"): value for key, value in lint_options.items()},
+        lint={key.replace("_", "-"): value for key, value in given.items()},
     )
     data = standard_input(paths)
     try:
         settings = config.load(named(paths, stdin_filename), overrides, config_file)
-        if statistics and not _counts(settings.showing.output_format):
+        showing = settings.showing
+        told_apart = formats.is_for_people(showing.output_format)
+        if statistics and not told_apart and showing.output_format != "json":
             raise click.UsageError("--statistics goes with text, concise and json")
+        if write_baseline and showing.baseline is None:
+            raise click.UsageError("--write-baseline needs --baseline FILE")
+        if data is not None and fix and not (told_apart or output_file):
+            raise click.UsageError(
+                f"with --fix, standard output is the program; {showing.output_format}"
+                " needs --output-file"
+            )
         if verbose:
             terminal.say(describe(settings))
-        if not settle(settings, terminal, write=False):
+        if not settle(settings, terminal, write=fix and data is None):
             return Lint.ERROR
         report = do(Job.LINT, paths, data, stdin_filename, settings, jobs, terminal)
-        listing = _listing(report, settings)
-        _tell(listing, settings, terminal, output_file, statistics=statistics)
+        changed = bool(report.changed)
+        if diff:
+            _show_diff(report, terminal)
+        elif fix:
+            report = _mend(report, data, settings, terminal)
+        listing = _listing(report, settings, write_baseline=write_baseline)
+        if write_baseline:
+            _accept(report, settings, terminal)
+        elif not diff:
+            aside = fix and data is not None
+            output = Output(terminal, showing, output_file, aside=aside)
+            output.tell(listing, statistics=statistics)
     except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
     for failure in report.failures:
@@ -168,60 +218,95 @@ def lint(
             terminal.say(failure.traceback.rstrip())
     if report.failures:
         return Lint.ERROR
-    return Lint.FOUND if listing.failed else Lint.CLEAN
+    if write_baseline:
+        return Lint.CLEAN
+    return Lint.FOUND if (changed if diff else listing.failed) else Lint.CLEAN
 
 
-def _listing(report: engine.Report, settings: config.Settings) -> Listing:
+def _check_usage(given: dict[str, Any], *, diff: bool, write_baseline: bool) -> None:
+    if diff and given["fix"]:
+        raise click.UsageError("--diff and --fix exclude each other")
+    if write_baseline and (diff or given["fix"]):
+        raise click.UsageError("--write-baseline goes with neither --fix nor --diff")
+    if given["unsafe_fixes"] and not (diff or given["fix"]):
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
+
+
+def _show_diff(report: engine.Report, terminal: Terminal) -> None:
+    from amp_migrate.report import diff
+
+    if report.changed:
+        terminal.write_diff(diff.of_migrations(report.changed))
+    count = sum(len(result.fixed) for result in report.results)
+    files = text.number(len(report.changed), "file")
+    terminal.say(f"would mend {text.number(count, 'finding')} in {files}")
+
+
+def _mend(
+    report: engine.Report,
+    data: bytes | None,
+    settings: config.Settings,
+    terminal: Terminal,
+) -> engine.Report:
+    """Write what is mended: to standard output where it came from standard input."""
+    if data is not None:
+        if not report.failures:
+            terminal.write(report.changed[0].output if report.changed else data)
+        return report
+    return engine.write(report, settings.root) if report.changed else report
+
+
+def _listing(
+    report: engine.Report, settings: config.Settings, *, write_baseline: bool
+) -> Listing:
+    found = tuple(told(report.migrations, settings.root))
+    file = settings.showing.baseline
+    known = gone = 0
+    if file is not None and not write_baseline:
+        from amp_migrate.report.findings import baseline
+
+        entries, everything = baseline.read(file), found
+        found, known = baseline.split(everything, entries)
+        looked, judged = _judged(report, settings)
+        gone = baseline.gone(everything, entries, looked, judged)
     return Listing(
-        told=told(report, settings.root),
+        told=found,
         errors=report.errors,
         files=report.paths,
         fail_on=settings.showing.fail_on,
+        known=known,
+        gone=gone,
+        fixed=sum(len(result.fixed) for result in report.results),
+        silenced=sum(len(result.silenced) for result in report.results),
     )
 
 
-def _counts(output_format: str) -> bool:
-    return formats.is_for_people(output_format) or output_format == "json"
+def _judged(
+    report: engine.Report, settings: config.Settings
+) -> tuple[set[str], Callable[[str], bool]]:
+    """The files (relative to the root) and the codes that a run is a judge of."""
+    from amp_migrate.catalogue import lint_codes
+    from amp_migrate.lint.selection import is_selected
+
+    unread = {error.path for error in report.errors}
+    looked = {relative_to(settings.root, path) for path in {*report.paths} - unread}
+    known, options = set(lint_codes()), settings.options.lint
+    # Of a code that is gone, nothing will ever be found.
+    return looked, lambda code: code not in known or is_selected(code, options)
 
 
-def _tell(
-    listing: Listing,
-    settings: config.Settings,
-    terminal: Terminal,
-    output_file: str | None,
-    *,
-    statistics: bool,
+def _accept(
+    report: engine.Report, settings: config.Settings, terminal: Terminal
 ) -> None:
-    """Print the findings, or put them into a file."""
-    showing = settings.showing
-    lines: Iterable[text.Line]
-    if not formats.is_for_people(showing.output_format):
-        if statistics:
-            from amp_migrate.report.findings import as_json
+    """Write the baseline."""
+    from amp_migrate.report.destination import Destination
+    from amp_migrate.report.findings import baseline
 
-            output = as_json.statistics(listing)
-        else:
-            output = formats.written(showing.output_format, listing)
-        lines = ()
-    else:
-        output = ""
-        if statistics:
-            lines = text.statistics(listing)
-        elif showing.output_format == "concise":
-            lines = text.concise(listing, showing.severity)
-        else:
-            lines = text.full(listing, showing.severity)
-    if output_file is not None:
-        # Imported here: most runs write no file.
-        from amp_migrate.report.destination import Destination
-
-        output += "".join(f"{line}\n" for line, _ in lines)
-        Destination(output_file).write(output)
-        terminal.say(text.summary(listing, showing.severity))
-        return
-    if output:
-        terminal.write(output.encode("utf-8", "backslashreplace"))
-    for line, colour in lines:
-        terminal.write_line(line, colour)
-    if not terminal.quiet and formats.is_for_people(showing.output_format):
-        terminal.write_line(text.summary(listing, showing.severity))
+    file = settings.showing.baseline
+    assert file is not None
+    before = baseline.read(file) if Path(file).exists() else []
+    found = tuple(told(report.migrations, settings.root))
+    looked, judged = _judged(report, settings)
+    words = baseline.text(found, before, looked, judged, settings.root)
+    Destination(file).write(words)
+    terminal.say(f"{text.number(len(found), 'finding')} accepted in {file}")

@@ -78,6 +78,8 @@ class Result:
     """Of a file that is linted, in source order: what is left after ``output`` is written."""
     fixed: tuple[Finding, ...] = ()
     """What ``output`` mends."""
+    silenced: tuple[Finding, ...] = ()
+    """What comments in a file that is linted keep quiet."""
 
     @property
     def changed(self) -> bool:

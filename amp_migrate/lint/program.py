@@ -9,7 +9,8 @@ from amp_migrate.facts import read_module
 from amp_migrate.findings import Finding
 from amp_migrate.lint.checks import CHECKS
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.selection import is_selected
+from amp_migrate.lint.selection import selection
+from amp_migrate.lint.suppressions import silenced
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
@@ -44,6 +45,7 @@ class Lint(ProgramWork):
                     after.work.sources.texts[file],
                     findings=after.found[file],
                     fixed=tuple(fixed.get(file, ())),
+                    silenced=after.silenced[file],
                 )
         return found
 
@@ -55,11 +57,13 @@ class Looked:
         self.work = work
         self.program = self._read()
         context = Context(self.program, work.sources, work.options, work.telling)
-        self.found: Mapping[str, tuple[Finding, ...]] = {
-            file: self._findings(context, file)
-            for file in work.given
-            if file not in work.errors and "torch" in work.sources.texts[file]
-        }
+        self.found: dict[str, tuple[Finding, ...]] = {}
+        self.silenced: dict[str, tuple[Finding, ...]] = {}
+        for file in work.given:
+            if file not in work.errors and "torch" in work.sources.texts[file]:
+                kept, quiet = self._findings(context, file)
+                self.found[file] = tuple(sorted(kept, key=_order))
+                self.silenced[file] = tuple(sorted(quiet, key=_order))
 
     def again(self, sources: ProgramSources) -> Looked:
         """The same for other texts; raises `SourceError` where they cannot be read."""
@@ -80,18 +84,28 @@ class Looked:
                     self.work.errors[file] = self.work.telling.error(file, error)
         return Program(modules, self.work.sources.layout)
 
-    def _findings(self, context: Context, file: str) -> tuple[Finding, ...]:
-        text, options = self.work.sources.texts[file], self.work.options.lint
+    def _findings(
+        self, context: Context, file: str
+    ) -> tuple[list[Finding], list[Finding]]:
+        """What was found in a file, and what comments keep quiet of it."""
+        sources = self.work.sources
+        root = None if sources.layout is None else sources.layout.root
+        chosen = selection(file, root, self.work.options.lint)
         found = [
             finding
             for check in CHECKS
-            if check.words.search(text)
-            and any(is_selected(code, options) for code in check.codes)
+            if check.words.search(sources.texts[file])
+            and any(map(chosen.takes, check.codes))
             for finding in check.run(context, file)
-            if is_selected(finding.code, options)
+            if chosen.takes(finding.code)
         ]
-        found.sort(key=lambda one: (one.place.line, one.place.column, one.code))
-        return tuple(found)
+        return silenced(context, file, found, chosen)
+
+
+def _order(one: Finding) -> tuple[int, str, int, int, str]:
+    # Names of cells that are longer are those of later cells.
+    place = one.place
+    return (len(place.path), place.path, place.line, place.column, one.code)
 
 
 lint_program = Lint.work

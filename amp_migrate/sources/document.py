@@ -47,6 +47,9 @@ class Source(Protocol):
     def place(self, line: int) -> tuple[int, int]:
         """(cell, line in it) of a line of the program; cell 0 where the file has no cells."""
 
+    def line_in_file(self, cell: int, line: int) -> int:
+        """The line of the file that holds what `place` calls a line of a cell."""
+
     def heading(self, line: int) -> str:
         """What a hunk of a diff that changes this line of the file, from 0, is about; or nothing."""
 

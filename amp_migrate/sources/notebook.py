@@ -147,6 +147,13 @@ class Notebook:
             first += cell.text.count("\n") + 2
         return number, inside
 
+    def line_in_file(self, cell: int, line: int) -> int:
+        """The line of JSON that holds a line of a cell."""
+        for one in self.cells:
+            if one.number == cell:
+                return splice.line_in_file(self.raw, one.raw, line)
+        return 1
+
     def heading(self, line: int) -> str:
         """The cell that a line of the file, counted from 0, belongs to, in words for a diff.
 

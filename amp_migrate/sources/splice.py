@@ -52,6 +52,19 @@ def cells(raw: str) -> list[RawCell]:
     return found
 
 
+def line_in_file(raw: str, cell: RawCell, line: int) -> int:
+    """The line of ``raw`` in which a line of a cell, both from 1, begins."""
+    start = cell.source[0]
+    if raw[start] != '"':
+        passed = 0
+        for span in _items(raw, start):
+            start = span[0]
+            passed += str(_value(raw, span)).count("\n")
+            if passed >= line:
+                break
+    return raw.count("\n", 0, start) + 1
+
+
 def spelled(raw: str, cell: RawCell, value: str, others: Sequence[RawCell]) -> str:
     """JSON for ``value`` in the style of the source of ``cell``; lines that stay keep their spelling.
 

@@ -99,6 +99,10 @@ class Document:
         """(cell, line in it): there are no cells here, which is what 0 says."""
         return 0, line
 
+    def line_in_file(self, cell: int, line: int) -> int:
+        """The line itself: there are no cells here."""
+        return line
+
     def heading(self, line: int) -> str:
         """What a hunk of a diff is about: nothing that its line numbers do not say."""
         return ""

@@ -32,6 +32,8 @@ class Look(Protocol):
     program: Program
     found: Mapping[str, tuple[Finding, ...]]
     """For each file that was given."""
+    silenced: Mapping[str, tuple[Finding, ...]]
+    """What comments keep quiet, likewise."""
 
     def again(self, sources: ProgramSources) -> Look:
         """The same for other texts; raises `SourceError` where they cannot be read."""

@@ -24,7 +24,7 @@ def document(listing: Listing) -> str:
             "tool": {"name": "amp-migrate", "version": __version__},
             "files": len(listing.files),
             "counts": {**counts, "baseline": listing.known, "fixed": listing.fixed}
-            | {"suppressed": listing.suppressed},
+            | {"silenced": listing.silenced},
             "findings": [entry(one) for one in listing.told],
             "errors": [_error(one) for one in listing.errors],
         }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from amp_migrate.catalogue import LintRule, lint_rule
-from amp_migrate.engine import Migration, Report
+from amp_migrate.engine import Migration
 from amp_migrate.findings import Finding, Severity
 from amp_migrate.results import SourceError
 from amp_migrate.sources.discovery import lexical
@@ -32,12 +32,8 @@ class Told:
     """The same as long as the code that is judged is, wherever its lines move."""
     line: int
     """In the file; of a notebook, the line of JSON that holds the source."""
-
-    @property
-    def cell(self) -> int:
-        """Of a notebook, counted from 1; 0 in other files."""
-        cell = self.finding.place.path.removeprefix(self.file)
-        return int(cell.removeprefix(_CELL)) if cell.startswith(_CELL) else 0
+    cell: int = 0
+    """Of a notebook, counted from 1; 0 in other files."""
 
     @property
     def where(self) -> str:
@@ -66,7 +62,7 @@ class Listing:
     """How many entries of the baseline are found no more."""
     fixed: int = 0
     """How many findings were mended."""
-    suppressed: int = 0
+    silenced: int = 0
     """How many findings comments have silenced."""
     counts: Counter[Severity] = field(default_factory=Counter)
 
@@ -83,23 +79,13 @@ class Listing:
         return any(self.fails(severity) for severity in self.counts)
 
 
-def told(report: Report, root: Path) -> tuple[Told, ...]:
-    """All findings of a run, in order; ``root``: the project's."""
-    return tuple(
-        _told(report.migrations, lambda migration: migration.result.findings, root)
-    )
-
-
-def _told(
-    migrations: Iterable[Migration],
-    findings: Callable[[Migration], Iterable[Finding]],
-    root: Path,
-) -> Iterable[Told]:
+def told(migrations: Iterable[Migration], root: Path) -> Iterator[Told]:
+    """All findings, in order; ``root``: the project's."""
     for migration in migrations:
         path = migration.result.path
         relative = relative_to(root, path)
         seen: Counter[tuple[str, ...]] = Counter()
-        for finding in findings(migration):
+        for finding in migration.result.findings:
             identity = (
                 relative,
                 finding.code,
@@ -109,8 +95,11 @@ def _told(
             # Of findings that say the same, the order tells them apart.
             print_ = _digest(*identity, str(seen[identity]))
             seen[identity] += 1
-            line = finding.place.line
-            yield Told(finding, path, relative, print_, line)
+            place = finding.place
+            suffix = place.path.removeprefix(path)
+            cell = int(suffix.removeprefix(_CELL)) if suffix.startswith(_CELL) else 0
+            line = migration.document.line_in_file(cell, place.line)
+            yield Told(finding, path, relative, print_, line, cell)
 
 
 def _digest(*parts: str) -> str:
@@ -124,9 +113,3 @@ def relative_to(folder: Path, path: str) -> str:
         return Path(os.path.relpath(absolute, folder)).as_posix()
     except ValueError:  # another drive
         return Path(absolute).as_posix()
-
-
-def order(one: Told) -> tuple[str, int, int, int, str, str]:
-    """By file, then by place."""
-    place = one.finding.place
-    return (one.file, one.cell, place.line, place.column, one.finding.code, place.path)

@@ -74,8 +74,8 @@ def summary(listing: Listing, least: Severity) -> str:
         parts.append(number(infos, "info") + (" (--severity info)" if hidden else ""))
     if listing.fixed:
         parts.append(f"{listing.fixed} mended")
-    if listing.suppressed:
-        parts.append(f"{listing.suppressed} silenced by comments")
+    if listing.silenced:
+        parts.append(f"{listing.silenced} silenced by comments")
     if listing.known:
         parts.append(f"{listing.known} in the baseline")
     if listing.gone:
