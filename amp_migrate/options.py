@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 DTYPES = ("float16", "bfloat16", "auto")
 """``auto``: chosen when the program runs, by what the device can do."""
 
-LINT_DTYPES = ("float16", "bfloat16", "tf32", "float32")
+LINT_DTYPES = ("float16", "bfloat16", "tf32", "float32", "float8")
 """What products may be computed in."""
 
 

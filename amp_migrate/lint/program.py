@@ -57,13 +57,15 @@ class Looked:
         self.work = work
         self.program = self._read()
         context = Context(self.program, work.sources, work.options, work.telling)
-        self.found: dict[str, tuple[Finding, ...]] = {}
-        self.silenced: dict[str, tuple[Finding, ...]] = {}
+        found: dict[str, tuple[Finding, ...]] = {}
+        silent: dict[str, tuple[Finding, ...]] = {}
         for file in work.given:
             if file not in work.errors and "torch" in work.sources.texts[file]:
                 kept, quiet = self._findings(context, file)
-                self.found[file] = tuple(sorted(kept, key=_order))
-                self.silenced[file] = tuple(sorted(quiet, key=_order))
+                found[file] = tuple(sorted(kept, key=_order))
+                silent[file] = tuple(sorted(quiet, key=_order))
+        self.found: Mapping[str, tuple[Finding, ...]] = found
+        self.silenced: Mapping[str, tuple[Finding, ...]] = silent
 
     def again(self, sources: ProgramSources) -> Looked:
         """The same for other texts; raises `SourceError` where they cannot be read."""
