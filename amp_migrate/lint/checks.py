@@ -35,7 +35,6 @@ def _throughput(module: str, words: str, *codes: str) -> Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    _throughput("attention", r"softmax|Softmax", "TCU108"),
     _throughput("settings", r"\.backward\(", "TCU201", "TCU202", "TCU203"),
     _throughput("precision", r"[dD]ouble|float64|autocast", "TCU204"),
     _throughput("debugging", r"anomaly|emit_nvtx|gradcheck", "TCU205"),

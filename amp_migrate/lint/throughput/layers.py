@@ -14,6 +14,7 @@ _ATTENTION = re.compile(r"MultiheadAttention|Transformer\w*")
 _CONV_NETS = re.compile(
     r"torchvision\.models\.(\w+\.)*(resnet|resnext|wide_resnet|vgg|alexnet|squeezenet|inception|googlenet)\w*"
 )
+_KEY = "layers"
 _SMALL = 65_536
 """Weights: products with fewer are too small to matter."""
 
@@ -30,6 +31,15 @@ class Layers:
     attention: int = 0
     nets: set[str] = field(default_factory=set)
     """Convolutional networks of torchvision."""
+
+    def add(self, other: Layers) -> None:
+        """Those of another file."""
+        self.conv2d += other.conv2d
+        self.other_conv += other.other_conv
+        self.grouped += other.grouped
+        self.linear += other.linear
+        self.attention += other.attention
+        self.nets |= other.nets
 
     @property
     def is_convolutional(self) -> bool:
@@ -49,22 +59,24 @@ class Layers:
 
 def layers_around(training: Training, file: str) -> Layers:
     """Those of the files that take part where a file runs."""
-    files = training.around(file)
-    shared = training.context.shared.setdefault("layers", {})
-    assert isinstance(shared, dict)
-    if files not in shared:
-        shared[files] = _count(training, files)
-    found = shared[files]
-    assert isinstance(found, Layers)
+    shared = training.context.shared
+    if _KEY not in shared:
+        shared[_KEY] = _counted(training)
+    counted = shared[_KEY]
+    assert isinstance(counted, dict)
+    found = Layers()
+    for one in training.around(file):
+        if one in counted:
+            found.add(counted[one])
     return found
 
 
-def _count(training: Training, files: frozenset[str]) -> Layers:
-    found = Layers()
+def _counted(training: Training) -> dict[str, Layers]:
+    """The layers that each file makes."""
     program = training.program
+    by_file: dict[str, Layers] = {}
     for function, _, call in program.all_calls():
-        if ir.file_of(function) not in files:
-            continue
+        found = by_file.setdefault(ir.file_of(function), Layers())
         origin = program.origin(call.func, function) or ""
         if _CONV_NETS.fullmatch(origin):
             found.nets.add(origin)
@@ -80,7 +92,7 @@ def _count(training: Training, files: frozenset[str]) -> Layers:
             found.linear += not _is_small(call)
         elif _ATTENTION.fullmatch(name):
             found.attention += 1
-    return found
+    return by_file
 
 
 def _is_small(call: ir.Call) -> bool:

@@ -48,7 +48,7 @@ class Training:
         self.program = context.program
         self.forward = Forward(self.program)
         self._around: dict[str, frozenset[str]] = {}
-        self._on_gpu: dict[frozenset[str], bool] = {}
+        self._on_gpu: dict[str, bool] = {}
 
     @classmethod
     def of(cls, context: Context) -> Training:
@@ -68,11 +68,13 @@ class Training:
 
     def reaches_gpu(self, file: str) -> bool:
         """Whether something in those files is put on an accelerator."""
-        files = self.around(file)
-        if files not in self._on_gpu:
-            moves = Moves(self.program, self.forward, files)
-            self._on_gpu[files] = bool(moves.reaching)
-        return self._on_gpu[files]
+        return any(self._moves_there(one) for one in self.around(file))
+
+    def _moves_there(self, file: str) -> bool:
+        if file not in self._on_gpu:
+            moves = Moves(self.program, self.forward, {file})
+            self._on_gpu[file] = bool(moves.reaching)
+        return self._on_gpu[file]
 
     def trains(self, file: str) -> bool:
         """Whether a file takes part in training on a GPU."""
@@ -101,6 +103,9 @@ class Training:
     @cached_property
     def loops(self) -> list[TrainingLoop]:
         """The training loops of the program."""
+        modules = self.program.modules.values()
+        if not any("backward" in facts.identifiers for facts in modules):
+            return []
         return Finder(self.program, self.events.optimizers, self.events).find()
 
     @cached_property
