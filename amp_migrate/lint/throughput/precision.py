@@ -10,6 +10,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.settings import AUTOCASTS
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.project.bindings import calls_of
+from amp_migrate.project.link import Ref
 
 _DOUBLE = ("torch.double", "torch.float64")
 _DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
@@ -51,18 +52,19 @@ def _doubled(
                 yield context.finding("TCU204", function, call, message)
         elif isinstance(call.func, ir.Attr) and _doubles(context, function, call):
             refs = program.resolve(call.func.value, function)
-            if any(
-                (ref.kind == "instance" and training.forward.is_module_class(ref.name))
-                or (
-                    ref.kind == "made"
-                    and ref.name.startswith(("torch.nn.", "torchvision.models."))
-                )
-                for ref in refs
-            ):
+            if any(_is_model(training, ref) for ref in refs):
                 message = (
                     "the model is in double precision: no Tensor Cores on most GPUs"
                 )
                 yield context.finding("TCU204", function, call, message)
+
+
+def _is_model(training: Training, ref: Ref) -> bool:
+    if ref.kind == "instance":
+        return training.forward.is_module_class(ref.name)
+    maker = ref.name.rpartition(".")[2]
+    layer = ref.name.startswith("torch.nn.") and maker[:1].isupper()
+    return ref.kind == "made" and (layer or ref.name.startswith("torchvision.models."))
 
 
 def _doubles(context: Context, function: str, call: ir.Call) -> bool:
