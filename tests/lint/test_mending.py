@@ -143,14 +143,14 @@ def test_a_clean_file_stays_clean() -> None:
         model = nn.Linear(8, 8).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(3):
-            mask = torch.zeros(100, 200, 300, 400, 500, dtype=torch.float32).to(device)
+            mask = torch.zeros(100, 200, 300, 400, 500, 600, dtype=torch.float32).to(device)
             optimizer.zero_grad()
             model(mask).sum().backward()
             optimizer.step()
         """)
     made = """\
     mask = torch.zeros(
-        100, 200, 300, 400, 500, dtype=torch.float32, device=device
+        100, 200, 300, 400, 500, 600, dtype=torch.float32, device=device
     )
 """
     assert made in mend(text).output
@@ -159,7 +159,7 @@ def test_a_clean_file_stays_clean() -> None:
 def test_a_fix_that_does_not_help_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     options = replace(Options(), lint=LintOptions(select=("TCU302",)))
     stubborn = lint_source(SCRIPT, options=options).findings
-    monkeypatch.setattr(program.Looked, "_findings", lambda *_: stubborn)
+    monkeypatch.setattr(program.Looked, "_findings", lambda *_: (stubborn, ()))
     result = mend(SCRIPT, select=("TCU302",))
     assert result.output == SCRIPT and not result.fixed
     assert codes(result.findings) == ["TCU302", "TCU302"]
@@ -176,7 +176,7 @@ def test_a_notebook_is_mended_cell_by_cell(tmp_path: Path) -> None:
             "outputs": [],
             "source": part,
         }
-        for number, part in enumerate([["%matplotlib inline\n"] + lines[:9], lines[9:]])
+        for number, part in enumerate([["%matplotlib inline\n", *lines[:9]], lines[9:]])
     ]
     book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     path = tmp_path / "train.ipynb"
