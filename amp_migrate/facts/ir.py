@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-FACTS_VERSION = 4
+FACTS_VERSION = 5
 
 MODULE = "<module>"
 """The name of a file's top level, which is treated as a function without parameters."""
@@ -127,7 +127,11 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Operators, comparisons, conditionals, f-strings: ``op`` as it is written in the language."""
+    """Operators, comparisons, conditionals, f-strings: ``op`` as it is written in the language.
+
+    A ``slice`` has three operands, ``None`` where one is not written; a ``formattedvalue`` with more
+    than one operand is formatted in some way of its own.
+    """
 
     op: str
     operands: tuple[Expr, ...]
@@ -139,6 +143,8 @@ class Deferred:
 
     params: tuple[str, ...]
     body: Expr
+    plain: bool = True
+    """Its parameters are positional and without defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,7 @@ class Comprehension:
     conditions: tuple[Expr, ...]
     lazy: bool = False
     """It is a generator: computed when something asks for its elements."""
+    is_set: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +206,7 @@ class Stmt:
     exprs: tuple[Expr, ...] = ()
     blocks: tuple[Block, ...] = ()
     names: tuple[str, ...] = ()
-    """Names that a ``def``, ``class``, ``import``, ``global``, ``nonlocal`` or handler concerns."""
+    """Names that a ``def``, ``class``, ``import``, ``global``, ``nonlocal``, handler or pattern concerns."""
     op: str = ""
     """The operator of an augmented assignment; `LISTED` of a ``for`` that is written as a list."""
     is_elif: bool = False

@@ -274,6 +274,7 @@ class _Reader:
             case ast.Match():
                 exprs = [self._expr(node.subject)]
                 blocks = []
+                captured = []
                 for index, case in enumerate(node.cases):
                     for inner in ast.walk(case.pattern):
                         bound_name = getattr(inner, "name", None) or getattr(
@@ -281,10 +282,11 @@ class _Reader:
                         )
                         if isinstance(bound_name, str):
                             self._bind(bound_name)
+                            captured.append(bound_name)
                     if case.guard is not None:
                         exprs.append(self._expr(case.guard))
                     blocks += block(f"cases[{index}].body", case.body)
-                return make(exprs[0], exprs=exprs, blocks=blocks)
+                return make(exprs[0], exprs=exprs, blocks=blocks, names=captured)
             case _ if kind in ("try", "trystar"):
                 return self._try(cast(ast.Try, node), path, class_name, make)
             case _:
@@ -529,8 +531,13 @@ class _Reader:
                     "if", (self._expr(test), self._expr(body), self._expr(orelse))
                 )
             case ast.Lambda(args=args, body=body):
-                params = tuple(param.name for param in self._params(args))
-                return ir.Deferred(params, self._expr(body))
+                params = self._params(args)
+                plain = all(
+                    param.kind == "positional" and param.default is None
+                    for param in params
+                )
+                names = tuple(param.name for param in params)
+                return ir.Deferred(names, self._expr(body), plain)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node)
             case ast.NamedExpr(target=target, value=value):
@@ -546,8 +553,22 @@ class _Reader:
                 return ir.Suspend(
                     "yield", None if yielded is None else self._expr(yielded)
                 )
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                parts = (lower, upper, step)
+                return ir.Operation(
+                    "slice",
+                    tuple(
+                        ir.Const(None) if part is None else self._expr(part)
+                        for part in parts
+                    ),
+                )
+            case ast.FormattedValue(value=shown, conversion=conversion) if (
+                conversion != -1 and node.format_spec is None
+            ):
+                how = ir.Const(f"!{chr(conversion)}")
+                return ir.Operation("formattedvalue", (self._expr(shown), how))
             case _:
-                # f-strings, slices, starred: what matters is what stands inside.
+                # f-strings, starred: what matters is what stands inside.
                 inner = [
                     c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)
                 ]
@@ -568,4 +589,5 @@ class _Reader:
             iterables=tuple(self._expr(generator.iter) for generator in generators),
             conditions=tuple(self._expr(test) for g in generators for test in g.ifs),
             lazy=isinstance(node, ast.GeneratorExp),
+            is_set=isinstance(node, ast.SetComp),
         )

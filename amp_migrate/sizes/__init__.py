@@ -2,3 +2,36 @@
 
 Nothing is run. What is not known for sure is not known.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from amp_migrate.sizes.site import Instance, LayerSite, Size
+
+if TYPE_CHECKING:
+    from amp_migrate.project import Program
+
+__all__ = ["Instance", "LayerSite", "Size", "layer_sites"]
+
+_known: WeakKeyDictionary[Program, dict[tuple[str, ...], dict[str, list[LayerSite]]]]
+_known = WeakKeyDictionary()
+
+
+def layer_sites(
+    program: Program, file: str, extended: tuple[str, ...] = ()
+) -> list[LayerSite]:
+    """The calls in a file that make layers, or multiply by a parameter, in source order.
+
+    ``extended``: files with layers of the user's own, as in ``rules/layers.toml``. All files of a
+    program are looked at when the first is asked for; the places of a chain are in the program's own
+    files and lines, `Telling.place` shows them as the user knows them.
+    """
+    from amp_migrate.sizes.explore import explored, sites_of
+    from amp_migrate.sizes.layers import layer_table
+
+    kept = _known.setdefault(program, {})
+    if extended not in kept:
+        kept[extended] = sites_of(explored(program, layer_table(extended)))
+    return kept[extended].get(file, [])

@@ -1,0 +1,416 @@
+"""Attributes, entries and elements of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amp_migrate.facts import ir
+from amp_migrate.sizes.arithmetic import MAX_ITEMS, sure
+from amp_migrate.sizes.expressions import Expressions, hashable
+from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.values import (
+    ITEMS,
+    OPEN,
+    Absent,
+    Choice,
+    ClassValue,
+    External,
+    Frame,
+    Func,
+    Instance,
+    Known,
+    Lambda,
+    Mapping_,
+    Partial,
+    Sequence,
+    Super,
+    Tensor,
+    Tup,
+    Unknown,
+    Value,
+    choice,
+    joined,
+    weakened,
+)
+
+MODULE_BASES = frozenset(
+    {
+        "torch.nn.Module",
+        "torch.nn.modules.Module",
+        "torch.nn.modules.module.Module",
+        "builtins.object",
+        "abc.ABC",
+        "typing.Generic",
+        "typing.Protocol",
+    }
+)
+"""Bases that bring no attribute that a size is read from."""
+_MATH = {
+    "math.pi": 3.141592653589793,
+    "math.e": 2.718281828459045,
+    "math.inf": float("inf"),
+    "numpy.pi": 3.141592653589793,
+    "numpy.inf": float("inf"),
+}
+_MODULE_OWN = frozenset({"training", "forward", "weight", "bias", "device", "dtype"})
+
+
+class Attributes(Expressions):
+    """``value.name``, ``value[key]``, and what a loop gets."""
+
+    def is_plain_object(self, value: Value) -> bool:
+        """Whether a value is an object that is true whatever it holds."""
+        if isinstance(value, Instance):
+            return value.cls is None or (
+                self.method(value.cls, "__bool__") is None
+                and self.method(value.cls, "__len__") is None
+                and self.is_closed(value.cls)
+            )
+        return isinstance(value, (Func, Lambda, ClassValue, External, Partial))
+
+    def method(self, cls: ClassValue, name: str) -> Value | None:
+        """What a class, or the first of its bases that has it, holds under a name."""
+        for one in cls.mro:
+            found = one.state.get(name)
+            if found is not None and not isinstance(found, Absent):
+                return found
+        return None
+
+    def is_closed(self, cls: ClassValue) -> bool:
+        """Whether all that instances of a class hold is written in the program."""
+        return all(
+            isinstance(base, ClassValue)
+            or (isinstance(base, External) and base.origin in MODULE_BASES)
+            for one in cls.mro
+            for base in one.bases
+        )
+
+    def attribute(self, value: Value, name: str) -> Value:
+        """What ``value.name`` is worth."""
+        self.step()
+        match value:
+            case Unknown(reason=reason):
+                return Unknown(reason or "attribute")
+            case Choice():
+                return self._each(value, lambda one: self.attribute(one, name))
+            case Instance():
+                found = self.find(value, name)
+                return Unknown("attribute") if found is None else found
+            case ClassValue():
+                if name == "__name__":
+                    return Known(value.facts.name)
+                found = self.method(value, name)
+                if found is None:
+                    return Unknown("attribute")
+                return self._of_class(found, value)
+            case Super(receiver=receiver, after=after):
+                return self._of_super(receiver, after, name)
+            case External(origin=origin, of=None):
+                dotted = f"{origin}.{name}"
+                if dotted in _MATH:
+                    return Known(_MATH[dotted])
+                return self.external(dotted)
+            case Mapping_():
+                return External(f"dict.{name}", value)
+            case Sequence():
+                return External(f"list.{name}", value)
+            case Tensor(shape=shape):
+                if name == "shape":
+                    return Unknown("tensor") if shape is None else Tup(shape)
+                if name in ("data", "detach", "T"):
+                    return value if name == "data" else Unknown("tensor")
+                return External(f"tensor.{name}", value)
+            case Known(value=str()):
+                return External(f"str.{name}", value)
+            case Tup(names=names, items=items):
+                if name in names:
+                    return items[names.index(name)]
+                return External(f"tuple.{name}", value)
+            case Func(function=function):
+                return (
+                    Known(function.name) if name == "__name__" else Unknown("attribute")
+                )
+            case _:
+                return Unknown("attribute")
+
+    def _each(self, value: Choice, read: Callable[[Value], Value]) -> Value:
+        return choice([(world, read(one)) for world, one in value.alternatives])
+
+    def find(self, value: Instance, name: str) -> Value | None:
+        """An attribute of an object; None where it has none of this name for sure."""
+        found = value.state.get(name)
+        if found is not None and not isinstance(found, Absent):
+            return found
+        if OPEN in value.state:
+            openness = value.state[OPEN]
+            if isinstance(openness, Unknown):
+                return Unknown(openness.reason)
+        if name == "__class__" and value.cls is not None:
+            return value.cls
+        if name == "__dict__":
+            return External("dict.of", value)
+        if value.kind == "layer":
+            return self._of_layer(value, name)
+        if value.kind == "model":
+            return self._of_model(value, name)
+        if value.cls is None:
+            if value.kind == "namespace":
+                return None
+            return External(f"{value.kind}.{name}", value)
+        held = self.method(value.cls, name)
+        if held is not None:
+            return self._bound(held, value, value.cls)
+        if not self.is_closed(value.cls) or self.method(value.cls, "__getattr__"):
+            return Unknown("attribute of a library's class")
+        if name in _MODULE_OWN or name.startswith("__"):
+            return Unknown("attribute")
+        return self._module_method(value, name)
+
+    def _module_method(self, value: Instance, name: str) -> Value | None:
+        if name in _MODULE_METHODS:
+            return External(f"module.{name}", value)
+        return None
+
+    def _bound(self, held: Value, receiver: Instance, cls: ClassValue) -> Value:
+        if not isinstance(held, Func):
+            return held
+        kinds = decorations(held.function)
+        if kinds & {"property", "cached_property"}:
+            bound = Func(held.function, held.scope, held.defaults, receiver, held.owner)
+            site = ir.Call(ir.Name(held.function.name), (), held.function.line)
+            return self.call(bound, Given(), site, held.scope)
+        if "staticmethod" in kinds:
+            return held
+        target: Value = cls if "classmethod" in kinds else receiver
+        return Func(held.function, held.scope, held.defaults, target, held.owner)
+
+    def _of_class(self, held: Value, cls: ClassValue) -> Value:
+        if isinstance(held, Func):
+            kinds = decorations(held.function)
+            if "classmethod" in kinds:
+                return Func(held.function, held.scope, held.defaults, cls, held.owner)
+            if "property" in kinds:
+                return Unknown("property")
+        return held
+
+    def _of_super(self, receiver: Value, after: ClassValue, name: str) -> Value:
+        cls = receiver.cls if isinstance(receiver, Instance) else receiver
+        if not isinstance(cls, ClassValue) or after not in cls.mro:
+            return Unknown("super")
+        for one in cls.mro[cls.mro.index(after) + 1 :]:
+            found = one.state.get(name)
+            if found is not None and not isinstance(found, Absent):
+                if isinstance(receiver, Instance):
+                    return self._bound(found, receiver, cls)
+                return self._of_class(found, cls)
+        outside = [
+            base
+            for one in cls.mro[cls.mro.index(after) :]
+            for base in one.bases
+            if not isinstance(base, ClassValue)
+        ]
+        if outside and isinstance(outside[0], External):
+            return External(f"{outside[0].origin}.{name}", receiver)
+        return (
+            External(f"builtins.object.{name}", receiver)
+            if not outside
+            else Unknown("super")
+        )
+
+    def _of_layer(self, value: Instance, name: str) -> Value:
+        layer = self.table.layers[value.layer]
+        if name == "weight" and layer.shape:
+            shape = tuple(
+                value.state.get(layer.sizes[one], Unknown("tensor"))
+                for one in layer.shape
+            )
+            return Tensor(shape, True)
+        if name == "weight" and layer.spatial and "in" in layer.sizes:
+            return self._kernel(value)
+        return External(f"layer.{name}", value)
+
+    def _kernel(self, value: Instance) -> Value:
+        # The first two sizes; those of the kernel are nobody's width.
+        layer = self.table.layers[value.layer]
+        one, other = (
+            value.state.get(layer.sizes[name], Unknown("tensor"))
+            for name in ("in", "out")
+        )
+        groups = value.state.get("groups", Known(1))
+        if "Transpose" in layer.name:
+            one, other = other, one
+        shared = self.operate("//", one, groups)
+        return Tensor(
+            (other, shared, *(Unknown("tensor") for _ in range(layer.spatial)))
+        )
+
+    def _of_model(self, value: Instance, name: str) -> Value:
+        known = self.table.attributes.get(value.layer, {})
+        before = value.state.get("path")
+        path = before.value if isinstance(before, Known) else ""
+        whole = f"{path}.{name}" if path else name
+        if whole in known:
+            return Known(known[whole])
+        if any(one.startswith(whole + ".") for one in known):
+            part = Instance(None, "model", value.layer)
+            part.state["path"] = Known(whole)
+            return part
+        return External(f"model.{name}", value)
+
+    # -- entries ------------------------------------------------------------------------------
+
+    def item(self, value: Value, key: Value) -> Value:
+        """What ``value[key]`` is worth."""
+        if isinstance(value, Choice):
+            return self._each(value, lambda one: self.item(one, key))
+        if isinstance(key, Choice):
+            return self._each(key, lambda one: self.item(value, one))
+        if isinstance(value, Unknown):
+            return Unknown(value.reason or "entry")
+        if isinstance(value, Mapping_):
+            return self._entry(value, key)
+        if isinstance(value, Instance):
+            if value.kind == "model" and isinstance(key, Known):
+                return self._of_model(value, str(key.value))
+            if value.cls is not None:
+                getter = self.find(value, "__getitem__")
+                if isinstance(getter, Func):
+                    site = ir.Call(ir.Name("__getitem__"), (), getter.function.line)
+                    return self.call(getter, Given([key]), site, getter.scope)
+            return Unknown("entry")
+        if isinstance(value, Known) and isinstance(key, Known):
+            if isinstance(value.value, (str, range)) and type(key.value) is int:
+                try:
+                    return sure(value.value[key.value], value, key)
+                except (IndexError, OverflowError):
+                    return Unknown("index")
+            return Unknown("entry")
+        items = value.items if isinstance(value, (Tup, Sequence)) else None
+        if items is None:
+            return Unknown("list")
+        if isinstance(key, Known) and isinstance(key.value, int):
+            try:
+                return weakened(items[key.value], key.confidence)
+            except IndexError:
+                return Unknown("index")
+        if items and len(items) <= 12 and all(isinstance(i, Known) for i in items):
+            fork = self.new_fork()
+            return choice(
+                [(frozenset({(fork, way)}), one) for way, one in enumerate(items)]
+            )
+        return Unknown("index")
+
+    def _entry(self, value: Mapping_, key: Value) -> Value:
+        entries = value.entries()
+        openness = value.state.get(OPEN)
+        if isinstance(openness, Unknown):
+            return Unknown(openness.reason or "entry")
+        if not isinstance(key, Known):
+            found = list(entries.values())
+            if openness is None and found and len(found) <= 12:
+                fork = self.new_fork()
+                return choice(
+                    [(frozenset({(fork, w)}), one) for w, one in enumerate(found)]
+                )
+            return Unknown("entry")
+        if hashable(key.value) and key.value in entries:
+            return weakened(entries[key.value], key.confidence)
+        if value.factory is not None and openness is None:
+            made = self.call(
+                value.factory, Given(), ir.Call(ir.Name("?"), ()), Frame("", None)
+            )
+            self.write(value, ("key", key.value), made)
+            return made
+        return Unknown("parameter" if openness is not None else "entry")
+
+    def elements(self, value: Value) -> tuple[Value, ...] | None:
+        """What a loop over a value gets, in order; None where that is not known."""
+        match value:
+            case Tup(items=items):
+                return items
+            case Sequence(kind=kind):
+                return None if kind == "set" else value.items
+            case Known(value=range() as numbers):
+                try:
+                    if len(numbers) > MAX_ITEMS:
+                        return None
+                except OverflowError:
+                    return None
+                return tuple(sure(number, value) for number in numbers)
+            case Known(value=str() as text):
+                return tuple(sure(letter, value) for letter in text)
+            case Mapping_():
+                if OPEN in value.state:
+                    return None
+                return tuple(Known(key) for key in value.entries())
+            case Tensor(shape=tuple() as shape) if shape and isinstance(
+                shape[0], Known
+            ):
+                return None
+            case _:
+                return None
+
+    def set_item(self, value: Value, key: Value, new: Value) -> None:
+        """``value[key] = new``."""
+        if isinstance(value, Mapping_):
+            if isinstance(key, Known) and hashable(key.value):
+                self.write(value, ("key", key.value), new)
+            else:
+                self.spoil([value], "unknown key")
+        elif isinstance(value, Sequence):
+            items = value.items
+            if items is None:
+                return
+            if (
+                isinstance(key, Known)
+                and isinstance(key.value, int)
+                and -len(items) <= key.value < len(items)
+            ):
+                changed = list(items)
+                changed[key.value] = weakened(new, self.path)
+                self.write(value, ITEMS, Tup(tuple(changed)))
+            else:
+                self.write(value, ITEMS, Unknown("list"))
+        elif isinstance(value, Choice):
+            self.spoil([value])
+
+    def set_attribute(self, value: Value, name: str, new: Value) -> None:
+        """``value.name = new``."""
+        if isinstance(value, Instance):
+            if value.cls is not None:
+                if self.method(value.cls, "__setattr__") is not None:
+                    self.spoil([value], "__setattr__")
+                    return
+                held = self.method(value.cls, name)
+                if isinstance(held, Func) and "property" in decorations(held.function):
+                    self.spoil([value], "property")
+                    return
+            self.write(value, name, new)
+        elif isinstance(value, ClassValue):
+            self.write(value, name, new)
+        elif isinstance(value, Choice):
+            fork = self.new_fork()
+            for _, one in value.alternatives:
+                if isinstance(one, (Instance, ClassValue)):
+                    before = one.state.get(name, Absent())
+                    self.write(one, name, joined(before, new, fork))
+
+
+_MODULE_METHODS = frozenset(
+    """add_module register_buffer register_parameter register_module apply parameters modules
+    named_modules named_parameters children named_children to cuda cpu float half double train eval
+    state_dict load_state_dict zero_grad requires_grad_ type register_forward_hook buffers
+    register_forward_pre_hook""".split()
+)
+
+
+def decorations(function: ir.Function) -> set[str]:
+    """The last parts of the names of a function's decorators."""
+    found = set()
+    for decorator in function.decorators:
+        expr = decorator.func if isinstance(decorator, ir.Call) else decorator
+        if isinstance(expr, ir.Attr):
+            found.add(expr.attr)
+        elif isinstance(expr, ir.Name):
+            found.add(expr.id)
+    return found

@@ -1,0 +1,424 @@
+"""Calls: of functions and classes of the program, and of what libraries are known to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Confidence
+from amp_migrate.sizes.arithmetic import MAX_ITEMS
+from amp_migrate.sizes.attributes import MODULE_BASES
+from amp_migrate.sizes.machine import MAX_DEPTH, MAX_SAME, Activation, Given
+from amp_migrate.sizes.statements import RETURN, Statements
+from amp_migrate.sizes.traces import link
+from amp_migrate.sizes.values import (
+    OPEN,
+    Choice,
+    ClassValue,
+    External,
+    Frame,
+    Func,
+    Instance,
+    Known,
+    Lambda,
+    Mapping_,
+    Partial,
+    Sequence,
+    Tup,
+    Unknown,
+    Value,
+    joined,
+    weakened,
+)
+
+_FIELDS = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
+_DATACLASSES = frozenset(
+    {
+        "dataclasses.dataclass",
+        "attr.s",
+        "attr.dataclass",
+        "attr.define",
+        "attrs.define",
+        "attrs.frozen",
+        "pydantic.dataclasses.dataclass",
+    }
+)
+_MUTATORS = ("update", "merge", "override", "setattr", "load", "set_", "add_")
+
+
+class Calls(Statements):
+    """What calls give, and what they make."""
+
+    def call(self, func: Value, given: Given, site: ir.Call, frame: Frame) -> Value:
+        """What a call gives."""
+        self.step()
+        match func:
+            case Choice():
+                return self.each_way(
+                    func, lambda one: self.call(one, given, site, frame)
+                )
+            case Func():
+                return self.call_function(func, given, site)
+            case Lambda():
+                return self._call_lambda(func, given)
+            case Partial():
+                whole = Given(
+                    [*func.args, *given.positional],
+                    dict(func.keywords) | given.keywords,
+                    given.rest,
+                    {},
+                    given.line,
+                )
+                return self.call(func.func, whole, site, frame)
+            case ClassValue():
+                return self.instantiate(func, given, site, frame)
+            case External():
+                return self._call_external(func, given, site, frame)
+            case Instance(cls=cls) if cls is not None and self.is_closed(cls):
+                called = self.method(cls, "__call__")
+                if isinstance(called, Func):
+                    bound = replace(called, receiver=func)
+                    return self.call_function(bound, given, site)
+                return Unknown("data")
+            case Instance() | Sequence():
+                return Unknown("data")
+            case _:
+                self._unseen(site, given)
+                reason = func.reason if isinstance(func, Unknown) else ""
+                return Unknown(reason or "call")
+
+    def _unseen(self, site: ir.Call, given: Given) -> None:
+        """Something that is not known is called: it may change what it is given."""
+        func = site.func
+        named = func.attr if isinstance(func, ir.Attr) else ""
+        if not named or any(word in named for word in _MUTATORS):
+            self.spoil(given.values())
+
+    def _call_external(
+        self, func: External, given: Given, site: ir.Call, frame: Frame
+    ) -> Value:
+        from amp_migrate.sizes.library import model_of
+
+        layer = self.table.at(func.origin)
+        if layer is not None and func.of is None:
+            return self.recorder.layer(self, layer, given, site, frame)
+        if func.of is not None and func.origin.endswith(".__init__"):
+            return self._initialised(func, given, site, frame)
+        model = model_of(func.origin)
+        if model is not None:
+            return model(self, func, given, site, frame)
+        if func.origin in self.table.attributes:
+            return Instance(None, "model", func.origin)
+        if func.origin.endswith(".shuffle"):
+            self.spoil(given.values())
+        return Unknown(f"call of {func.origin}")
+
+    def _initialised(
+        self, func: External, given: Given, site: ir.Call, frame: Frame
+    ) -> Value:
+        """``super().__init__(...)`` of a library's class."""
+        base = func.origin.removesuffix(".__init__")
+        layer = self.table.at(base)
+        if layer is not None:
+            made = self.recorder.layer(self, layer, given, site, frame)
+            if isinstance(func.of, Instance) and isinstance(made, Instance):
+                for name, value in made.state.items():
+                    self.write(func.of, name, value)
+        elif isinstance(func.of, Instance) and base not in MODULE_BASES:
+            for name, value in given.keywords.items():
+                self.write(func.of, name, value)
+        return Known(None)
+
+    # -- functions ----------------------------------------------------------------------------
+
+    def call_function(self, func: Func, given: Given, site: ir.Call) -> Value:
+        """What a function of the program gives."""
+        function = func.function
+        if (
+            function.is_generator
+            or function.is_async
+            or len(self.calls) >= MAX_DEPTH
+            or self.calls.count(function.qualname) >= MAX_SAME
+        ):
+            self.spoil(given.values())
+            if func.receiver is not None:
+                self.spoil([func.receiver])
+            bounded = not (function.is_generator or function.is_async)
+            self.exhausted = self.exhausted or bounded
+            return Unknown("recursion" if bounded else "generator")
+        frame = Frame(function.qualname, func.scope, func.receiver)
+        frame.owner = func.owner
+        self._bind_parameters(func, given, frame)
+        self.calls.append(function.qualname)
+        self.recorder.reached.add(function.qualname)
+        at = self.at
+        try:
+            return self.run(function.body, frame)
+        finally:
+            self.calls.pop()
+            self.at = at
+
+    def run(self, body: tuple[ir.Stmt, ...], frame: Frame) -> Value:
+        outer = self.activation
+        activation = self.activation = Activation(frame, len(self.heap.log))
+        try:
+            flow = self.block(body, frame)
+        finally:
+            self.activation = outer
+        value = activation.value if flow is RETURN else Known(None)
+        if flow not in (RETURN, None) and activation.exits:
+            # It raises but for the ways that left before.
+            self.heap.undo(activation.start)
+            last = activation.exits.pop()
+            self.heap.apply(last.changes)
+            value = last.value
+        return self.join_exits(activation.start, activation.exits, value)
+
+    def _bind_parameters(self, func: Func, given: Given, frame: Frame) -> None:
+        function = func.function
+        params = list(function.params)
+        state = frame.state
+        positional = list(given.positional)
+        exprs = given.exprs
+        if func.receiver is not None:
+            positional.insert(0, func.receiver)
+            exprs = {
+                key + 1 if isinstance(key, int) else key: expr
+                for key, expr in exprs.items()
+            }
+        keywords = dict(given.keywords)
+        defaults = dict(func.defaults)
+        position = 0
+        for param in params:
+            name = param.name
+            if param.kind == "*":
+                state[name] = (
+                    Unknown("arguments")
+                    if given.rest == "unknown"
+                    else Tup(tuple(positional[position:]))
+                )
+                position = len(positional)
+                continue
+            if param.kind == "**":
+                more = Mapping_()
+                for key, value in keywords.items():
+                    more.state["key", key] = value
+                if given.rest == "unknown":
+                    self.spoil([more], "arguments")
+                elif given.rest:
+                    more.state[OPEN] = Known(given.rest)
+                state[name] = more
+                continue
+            if param.kind == "positional" and position < len(positional):
+                state[name] = self._passed(
+                    name, positional[position], exprs.get(position), given.line
+                )
+                position += 1
+            elif name in keywords:
+                value = keywords.pop(name)
+                state[name] = self._passed(name, value, exprs.get(name), given.line)
+            elif given.rest == "unknown":
+                state[name] = Unknown("arguments")
+            else:
+                state[name] = self._default(func, param, defaults.get(name), given.rest)
+
+    def _passed(
+        self, name: str, value: Value, expr: ir.Expr | None, line: int
+    ) -> Value:
+        if (
+            isinstance(value, Known)
+            and type(value.value) in (int, float)
+            and expr is not None
+            and expr != ir.Name(name)
+        ):
+            return replace(value, trace=link(name, expr, line, value.trace))
+        return value
+
+    def _default(
+        self, func: Func, param: ir.Param, value: Value | None, rest: str
+    ) -> Value:
+        if value is None:
+            return self.annotated(func, param) if rest else Unknown("parameter")
+        if isinstance(value, Known) and param.default is not None:
+            trace = link(param.name, param.default, func.function.line, None, "default")
+            if type(value.value) in (int, float):
+                value = replace(value, trace=trace)
+        return weakened(value, Confidence.DEFAULT) if rest else value
+
+    def annotated(self, func: Func, param: ir.Param) -> Value:
+        """A parameter that nobody in the program gives: what its annotation makes of it."""
+        made = self.configuration(func, param.annotation)
+        return Unknown("parameter") if made is None else made
+
+    def configuration(self, func: Func, annotation: ir.Expr | None) -> Value | None:
+        """The defaults of a configuration class that annotates a parameter."""
+        if isinstance(annotation, ir.Operation) and annotation.op == "|":
+            annotation = annotation.operands[0]
+        if isinstance(annotation, ir.Item):
+            annotation = annotation.key
+        if isinstance(annotation, ir.Const) and isinstance(annotation.value, str):
+            if not annotation.value.isidentifier():
+                return None
+            annotation = ir.Name(annotation.value)
+        if not isinstance(annotation, (ir.Name, ir.Attr)):
+            return None
+        cls = self.evaluate(annotation, func.scope)
+        if not isinstance(cls, ClassValue) or not self.is_configuration(cls):
+            return None
+        site = ir.Call(annotation, (), func.function.line)
+        outer, self.path = self.path, Confidence.DEFAULT
+        try:
+            return self.instantiate(cls, Given(rest="default"), site, func.scope)
+        finally:
+            self.path = outer
+
+    def is_configuration(self, cls: ClassValue) -> bool:
+        """Whether a class holds settings, all with defaults: a dataclass, or one named like it."""
+        named = cls.facts.name.lower().endswith(("config", "args", "params", "options"))
+        if not (named or self._fields(cls)):
+            return False
+        origins = {
+            base.origin
+            for one in cls.mro
+            for base in one.bases
+            if isinstance(base, External)
+        }
+        return not any(origin.endswith("nn.Module") for origin in origins)
+
+    def _call_lambda(self, func: Lambda, given: Given) -> Value:
+        body = func.body
+        if (
+            not body.plain
+            or given.rest == "unknown"
+            or len(given.positional) + len(given.keywords) != len(body.params)
+            or len(self.calls) >= MAX_DEPTH
+        ):
+            return Unknown("lambda")
+        frame = Frame(func.scope.function, func.scope)
+        frame.state.update(zip(body.params, given.positional, strict=False))
+        for name, value in given.keywords.items():
+            frame.state[name] = value
+        self.calls.append("<lambda>")
+        try:
+            return self.evaluate(body.body, frame)
+        finally:
+            self.calls.pop()
+
+    # -- classes ------------------------------------------------------------------------------
+
+    def instantiate(
+        self, cls: ClassValue, given: Given, site: ir.Call, frame: Frame
+    ) -> Value:
+        """A new object of a class of the program."""
+        outside = [
+            base.origin if isinstance(base, External) else "?"
+            for one in cls.mro
+            for base in one.bases
+            if not isinstance(base, ClassValue)
+        ]
+        if self.method(cls, "__new__") is not None or any(
+            origin.startswith("enum.") for origin in outside
+        ):
+            self.spoil(given.values())
+            return Unknown("class")
+        made = Instance(cls)
+        if any(
+            origin in ("builtins.dict", "collections.OrderedDict") for origin in outside
+        ):
+            self.spoil([made], "entries")
+        init = self.method(cls, "__init__")
+        fields = self._fields(cls)
+        if isinstance(init, Func):
+            bound = replace(init, receiver=made)
+            self.call_function(bound, given, site)
+        elif fields:
+            self._fill_fields(cls, made, fields, given)
+            after = self.method(cls, "__post_init__")
+            if isinstance(after, Func):
+                self.call_function(replace(after, receiver=made), Given(), site)
+        elif outside:
+            for origin in outside:
+                layer = self.table.at(origin)
+                if layer is not None:
+                    inner = self.recorder.layer(self, layer, given, site, frame)
+                    if isinstance(inner, Instance):
+                        made.state.update(inner.state)
+                    break
+                if origin not in MODULE_BASES:
+                    for name, value in given.keywords.items():
+                        made.state[name] = value
+        return made
+
+    def _fields(self, cls: ClassValue) -> list[tuple[str, ir.Stmt, ClassValue]]:
+        """The fields of a dataclass, those of its bases first."""
+        found: dict[str, tuple[str, ir.Stmt, ClassValue]] = {}
+        is_one = False
+        for one in reversed(cls.mro):
+            facts = one.facts
+            named = [
+                self.program.origin(
+                    d.func if isinstance(d, ir.Call) else d, facts.parent
+                )
+                for d in facts.decorators
+            ]
+            kinds = {base.origin for base in one.bases if isinstance(base, External)}
+            if not (
+                any(name in _DATACLASSES for name in named) or kinds & _FIELDS or is_one
+            ):
+                continue
+            is_one = True
+            for stmt in facts.body:
+                if stmt.kind != "annassign":
+                    continue
+                target = (*stmt.targets, *stmt.exprs)[0]
+                if isinstance(target, ir.Name):
+                    found[target.id] = (target.id, stmt, one)
+        return list(found.values())
+
+    def _fill_fields(
+        self,
+        cls: ClassValue,
+        made: Instance,
+        fields: list[tuple[str, ir.Stmt, ClassValue]],
+        given: Given,
+    ) -> None:
+        for position, (name, stmt, _) in enumerate(fields[:MAX_ITEMS]):
+            value = given.get(position, name)
+            if value is not None:
+                expr = given.exprs.get(name) or given.exprs.get(position)
+                value = self._passed(name, value, expr, given.line)
+            elif stmt.value is None:
+                value = Unknown("parameter")
+            else:
+                value = self._field_default(cls, name, stmt)
+                if given.rest:
+                    value = weakened(value, Confidence.DEFAULT)
+            self.write(made, name, value)
+
+    def _field_default(self, cls: ClassValue, name: str, stmt: ir.Stmt) -> Value:
+        value = self.method(cls, name)
+        if value is None:
+            return Unknown("parameter")
+        if isinstance(value, Instance) and value.kind == "field":
+            if "default_factory" in value.state:
+                site = ir.Call(ir.Name("default_factory"), (), stmt.line)
+                return self.call(
+                    value.state["default_factory"], Given(), site, cls.scope
+                )
+            value = value.state.get("default", Unknown("parameter"))
+        if isinstance(value, Known) and type(value.value) in (int, float):
+            label = f"{cls.facts.name}.{name}"
+            return replace(
+                value, trace=link(label, stmt.value, stmt.line, None, "default")
+            )
+        return value
+
+    def join_exits(self, start: int, exits: list, value: Value) -> Value:  # type: ignore[type-arg]
+        """The state and the value behind a function that some ways left before its end."""
+        for one in exits:
+            now = self.heap.changes(start)
+            self.heap.undo(start)
+            fork = self.new_fork()
+            self.heap.join(one.changes, now, fork)
+            value = joined(one.value, value, fork)
+        return value

@@ -1,0 +1,362 @@
+"""Every way into a program that the program itself decides, and what layers are made on it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Confidence
+from amp_migrate.project import Program
+from amp_migrate.sizes.calls import Calls
+from amp_migrate.sizes.layers import LayerTable
+from amp_migrate.sizes.machine import Activation, Given, OutOfSteps
+from amp_migrate.sizes.recording import Found, Recorder
+from amp_migrate.sizes.site import Instance as Sizes
+from amp_migrate.sizes.site import LayerSite, Size
+from amp_migrate.sizes.traces import chain
+from amp_migrate.sizes.values import (
+    Choice,
+    ClassValue,
+    Frame,
+    Func,
+    Heap,
+    Instance,
+    Known,
+    Mapping_,
+    Sequence,
+    Unknown,
+    Value,
+    World,
+    alternatives,
+    compatible,
+    weakest,
+)
+
+MODULE_STEPS = 150_000
+ENTRY_STEPS = 60_000
+PROGRAM_STEPS = 3_000_000
+_RECURSION = 8_000
+
+
+class Explorer(Calls):
+    """Runs a program from every entry it has."""
+
+    def __init__(self, program: Program, table: LayerTable) -> None:
+        super().__init__(program, table, Recorder(program, table))
+        self.spent = 0
+        self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
+        self._running: list[str] = []
+
+    # -- files --------------------------------------------------------------------------------
+
+    def module(self, file: str) -> Frame:
+        """The variables of a file's top level, which is run if it was not."""
+        frame = self.modules.get(file)
+        if frame is None:
+            top = self.program.modules[file].top
+            frame = self.modules[file] = Frame(top.qualname, None)
+            # Whatever runs now is no part of what is being tried where it was asked for.
+            kept, self.heap = self.heap, Heap()
+            try:
+                self._guarded(lambda: self._top(top, frame), MODULE_STEPS)
+            finally:
+                self.heap = kept
+        return frame
+
+    def _top(self, top: ir.Function, frame: Frame) -> None:
+        for stmt in top.body:
+            # One statement at a time: where one takes too long, the others still count.
+            self.activation = Activation(frame, len(self.heap.log))
+            self.statement(stmt, frame)
+
+    def main_block(self, body: tuple[ir.Stmt, ...], frame: Frame) -> str:
+        """What stands under ``if __name__ == "__main__"``: run after all files are read."""
+        self._mains.append((ir.file_of(frame.function), body))
+        return "next"
+
+    def _guarded(self, run: Callable[[], object], limit: int) -> bool:
+        """Run something within bounds; whether it came to its end."""
+        kept = (self.steps, self.limit, self.quiet, self.path, self.calls, self.at)
+        activation = getattr(self, "activation", None)
+        self.steps, self.limit = 0, min(limit, max(PROGRAM_STEPS - self.spent, 0))
+        self.quiet, self.path, self.calls = 0, Confidence.CERTAIN, []
+        try:
+            run()
+        except (OutOfSteps, RecursionError):
+            self.exhausted = True
+            return False
+        finally:
+            self.spent += self.steps
+            self.steps, self.limit, self.quiet, self.path, self.calls, self.at = kept
+            if activation is not None:
+                self.activation = activation
+        return True
+
+    # -- entries ------------------------------------------------------------------------------
+
+    def explore(self) -> None:
+        """Run all that there is to run."""
+        recorder = self.recorder
+        recorder.closed = True
+        for file in self.program.modules:
+            self.module(file)
+        for frame in list(self.modules.values()):
+            self._forget_shared(frame)
+        for file, body in self._mains:
+            self._from(lambda b=body, f=file: self.run(b, self.modules[f]))  # type: ignore[misc]
+        recorder.closed = False
+        for function in self._free_functions():
+            self._enter(function)
+        for name in list(recorder.classes):
+            self._construct(name)
+        for function in self._free_functions():
+            self._enter(function)
+        self._methods()
+
+    def _from(self, run: Callable[[], object]) -> None:
+        mark = len(self.heap.log)
+        self._guarded(run, ENTRY_STEPS)
+        self.heap.undo(mark)
+
+    def _free_functions(self) -> Iterator[Func]:
+        """Functions that lead to layers and that nothing has run yet."""
+        for name, made in list(self.recorder.made.items()):
+            if not isinstance(made, Func) or made.function.class_name is not None:
+                continue
+            if (
+                name not in self.recorder.reached
+                and made.function.name in self.recorder.words
+            ):
+                yield made
+
+    def _enter(self, made: Func) -> None:
+        """Call a function of which no call is seen, with its defaults."""
+        function = made.function
+        options = self.recorder.options.get(function.qualname, {})
+        given = Given(keywords=dict(options), rest="default", line=function.line)
+        names = {param.name for param in function.params}
+        given.keywords = {k: v for k, v in given.keywords.items() if k in names}
+        site = ir.Call(ir.Name(function.name), (), function.line)
+        self._from(lambda: self.call_function(made, given, site))
+
+    def _construct(self, name: str) -> None:
+        """Make an object of a class of which nothing makes one."""
+        cls = self.recorder.classes[name]
+        init = self.method(cls, "__init__")
+        if not isinstance(init, Func) or init.function.class_name != name:
+            return
+        if init.function.qualname in self.recorder.reached:
+            return
+        if cls.facts.name not in self.recorder.words:
+            return
+        site = ir.Call(ir.Name(cls.facts.name), (), cls.facts.line)
+        given = Given(rest="default", line=cls.facts.line)
+        self._from(lambda: self.instantiate(cls, given, site, cls.scope))
+
+    def _methods(self) -> None:
+        """Run what no constructor runs: ``forward`` of a made object, with unknown arguments."""
+        for name, function in self.program.functions.items():
+            if function.class_name is None or name in self.recorder.reached:
+                continue
+            cls = self.recorder.classes.get(function.class_name)
+            if cls is None or not any(self.recorder.mentions(s) for s in function.body):
+                continue
+            made = cls.state.get(function.name)
+            if isinstance(made, Func) and made.function is function:
+                self._from(lambda c=cls, f=made: self._run_method(c, f))  # type: ignore[misc]
+
+    def _run_method(self, cls: ClassValue, method: Func) -> None:
+        outer, self.quiet = self.quiet, self.quiet + 1
+        site = ir.Call(ir.Name(cls.facts.name), (), cls.facts.line)
+        made = self.instantiate(cls, Given(rest="default"), site, cls.scope)
+        self.quiet = outer
+        if isinstance(made, Instance):
+            found = self.find(made, method.function.name)
+            if isinstance(found, Func):
+                given = Given(rest="default", line=method.function.line)
+                self.call_function(found, given, site)
+
+    # -- what changes out of sight --------------------------------------------------------------
+
+    def _forget_shared(self, frame: Frame) -> None:
+        """Variables of a file that some function changes are not known when another one reads them."""
+        file = ir.file_of(frame.function)
+        for name in self._changed.get(file, ()):
+            held = frame.state.get(name)
+            if held is None:
+                continue
+            if isinstance(held, (Mapping_, Sequence, Instance)):
+                self.spoil([held])
+            frame.state[name] = Unknown("global")
+        self.heap.log.clear()
+
+    @property
+    def _changed(self) -> Mapping[str, set[str]]:
+        if self._changed_names is None:
+            self._changed_names = dict(_changed_globals(self.program))
+        return self._changed_names
+
+    _changed_names: dict[str, set[str]] | None = None
+
+
+_CHANGING = frozenset(
+    "append extend insert pop clear update setdefault remove sort reverse popitem".split()
+)
+
+
+def _changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
+    found: dict[str, set[str]] = {file: set() for file in program.modules}
+    for qualname, function in program.functions.items():
+        if ir.is_top(qualname):
+            continue
+        for name in function.global_names:
+            found[ir.file_of(qualname)].add(name)
+        for stmt in ir.statements(function.body):
+            roots = [_root(t) for t in stmt.targets if isinstance(t, ir.Item)]
+            for expr in stmt.exprs:
+                for call in ir.calls_in(expr):
+                    if isinstance(call.func, ir.Attr) and call.func.attr in _CHANGING:
+                        if isinstance(call.func.value, ir.Name):
+                            roots.append(call.func.value.id)
+            for root in roots:
+                if root is None:
+                    continue
+                owner = program.owner(root, qualname)
+                if owner is not None and ir.is_top(owner):
+                    home = program.elsewhere(ir.Name(root), qualname)
+                    if home is None:
+                        found[ir.file_of(owner)].add(root)
+                    elif isinstance(home[0], ir.Name):
+                        found[ir.file_of(home[1])].add(home[0].id)
+    yield from found.items()
+
+
+def _root(expr: ir.Expr) -> str | None:
+    while isinstance(expr, (ir.Item, ir.Attr)):
+        expr = expr.value
+    return expr.id if isinstance(expr, ir.Name) else None
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    """Calls of the program within calls are many more within the interpreter."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def explored(program: Program, table: LayerTable) -> Explorer:
+    """A program that was run from every entry."""
+    explorer = Explorer(program, table)
+    with _deep():
+        explorer.explore()
+    return explorer
+
+
+def sites_of(explorer: Explorer) -> dict[str, list[LayerSite]]:
+    """The layers that were found, by file."""
+    found: dict[str, list[LayerSite]] = {file: [] for file in explorer.program.modules}
+    for one in explorer.recorder.found.values():
+        found[ir.file_of(one.function)].append(_site(one, explorer))
+    for sites in found.values():
+        sites.sort(key=lambda site: (int(site.call.line), site.call.column))
+    return found
+
+
+def _site(found: Found, explorer: Explorer) -> LayerSite:
+    instances: list[Sizes] = []
+    seen = set()
+    for row in found.rows:
+        for ready in _worlds(row):
+            sizes = {name: _size(value) for name, value in ready.items()}
+            key = tuple(
+                (n, s.value, s.multiple, s.confidence) for n, s in sizes.items()
+            )
+            if key not in seen:
+                seen.add(key)
+                instances.append(Sizes(sizes))
+    sure = all(
+        size.confidence is not Confidence.DEFAULT and size.value is not None
+        for instance in instances
+        for size in instance.sizes.values()
+    )
+    complete = found.complete and sure and not explorer.exhausted
+    return LayerSite(
+        layer=found.layer.name,
+        function=found.function,
+        call=found.call,
+        instances=tuple(instances),
+        complete=complete,
+        name=name_of(found.call, explorer.program.functions[found.function]),
+    )
+
+
+def _worlds(row: dict[str, Value]) -> Iterator[dict[str, Value]]:
+    """The sizes that can meet, where some are one of several."""
+    rows: list[tuple[World, dict[str, Value]]] = [(frozenset(), {})]
+    for name, value in row.items():
+        several = isinstance(value, Choice)
+        grown = []
+        for world, done in rows:
+            for other, one in alternatives(value):
+                if compatible(world, other):
+                    if several and isinstance(one, Known):
+                        confidence = weakest(one.confidence, Confidence.CANDIDATE)
+                        one = Known(one.value, one.trace, confidence)
+                    grown.append((world | other, {**done, name: one}))
+        rows = grown[:64]
+    for _, done in rows:
+        yield done
+
+
+def _size(value: Value) -> Size:
+    if isinstance(value, Known):
+        number = value.value
+        if isinstance(number, int) and -(1 << 62) < number < 1 << 62:
+            return Size(
+                int(number), abs(int(number)) or 1, chain(value.trace), value.confidence
+            )
+    if isinstance(value, Unknown):
+        return Size(None, value.multiple, chain(value.trace))
+    return Size()
+
+
+def name_of(call: ir.Call, function: ir.Function) -> str:
+    """What a call's result is bound to: ``lm_head``; empty where it is bound to nothing."""
+    for stmt in ir.statements(function.body):
+        if stmt.value is None or not any(
+            call is one for e in stmt.exprs for one in ir.walk(e)
+        ):
+            continue
+        if stmt.value is call and len(stmt.targets) == 1:
+            target = stmt.targets[0]
+            if isinstance(target, ir.Attr):
+                return target.attr
+            return target.id if isinstance(target, ir.Name) else ""
+        return _key_of(stmt.value, call)
+    return ""
+
+
+def _key_of(expr: ir.Expr, call: ir.Call) -> str:
+    for inner in ir.walk(expr):
+        if isinstance(inner, ir.Call):
+            for arg in inner.args:
+                if arg.value is call and arg.name:
+                    return arg.name
+        if isinstance(inner, ir.Display) and inner.kind == "dict":
+            for key, item in zip(inner.keys, inner.items, strict=False):
+                if item is call and isinstance(key, ir.Const):
+                    return str(key.value)
+        if (
+            isinstance(inner, ir.Display)
+            and inner.kind == "tuple"
+            and len(inner.items) == 2
+        ):
+            if inner.items[1] is call and isinstance(inner.items[0], ir.Const):
+                return str(inner.items[0].value)
+    return ""

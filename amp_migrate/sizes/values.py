@@ -1,0 +1,485 @@
+"""What an expression is known to be worth, without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import TYPE_CHECKING
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Confidence
+
+if TYPE_CHECKING:
+    from amp_migrate.sizes.traces import Trace
+
+MAX_CHOICES = 12
+"""More values than these for one variable are told as none."""
+MAX_MULTIPLE = 1 << 20
+
+World = frozenset[tuple[int, int]]
+"""Which way was gone at which fork: values of different ways never meet."""
+
+
+class Value:
+    """Anything that the evaluation of an expression may give."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known(Value):
+    """A number, a text, a truth value, None or a range."""
+
+    value: object
+    trace: Trace | None = None
+    confidence: Confidence = Confidence.CERTAIN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unknown(Value):
+    """Nothing is known of it, or only that it is a multiple of something."""
+
+    reason: str = ""
+    multiple: int = 1
+    """It is a multiple of this, if it is an integer at all."""
+    whole: bool = False
+    """It is an integer for sure."""
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Absent(Value):
+    """What a deleted variable, attribute or entry holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice(Value):
+    """One of several values, each with the forks that lead to it."""
+
+    alternatives: tuple[tuple[World, Value], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tup(Value):
+    """A tuple; ``names`` are those of a named tuple."""
+
+    items: tuple[Value, ...]
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class External(Value):
+    """Something of a library, by its dotted name; ``of`` is the value it is a method of."""
+
+    origin: str
+    of: Value | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imported(Value):
+    """A name that an import binds: what it is shows when it is used."""
+
+    function: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Func(Value):
+    """A function of the program, in the scope that it was made in."""
+
+    function: ir.Function
+    scope: Frame
+    defaults: tuple[tuple[str, Value], ...] = ()
+    receiver: Value | None = None
+    owner: ClassValue | None = None
+    """The class whose body holds it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lambda(Value):
+    body: ir.Deferred
+    scope: Frame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial(Value):
+    """``functools.partial``, with the arguments that it was given."""
+
+    func: Value
+    args: tuple[Value, ...]
+    keywords: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Super(Value):
+    """``super()``: the search for attributes begins behind ``after``."""
+
+    receiver: Value
+    after: ClassValue
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor(Value):
+    """A tensor of known shape; ``shape`` is None where only its kind is known."""
+
+    shape: tuple[Value, ...] | None
+    is_parameter: bool = False
+
+
+class Box(Value):
+    """A value that can change. ``state`` is written by `Heap` alone, which can undo it."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state: dict[object, Value] = {}
+
+
+OPEN = ("open",)
+"""The key under which a box says that it may hold more, or other things, than are known.
+
+`Known` ("default"): only if somebody outside says so; `Unknown`: nothing that is read from it is sure.
+"""
+ITEMS = ("items",)
+"""The key of a list's items, a `Tup`; or `Unknown`."""
+
+
+class Frame(Box):
+    """The variables of one call of a function, of a module, or of a class body while it runs."""
+
+    __slots__ = ("function", "owner", "parent", "receiver")
+
+    def __init__(
+        self, function: str, parent: Frame | None, receiver: Value | None = None
+    ) -> None:
+        super().__init__()
+        self.function = function
+        self.parent = parent
+        self.receiver = receiver
+        self.owner: ClassValue | None = None
+
+
+class ClassValue(Box):
+    """A class of the program with what its body made."""
+
+    __slots__ = ("bases", "facts", "mro", "scope")
+
+    def __init__(self, facts: ir.Class, scope: Frame) -> None:
+        super().__init__()
+        self.facts = facts
+        self.scope = scope
+        self.mro: tuple[ClassValue, ...] = (self,)
+        self.bases: tuple[Value, ...] = ()
+
+
+class Instance(Box):
+    """An object: of a class of the program, a made layer, or a bundle of attributes."""
+
+    __slots__ = ("cls", "kind", "layer")
+
+    def __init__(
+        self, cls: ClassValue | None = None, kind: str = "", layer: str = ""
+    ) -> None:
+        super().__init__()
+        self.cls = cls
+        self.kind = kind
+        """Of a library's object: ``namespace``, ``parser``, ``layer``, ``model`` or a dotted name."""
+        self.layer = layer
+
+
+class Sequence(Box):
+    """A list, a set, or a container of modules; ``kind`` tells which."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str, items: Value) -> None:
+        super().__init__()
+        self.kind = kind
+        self.state[ITEMS] = items
+
+    @property
+    def items(self) -> tuple[Value, ...] | None:
+        """What it holds, where that is known."""
+        held = self.state[ITEMS]
+        return held.items if isinstance(held, Tup) else None
+
+
+class Mapping_(Box):
+    """A dict. Entries are held under ``("key", key)``."""
+
+    __slots__ = ("factory",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factory: Value | None = None
+
+    def entries(self) -> dict[object, Value]:
+        """What it is known to hold."""
+        return {
+            key[1]: value
+            for key, value in self.state.items()
+            if isinstance(key, tuple)
+            and len(key) == 2
+            and key[0] == "key"
+            and not isinstance(value, Absent)
+        }
+
+
+_ORDER = {
+    Confidence.CERTAIN: 0,
+    Confidence.DEFAULT: 1,
+    Confidence.CANDIDATE: 2,
+}
+
+
+def weakest(*confidences: Confidence) -> Confidence:
+    """The least sure of several."""
+    return max(confidences, key=_ORDER.__getitem__)
+
+
+def weakened(value: Value, confidence: Confidence) -> Value:
+    """A value with no more confidence than given; what it holds is not touched."""
+    if confidence is Confidence.CERTAIN:
+        return value
+    if isinstance(value, Known):
+        if _ORDER[value.confidence] < _ORDER[confidence]:
+            return replace(value, confidence=confidence)
+        return value
+    if isinstance(value, Tup):
+        items = tuple(weakened(item, confidence) for item in value.items)
+        return Tup(items, value.names)
+    if isinstance(value, Choice):
+        return Choice(
+            tuple(
+                (world, weakened(one, confidence)) for world, one in value.alternatives
+            )
+        )
+    return value
+
+
+def confidence_of(value: Value) -> Confidence:
+    """How sure a value is."""
+    if isinstance(value, Known):
+        return value.confidence
+    if isinstance(value, Choice):
+        return weakest(*(confidence_of(one) for _, one in value.alternatives))
+    return Confidence.CERTAIN
+
+
+def multiple_of(value: Value) -> int:
+    """What a value is a multiple of, for sure if it is an integer; 0 for zero."""
+    match value:
+        case Known(value=bool()):
+            return 1
+        case Known(value=int(number)):
+            return abs(number)
+        case Unknown(multiple=multiple):
+            return multiple
+        case Choice(alternatives=alternatives):
+            return gcd(*(multiple_of(one) for _, one in alternatives))
+        case _:
+            return 1
+
+
+def is_whole(value: Value) -> bool:
+    """Whether a value is an integer for sure."""
+    match value:
+        case Known(value=number):
+            return isinstance(number, int)
+        case Unknown(whole=whole):
+            return whole
+        case Choice(alternatives=alternatives):
+            return all(is_whole(one) for _, one in alternatives)
+        case _:
+            return False
+
+
+def unknown_multiple(reason: str, multiple: int, whole: bool = False) -> Unknown:
+    """An unknown multiple of a number."""
+    if not 0 < multiple <= MAX_MULTIPLE:
+        # Zero and what is too large to follow: the power of two in it is what matters.
+        multiple = gcd(multiple, MAX_MULTIPLE) or MAX_MULTIPLE
+    return Unknown(reason, multiple, whole)
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two values are equal for sure, and one can stand for the other."""
+    if one is other:
+        return True
+    match one, other:
+        case Known(value=a), Known(value=b):
+            return type(a) is type(b) and a == b
+        case Unknown(), Unknown():
+            return one.multiple == other.multiple and one.whole == other.whole
+        case Absent(), Absent():
+            return True
+        case Tup(items=a), Tup(items=b):
+            return len(a) == len(b) and all(map(same, a, b))
+        case External(origin=a, of=c), External(origin=b, of=d):
+            return a == b and (c is d)
+        case Imported(), Imported():
+            return one.function == other.function and one.name == other.name
+        case Func(), Func():
+            return (
+                one.function is other.function
+                and one.scope is other.scope
+                and one.receiver is other.receiver
+            )
+        case Lambda(), Lambda():
+            return one.body is other.body and one.scope is other.scope
+        case Choice(alternatives=a), Choice(alternatives=b):
+            return len(a) == len(b) and all(
+                v == w and same(x, y) for (v, x), (w, y) in zip(a, b, strict=True)
+            )
+        case Tensor(shape=tuple() as a), Tensor(shape=tuple() as b):
+            return len(a) == len(b) and all(map(same, a, b))
+        case _:
+            return False
+
+
+def alternatives(value: Value) -> tuple[tuple[World, Value], ...]:
+    """A value as a list of possible ones."""
+    if isinstance(value, Choice):
+        return value.alternatives
+    return ((frozenset(), value),)
+
+
+def compatible(one: World, other: World) -> bool:
+    """Whether two values can meet."""
+    if not one or not other:
+        return True
+    ways = dict(one)
+    return all(ways.get(fork, way) == way for fork, way in other)
+
+
+def choice(found: list[tuple[World, Value]], reason: str = "several values") -> Value:
+    """One value for several possible ones."""
+    flat = [
+        (world | inner, value)
+        for world, one in found
+        for inner, value in alternatives(one)
+        if compatible(world, inner)
+    ]
+    if not flat:
+        return Unknown(reason)
+    first = flat[0][1]
+    if all(same(first, value) for _, value in flat[1:]):
+        return weakened(first, weakest(*(confidence_of(v) for _, v in flat)))
+    blind = [value for _, value in flat if isinstance(value, Unknown)]
+    if blind or len(flat) > MAX_CHOICES:
+        if all(isinstance(v, Unknown) or _is_number(v) for _, v in flat):
+            multiple = gcd(*(multiple_of(value) for _, value in flat))
+            whole = all(is_whole(value) for _, value in flat)
+            why = blind[0].reason if blind else reason
+            return unknown_multiple(why, multiple, whole)
+        return Unknown(blind[0].reason if blind else reason)
+    return Choice(tuple(flat))
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, Known) and isinstance(value.value, (int, float))
+
+
+def lifted(values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
+    """``compute`` on every combination that can occur of what some values may be."""
+    if not any(isinstance(value, Choice) for value in values):
+        return compute(*values)
+    rows: list[tuple[World, tuple[Value, ...]]] = [(frozenset(), ())]
+    for value in values:
+        rows = [
+            (world | other, (*row, one))
+            for world, row in rows
+            for other, one in alternatives(value)
+            if compatible(world, other)
+        ]
+        if len(rows) > 4 * MAX_CHOICES:
+            return Unknown(
+                "several values", gcd(*(multiple_of(v) for v in values)) and 1
+            )
+    return choice([(world, compute(*row)) for world, row in rows])
+
+
+def joined(one: Value, other: Value, fork: int) -> Value:
+    """What a variable holds behind a fork, where it holds ``one`` on the first way."""
+    if same(one, other):
+        return weakened(one, weakest(confidence_of(one), confidence_of(other)))
+    match one, other:
+        case Absent(), _:
+            return other
+        case _, Absent():
+            return one
+        case Tup(items=a), Tup(items=b) if len(a) == len(b):
+            return Tup(
+                tuple(joined(x, y, fork) for x, y in zip(a, b, strict=True)), one.names
+            )
+    return choice([(frozenset({(fork, 0)}), one), (frozenset({(fork, 1)}), other)])
+
+
+@dataclass
+class Heap:
+    """Every change of every box, so that a way that was tried can be undone."""
+
+    log: list[tuple[Box, object, Value | None]] = field(default_factory=list)
+
+    def write(self, box: Box, key: object, value: Value) -> None:
+        """Change one entry of a box."""
+        state = box.state
+        self.log.append((box, key, state.get(key)))
+        state[key] = value
+
+    def undo(self, mark: int) -> None:
+        """Take back all that was changed since the log was ``mark`` long."""
+        log = self.log
+        while len(log) > mark:
+            box, key, old = log.pop()
+            if old is None:
+                box.state.pop(key, None)
+            else:
+                box.state[key] = old
+
+    def changes(self, mark: int) -> Changes:
+        """What was changed since ``mark``, as it is now."""
+        return {
+            (id(box), key): (box, key, box.state[key])
+            for box, key, _ in self.log[mark:]
+            if key in box.state
+        }
+
+    def before(self, mark: int) -> dict[tuple[int, object], Value | None]:
+        """What the entries that were changed since ``mark`` held then."""
+        found: dict[tuple[int, object], Value | None] = {}
+        for box, key, old in self.log[mark:]:
+            found.setdefault((id(box), key), old)
+        return found
+
+    def apply(self, changes: Changes) -> None:
+        """Make changes again that were undone."""
+        for box, key, value in list(changes.values()):
+            self.write(box, key, value)
+
+    def join(self, one: Changes, other: Changes, fork: int) -> None:
+        """Make the changes of two ways that begin here, so that each entry holds either's value."""
+        for key in list(dict.fromkeys((*one, *other))):
+            box, name, _ = one.get(key) or other[key]
+            now = box.state.get(name, _ABSENT)
+            left = one[key][2] if key in one else now
+            right = other[key][2] if key in other else now
+            self.write(box, name, joined(left, right, fork))
+
+
+Changes = dict[tuple[int, object], tuple[Box, object, Value]]
+_ABSENT = Absent()
+
+
+def boxes_in(value: Value) -> Iterator[Box]:
+    """The boxes that a value is, or is a tuple or choice of."""
+    match value:
+        case Box():
+            yield value
+        case Tup(items=items):
+            for item in items:
+                yield from boxes_in(item)
+        case Choice(alternatives=found):
+            for _, one in found:
+                yield from boxes_in(one)
