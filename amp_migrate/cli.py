@@ -301,6 +301,8 @@ def _conclude(
             for line in details:
                 terminal.say(line)
     terminal.say(messages.summary(report, written=written, job=job))
+    if sizes := messages.sizes(report):
+        terminal.say(sizes)
     if report.failures or messages.has_internal_error(report):
         return ExitCode.ERROR
     return ExitCode.WOULD_CHANGE if strict and report.changed else ExitCode.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from amp_migrate import config, engine
+from amp_migrate.cli_probe import judged
 from amp_migrate.cli_shared import (
     PATHS,
     READING,
@@ -98,6 +100,19 @@ _LINTING: Callable[[Any], Any] = decorated_with(
         help="What sizes should be a multiple of: what the GPU and the dtype need.",
     ),
     click.option(
+        "--probe",
+        multiple=True,
+        metavar="MODULE:FACTORY",
+        help="Run this of your code to build a model, without weights, and learn its sizes.",
+    ),
+    click.option(
+        "--python",
+        metavar="PATH",
+        default=sys.executable,
+        show_default="this one",
+        help="The interpreter for --probe, which has torch.",
+    ),
+    click.option(
         "--baseline",
         metavar="FILE",
         help="Tell only what is not in this file, which --write-baseline has written.",
@@ -152,6 +167,8 @@ def lint(
     statistics: bool,
     write_baseline: bool,
     diff: bool,
+    probe: tuple[str, ...],
+    python: str,
     stdin_filename: str | None,
     config_file: str | None,
     jobs: int | None,
@@ -166,7 +183,8 @@ def lint(
     """Tell what is wrong or slow in training code: sizes, misuse of AMP, idle Tensor Cores.
 
     PATHS are Python files, notebooks and directories; the current directory where there are none. A
-    dash stands for standard input. Nothing is run, and without --fix nothing is changed.
+    dash stands for standard input. Nothing is run but what --probe names,
+    and without --fix nothing is changed.
     """
     fix = bool(given["fix"])
     check_reading(paths, stdin_filename, torn=quiet and verbose)
@@ -197,6 +215,7 @@ def lint(
             terminal.say(describe(settings))
         if not settle(settings, terminal, write=fix and data is None):
             return Lint.ERROR
+        settings = judged(settings, probe, python, terminal)
         report = do(Job.LINT, paths, data, stdin_filename, settings, jobs, terminal)
         changed = bool(report.changed)
         if diff:

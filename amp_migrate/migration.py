@@ -14,7 +14,7 @@ from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
-from amp_migrate.results import Loop, Outcome, Place, Result, SourceError
+from amp_migrate.results import Loop, Outcome, Place, Result, SourceError, Unaligned
 from amp_migrate.rewritten import WrongError
 
 
@@ -36,6 +36,8 @@ class Migration(ProgramWork):
         self.told = told
         self.wanted = wanted
         self.unread = dict(sources.unread)
+        self.program: Program | None = None
+        """As it was before the migration, once it is read."""
 
     def run(self) -> dict[str, Result | SourceError]:
         """An entry for each given file that holds training loops, is to be changed, or cannot be read."""
@@ -65,7 +67,26 @@ class Migration(ProgramWork):
                     tuple(self._loop(loop) for loop in loops),
                     tuple(planned.explanation.get(file, ())),
                 )
+        for file, one in found.items():
+            if isinstance(one, Result):
+                found[file] = replace(one, unaligned=self._unaligned())
+                break
         return found
+
+    def _unaligned(self) -> Unaligned:
+        """The sizes that lint would warn of: a hint, which no migration fails for."""
+        # Imported here: only programs that train have a use for it.
+        from amp_migrate.lint.context import Context
+        from amp_migrate.lint.shapes.count import unaligned
+
+        assert self.program is not None
+        context = Context(self.program, self.sources, self.options, self.telling)
+        try:
+            return unaligned(
+                context, (one for one in self.given if one not in self.errors)
+            )
+        except Exception:
+            return Unaligned()
 
     def _plan(self, texts: Mapping[str, str]) -> Planned:
         modules = []
@@ -76,8 +97,10 @@ class Migration(ProgramWork):
                 self.errors[file] = self.telling.error(file, error)
                 self.unread[file] = text
         known = replace(self.sources, unread=self.unread)
+        program = Program(modules, self.sources.layout)
+        self.program = self.program or program
         return plan_program(
-            Program(modules, self.sources.layout),
+            program,
             self.options,
             writable=frozenset(self.given),
             mentioned_elsewhere=known.mentions,

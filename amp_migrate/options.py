@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 DTYPES = ("float16", "bfloat16", "auto")
 """``auto``: chosen when the program runs, by what the device can do."""
 
-LINT_DTYPES = ("float16", "bfloat16", "tf32", "float32", "float8")
+LINT_DTYPES = ("float16", "bfloat16", "tf32", "float8")
 """What products may be computed in."""
 
 
@@ -32,6 +32,8 @@ class LintOptions:
     """(pattern as in .gitignore, prefixes of codes)."""
     extend_rules: tuple[str, ...] = ()
     """Files with layers of the user's own, as in ``rules/layers.toml``."""
+    probed: tuple[object, ...] = ()
+    """The layers that were seen to be made, as `amp_migrate.probe.build` tells them."""
     fix: bool = False
     """Mend what can be mended without a change in what is computed."""
     unsafe_fixes: bool = False

@@ -62,6 +62,15 @@ class OldUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Unaligned:
+    """Sizes of layers that lint would warn of."""
+
+    sizes: int = 0
+    unit: int = 8
+    """What they should be a multiple of."""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What became of one source text."""
 
@@ -76,6 +85,8 @@ class Result:
     """Of a file that is modernized, which has no ``loops``."""
     findings: tuple[Finding, ...] = ()
     """Of a file that is linted, in source order: what is left after ``output`` is written."""
+    unaligned: Unaligned = Unaligned()
+    """Of a program that is migrated: those of all its given files, told with the first of them."""
     fixed: tuple[Finding, ...] = ()
     """What ``output`` mends."""
     silenced: tuple[Finding, ...] = ()

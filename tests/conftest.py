@@ -24,6 +24,7 @@ HAVE_TORCH = importlib.util.find_spec("torch") is not None
 """The tool needs no torch; running training scripts does."""
 
 NEED_TORCH = [
+    "lint/test_probe.py",
     "smoke/test_proofs.py",
     "smoke/test_validate.py",
     "test_exactness.py",

@@ -34,7 +34,24 @@ def _throughput(module: str, words: str, *codes: str) -> Check:
     return Check(f"throughput.{module}", codes, re.compile(words))
 
 
+SHAPES: tuple[Check, ...] = (
+    Check(
+        "shapes.layers",
+        (
+            *("TCU101", "TCU102", "TCU103", "TCU104"),
+            *("TCU105", "TCU106", "TCU109", "TCU112"),
+        ),
+        re.compile(""),
+    ),
+    Check("shapes.widths", ("TCU107",), re.compile(r"\bint\(|\bround\(|//")),
+    Check("shapes.fine", ("TCU110", "TCU111", "TCU114"), re.compile("")),
+    Check("shapes.batches", ("TCU113",), re.compile("batch_size")),
+)
+"""What a layer may be called is the user's choice (``extend-rules``): no words tell."""
+
+
 CHECKS: tuple[Check, ...] = (
+    *SHAPES,
     _throughput("settings", r"\.backward\(", "TCU201", "TCU202", "TCU203"),
     _throughput("precision", r"[dD]ouble|float64|autocast", "TCU204"),
     _throughput("debugging", r"anomaly|emit_nvtx|gradcheck", "TCU205"),

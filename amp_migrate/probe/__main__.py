@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from amp_migrate.probe.build import ProbeError, build
-from amp_migrate.probe.layers import LAYERS
+from amp_migrate.sizes.layers import layer_table
 
 if __name__ == "__main__":
     folder, target, interpreter = (*sys.argv[1:], sys.executable)[:3]
     try:
-        for made in build(target, Path(folder), LAYERS, interpreter):
+        for made in build(target, Path(folder), layer_table(), interpreter):
             print(json.dumps(asdict(made)))
     except ProbeError as error:
         sys.exit(str(error))

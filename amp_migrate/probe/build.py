@@ -7,11 +7,13 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.sizes.layers import LayerTable, layer_table
 from amp_migrate.smoke import limits
 
 POLL = 0.05
@@ -43,16 +45,32 @@ class Made:
     """A layer that was made."""
 
     layer: str
-    """Torch's name of it: ``torch.nn.Linear``, also of a subclass."""
-    sizes: Mapping[str, int | tuple[int, ...]]
+    """By the name of ``rules/layers.toml``; of a subclass, that of the layer that it derives from."""
+    sizes: Mapping[str, int]
+    """By the names of ``rules/layers.toml``."""
+    target: str
+    """What was built."""
     frames: tuple[Frame, ...]
     """What made it, the innermost first, without torch's own lines."""
+
+
+def build_all(
+    targets: Iterable[str],
+    folder: Path,
+    interpreter: str,
+    extend_rules: tuple[str, ...] = (),
+) -> tuple[Made, ...]:
+    """The layers that several factories make; see `build`."""
+    table = layer_table(extend_rules)
+    return tuple(
+        made for one in targets for made in build(one, folder, table, interpreter)
+    )
 
 
 def build(
     target: str,
     folder: Path,
-    layers: Mapping[str, Sequence[str]],
+    table: LayerTable,
     interpreter: str,
     *,
     seconds: float = SECONDS,
@@ -60,8 +78,7 @@ def build(
 ) -> tuple[Made, ...]:
     """The layers that ``package.module:factory`` (or ``file.py:factory``) makes when it is called.
 
-    The user's code runs, in ``folder``. ``layers``: by torch's names, the attributes that hold sizes.
-    Raises `ProbeError`.
+    The user's code runs, in ``folder``, from which its modules are imported. Raises `ProbeError`.
     """
     module, _, name = target.rpartition(":")
     if not module or not name:
@@ -73,7 +90,7 @@ def build(
         order = {
             "target": target,
             "folder": str(folder.resolve()),
-            "layers": {name: list(sizes) for name, sizes in layers.items()},
+            "layers": _layers(table),
             "answer": str(answer),
         }
         said = _run(
@@ -89,7 +106,21 @@ def build(
         told: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in told:
         raise ProbeError(f"--probe {target}: {told['error']}")
-    return tuple(map(_made, told["layers"]))
+    return tuple(_made(one, target, table) for one in told["layers"])
+
+
+def _layers(table: LayerTable) -> dict[str, dict[str, Any]]:
+    """What the recorder hooks: classes, not functions."""
+    return {
+        origin: {
+            "layer": layer.name,
+            "parameters": layer.positional,
+            "sizes": list(layer.sizes.values()),
+        }
+        for layer in table.layers.values()
+        if not layer.weight
+        for origin in layer.origins
+    }
 
 
 def _run(
@@ -142,9 +173,19 @@ def _run(
     return f"{interpreter} died: {lines[-1] if lines else 'it said nothing'}"
 
 
-def _made(told: dict[str, Any]) -> Made:
-    sizes = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in told["sizes"].items()
-    }
-    return Made(told["layer"], sizes, tuple(Frame(**one) for one in told["frames"]))
+def _made(told: dict[str, Any], target: str, table: LayerTable) -> Made:
+    layer = table.layers[told["layer"]]
+    sizes = {}
+    for name, parameter in layer.sizes.items():
+        value = told["sizes"].get(parameter)
+        if isinstance(value, list):
+            value = prod(value)
+        elif value is not None and name == "kernel":
+            value **= layer.spatial
+        if value:
+            sizes[name] = value
+    for name, other in layer.same.items():
+        if name not in sizes and other in sizes:
+            sizes[name] = sizes[other]
+    frames = tuple(Frame(**one) for one in told["frames"])
+    return Made(layer.name, sizes, target, frames)

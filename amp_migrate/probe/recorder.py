@@ -22,11 +22,15 @@ MOST_FRAMES = 12
 """Lines that are told of one layer, the innermost first: a subclass of a layer has its own above."""
 
 
+_HOOKED = "_amp_migrate_probe"
+
+
 class Recorder:
     """Hooks in the constructors of torch's layers."""
 
-    def __init__(self, torch: ModuleType, layers: dict[str, list[str]]) -> None:
-        """``layers``: by name, such as ``torch.nn.Linear``, the attributes that hold sizes."""
+    def __init__(self, torch: ModuleType, layers: dict[str, dict[str, Any]]) -> None:
+        """``layers``: by name, such as ``torch.nn.Linear``, what it is called in the answer (``layer``), its
+        ``parameters`` in order, and those that are sizes (``sizes``)."""
         self.torch = torch
         self.found: list[dict[str, Any]] = []
         self.layers_on_meta = False
@@ -36,17 +40,21 @@ class Recorder:
             os.path.join(os.path.dirname(os.path.abspath(torch.__file__ or "")), ""),
             os.path.abspath(__file__),
         )
-        for name, sizes in layers.items():
-            self._hook(name, sizes)
+        self._waiting = dict(layers)
+        self.hook()
 
-    def _hook(self, name: str, sizes: list[str]) -> None:
-        module, _, short = name.rpartition(".")
-        try:
-            layer = getattr(importlib.import_module(module), short)
-        except (ImportError, AttributeError):  # of a newer torch
-            return
+    def hook(self) -> None:
+        """Hook the layers of all modules that are loaded by now."""
+        for name in list(self._waiting):
+            module, _, short = name.rpartition(".")
+            layer = getattr(sys.modules.get(module), short, None)
+            if isinstance(layer, type):
+                self._hook(layer, self._waiting.pop(name))
+
+    def _hook(self, layer: Any, known: dict[str, Any]) -> None:
         inner = layer.__dict__.get("__init__")
-        if inner is None:  # it has its base's, which is hooked where it is a layer
+        if inner is None or hasattr(inner, _HOOKED):
+            # It has its base's, which is hooked where it is a layer; or it has two names.
             return
         torch = self.torch
 
@@ -62,20 +70,22 @@ class Recorder:
                     inner(layer, *args, **kwargs)
             finally:
                 self._making.pop()
-            self._say(layer, name, sizes, sys._getframe(1))
+            self._say(layer, known, (args, kwargs), sys._getframe(1))
 
+        setattr(init, _HOOKED, True)
         layer.__init__ = init
 
     def _say(
-        self, layer: Any, name: str, sizes: list[str], frame: FrameType | None
+        self, layer: Any, known: dict[str, Any], given: Any, frame: FrameType | None
     ) -> None:
-        known = {}
-        for size in sizes:
-            value = layer
-            for part in size.split("."):
-                value = getattr(value, part, None)
-            if isinstance(value, (int, tuple)) and not isinstance(value, bool):
-                known[size] = value
+        bound = dict(zip(known["parameters"], given[0]))
+        bound.update(given[1])
+        sizes = {}
+        for size in known["sizes"]:
+            for value in (getattr(layer, size, None), bound.get(size)):
+                if isinstance(value, (int, tuple)) and not isinstance(value, bool):
+                    sizes[size] = value
+                    break
         frames: list[dict[str, Any]] = []
         while frame is not None and len(frames) < MOST_FRAMES:
             code = frame.f_code
@@ -90,12 +100,10 @@ class Recorder:
                     }
                 )
             frame = frame.f_back
-        kind = type(layer)
         self.found.append(
             {
-                "layer": name,
-                "class": "{}.{}".format(kind.__module__, kind.__qualname__),
-                "sizes": known,
+                "layer": known["layer"],
+                "sizes": sizes,
                 "frames": frames,
             }
         )
@@ -173,6 +181,7 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
     target = order["target"]
     try:
         factory = load(target, order["folder"])
+        recorder.hook()
     except BaseException as error:
         return {"error": "cannot be imported: " + _line(error, order["folder"])}
     how = "made by the import"

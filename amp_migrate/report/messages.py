@@ -63,6 +63,16 @@ def summary(report: Report, *, written: bool, job: Job = Job.MIGRATE) -> str:
     return "; ".join(sentences)
 
 
+def sizes(report: Report) -> str:
+    """One line on sizes that `amp-migrate lint` would warn of; empty where there are none."""
+    found = [one.unaligned for one in report.results if one.unaligned.sizes]
+    if not found:
+        return ""
+    count = sum(one.sizes for one in found)
+    words = _number(count, "layer size")
+    return f"{words} not divisible by {found[0].unit}: `amp-migrate lint`"
+
+
 def _of_units(
     report: Report, units: Sequence[Loop | OldUse], job: Job, *, written: bool
 ) -> str:

@@ -79,18 +79,35 @@ def layer_table(extended: tuple[str, ...] = ()) -> LayerTable:
     Raises `CatalogueError`, which names the file, where one is missing or malformed.
     """
     layers: dict[str, Layer] = {}
+    entries: dict[str, dict[str, Any]] = {}
     attributes: dict[str, Mapping[str, int]] = {}
     for path in (rules_folder() / TABLE, *map(Path, extended)):
         data = _load(path)
         try:
             _only(data, ("layers", "attributes"))
             for name, entry in _table("layers", data.get("layers", {})).items():
-                layers[name] = _layer(name, _table(f"layers.{name}", entry))
+                entries[name] = _whole(name, _table(f"layers.{name}", entry), entries)
+                layers[name] = _layer(name, entries[name])
             for name, entry in _table("attributes", data.get("attributes", {})).items():
                 attributes[name] = _numbers(name, entry)
         except ValueError as error:
             raise CatalogueError(f"{path.name}: {error}") from None
     return LayerTable(layers, attributes)
+
+
+def _whole(
+    name: str, entry: dict[str, Any], known: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """An entry with what it takes over from the layer that it is ``like``."""
+    if "like" not in entry:
+        return entry
+    like = entry["like"]
+    if not isinstance(like, str) or like not in known:
+        raise ValueError(
+            f"layers.{name}: like must be a layer of the table, not {like!r}"
+        )
+    own = {key: value for key, value in entry.items() if key != "like"}
+    return {**known[like], "origins": None, **own}
 
 
 def _load(path: Any) -> dict[str, Any]:

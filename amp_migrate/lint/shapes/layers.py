@@ -1,0 +1,218 @@
+"""Layers whose sizes are not aligned: TCU101 to TCU106, TCU109 and TCU112."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+
+from amp_migrate.findings import Confidence, Finding, Severity, Step
+from amp_migrate.gpus.profiles import type_of
+from amp_migrate.gpus.target import Target
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.shapes import heads
+from amp_migrate.lint.shapes.grades import CONVOLUTION, EXEMPT, FLOAT8, Grade, grade
+from amp_migrate.lint.shapes.misfits import Misfit, fault, head_of, remedy, word_of
+from amp_migrate.lint.shapes.scale import scale
+from amp_migrate.lint.shapes.shape import Kind, Shape, shape_of
+from amp_migrate.lint.shapes.sites import Site, sites_of
+from amp_migrate.lint.shapes.surroundings import (
+    Surroundings,
+    surroundings,
+    target_of,
+    uses_float8,
+)
+from amp_migrate.lint.shapes.ties import tied
+from amp_migrate.sizes.site import Instance
+
+MOST_LISTED = 6
+"""How many of the sizes that arrive at a layer are told."""
+
+_ORDER = [Confidence.CERTAIN, Confidence.DEFAULT, Confidence.CANDIDATE]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A misaligned size of one instance, graded."""
+
+    misfit: Misfit
+    grade: Grade
+    instance: Instance
+    shape: Shape
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is misaligned in the layers of a file, one finding for each layer and rule."""
+    judge = _Judge(context, file)
+    for site in sites_of(context, file):
+        yield from judge.findings(site)
+        yield from heads.findings(context, site, judge.half, judge.around)
+
+
+class _Judge:
+    def __init__(self, context: Context, file: str) -> None:
+        self.context = context
+        self.around: Surroundings = surroundings(context, file)
+        self.tied = tied(context, file)
+        asked = target_of(context)
+        self.float8 = asked.type.required or (
+            context.options.lint.dtype is None and uses_float8(context)
+        )
+        """Whether linear layers are computed in a type that requires its alignment."""
+        self.linear: Target = (
+            replace(asked, type=type_of("float8")) if self.float8 else asked
+        )
+        self.half: Target = (
+            replace(asked, type=type_of("float16")) if asked.type.required else asked
+        )
+
+    def findings(self, site: Site) -> Iterator[Finding]:
+        known, faults = 0, []
+        for instance in site.found.instances:
+            shape = shape_of(instance, site.layer.widths, site.layer.spatial)
+            found = list(self._faults(site, instance, shape))
+            unit = self._target(shape.kind).unit
+            if found or any(
+                one.is_aligned(unit) is not None for one in shape.widths.values()
+            ):
+                known += 1
+                faults.append(found)
+        by_code: dict[str, list[list[Fault]]] = {}
+        for found in faults:
+            for code in dict.fromkeys(one.grade.code for one in found):
+                mine = [one for one in found if one.grade.code == code]
+                by_code.setdefault(code, []).append(mine)
+        said = {
+            one.misfit.width
+            for code, each in by_code.items()
+            if code != EXEMPT
+            for mine in each
+            for one in mine
+        }
+        for code, each in by_code.items():
+            if code == EXEMPT:
+                each = [
+                    [o for o in mine if o.misfit.width not in said] for mine in each
+                ]
+                each = [mine for mine in each if mine]
+            if each:
+                yield self._finding(site, code, each, known)
+
+    def _target(self, kind: Kind) -> Target:
+        return self.linear if kind in (Kind.LINEAR, Kind.ATTENTION) else self.half
+
+    def _faults(self, site: Site, instance: Instance, shape: Shape) -> Iterator[Fault]:
+        target = self._target(shape.kind)
+        for width, size in shape.widths.items():
+            if (size.value or 0) < 1 or size.is_aligned(target.unit):
+                continue
+            if width == "vocab" and site.found.name.rpartition(".")[2] in self.tied:
+                continue
+            if width in site.layer.same and size == shape.widths.get(
+                site.layer.same[width]
+            ):
+                continue
+            misfit = Misfit(
+                width,
+                word_of(width, site.layer),
+                size,
+                _padded(width, instance, target),
+            )
+            found = grade(
+                width,
+                shape,
+                site.spoken(width, size),
+                self.around,
+                scale(),
+                float8=self.float8,
+            )
+            yield Fault(misfit, found, instance, shape)
+
+    def _finding(
+        self, site: Site, code: str, each: list[list[Fault]], known: int
+    ) -> Finding:
+        each.sort(key=lambda mine: min(one.grade.severity.rank for one in mine))
+        shown = sorted(each[0], key=lambda one: one.grade.severity.rank)
+        shown = [one for one in shown if one.grade.severity is shown[0].grade.severity]
+        reasons = list({o.grade.reason[:7]: o.grade.reason for o in shown}.values())
+        reasons = [one for one in reasons if one]
+        if not reasons:
+            reasons = list(self._doubts(site, each, known))
+        warned = not reasons
+        misfits = [one.misfit for one in shown]
+        target = self._target(shown[0].shape.kind)
+        per = " a group" if shown[0].shape.groups > 1 else ""
+        head = head_of(site.layer, shown[0].instance)
+        what = fault(misfits, target, code == FLOAT8, per)
+        if warned:
+            words = f"{head}: {what}{_cost(code, target)}; {remedy(misfits)}"
+        else:
+            words = f"{head}: {what} ({remedy(misfits)}); {'; '.join(reasons)}"
+        sizes = dict.fromkeys(one.misfit.value for mine in each for one in mine)
+        data: list[tuple[str, object]] = [
+            ("layer", site.layer.name),
+            ("size", misfits[0].value),
+            ("padded", misfits[0].padded),
+            ("misfits", [one.as_data() for one in misfits]),
+            ("multiple_of", target.unit),
+            ("profile", target.profile.name),
+            ("dtype", target.type.name),
+        ]
+        if len(sizes) > len(misfits):
+            data.append(("sizes", list(sizes)))
+        if reasons:
+            data.append(("reason", "; ".join(reasons)))
+        return self.context.finding(
+            code,
+            site.found.function,
+            site.found.call,
+            words,
+            severity=Severity.WARNING if warned else Severity.INFO,
+            chain=_chain(misfits),
+            confidence=max((one.size.confidence for one in misfits), key=_ORDER.index),
+            data=tuple(data),
+        )
+
+    def _doubts(self, site: Site, each: list[list[Fault]], known: int) -> Iterator[str]:
+        """Why what is graded a warning for the first of several instances is none for the site."""
+        all_bad = len(each) == known and all(
+            any(one.grade.severity is Severity.WARNING for one in mine) for mine in each
+        )
+        guessed = not site.found.complete and any(
+            one.misfit.size.confidence is Confidence.CANDIDATE
+            for mine in each
+            for one in mine
+        )
+        if all_bad and not guessed:
+            return
+        sizes = list(dict.fromkeys(one.misfit.value for mine in each for one in mine))
+        told = ", ".join(map(str, sizes[:MOST_LISTED]))
+        more = (
+            f" and {len(sizes) - MOST_LISTED} more" if len(sizes) > MOST_LISTED else ""
+        )
+        if all_bad:
+            yield f"others may arrive than {told}{more}"
+        else:
+            yield f"only for some of the sizes that arrive: {told}{more}"
+
+
+def _padded(width: str, instance: Instance, target: Target) -> int:
+    """The next size that is aligned; of attention, one whose heads are, too."""
+    size, heads = instance.sizes[width].value, instance.sizes.get("heads")
+    assert size is not None
+    if width == "embed" and heads is not None and (heads.value or 0) > 0:
+        whole = target.unit * (heads.value or 1)
+        return ceil(size / whole) * whole
+    return target.padded(size)
+
+
+def _cost(code: str, target: Target) -> str:
+    """What happens, in the words that are true today."""
+    if code == FLOAT8:
+        return ": the layer raises or is left out"
+    library = "cuDNN" if code == CONVOLUTION else "cuBLAS"
+    return f": {library} takes a slower low-alignment kernel for {target.type.name}"
+
+
+def _chain(misfits: Iterable[Misfit]) -> tuple[Step, ...]:
+    return tuple(dict.fromkeys(step for one in misfits for step in one.chain))

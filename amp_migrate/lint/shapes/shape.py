@@ -1,0 +1,145 @@
+"""What a layer multiplies: its products, and the widths of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from amp_migrate.sizes.site import Instance, Size
+
+
+class Kind(Enum):
+    """How a layer computes, as far as its sizes are concerned."""
+
+    LINEAR = "linear"
+    CONVOLUTION = "convolution"
+    GROUPED = "grouped"
+    DEPTHWISE = "depthwise"
+    TABLE = "table"
+    RECURRENT = "recurrent"
+    ATTENTION = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One matrix product, by the names of the sizes that it goes from and to."""
+
+    inner: str
+    outer: str
+    times: int = 1
+    """How often ``outer`` stands side by side: three times in the queries, keys and values of attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One way in which a layer is made."""
+
+    kind: Kind
+    widths: Mapping[str, Size]
+    """The sizes that are rows, by the names of ``rules/layers.toml``; those of one group."""
+    products: tuple[Product, ...]
+    taps: int = 1
+    """How many positions the kernel of a convolution has; 1 where that is not known."""
+    groups: int = 1
+    head: Size | None = None
+    """The size of one attention head."""
+
+    def bounds(self, width: str) -> Iterator[tuple[float, int]]:
+        """(FLOPs a byte, weights) of each product that a width is a row of, as far as they are known.
+
+        The FLOPs a byte of 2-byte elements, for as many samples as there may be: M * N * K over M * K + K * N
+        + M * N without end in M.
+        """
+        for product in self.products:
+            if width not in (product.inner, product.outer):
+                continue
+            inner = self.widths[product.inner].value
+            outer = self.widths[product.outer].value
+            if inner and outer:
+                outer *= product.times
+                most = inner * outer * self.taps / (inner + outer)
+                yield most, inner * outer * self.taps * self.groups
+
+    @property
+    def weights(self) -> int:
+        """Those of the largest product whose sizes are known."""
+        return max(
+            (found for name in self.widths for _, found in self.bounds(name)), default=0
+        )
+
+
+_ROWS = {
+    Kind.RECURRENT: (Product("in", "hidden", 3), Product("hidden", "hidden", 3)),
+    Kind.ATTENTION: (
+        Product("embed", "embed", 3),
+        Product("embed", "feedforward"),
+        Product("kdim", "embed"),
+        Product("vdim", "embed"),
+    ),
+    Kind.LINEAR: (
+        Product("in", "out"),
+        Product("in2", "out"),
+        Product("in", "in2"),
+    ),
+}
+
+
+def shape_of(instance: Instance, widths: tuple[str, ...], spatial: int) -> Shape:
+    """The shape of one instance; ``widths`` and ``spatial`` as in ``rules/layers.toml``."""
+    sizes = instance.sizes
+    known = {name: sizes[name] for name in widths if name in sizes}
+    if spatial:
+        return _convolution(sizes, known)
+    if "vocab" in known:
+        return Shape(Kind.TABLE, known, ())
+    if "hidden" in known:
+        kind = Kind.RECURRENT
+    elif "embed" in known:
+        kind = Kind.ATTENTION
+    else:
+        kind = Kind.LINEAR
+    products = tuple(
+        one for one in _ROWS[kind] if one.inner in known and one.outer in known
+    )
+    head = _divided(sizes.get("embed"), sizes.get("heads"))
+    return Shape(kind, known, products, head=head)
+
+
+def _convolution(sizes: Mapping[str, Size], known: dict[str, Size]) -> Shape:
+    taps = sizes["kernel"].value if "kernel" in sizes else None
+    by = sizes.get("groups")
+    groups = 1 if by is None else by.value
+    products = (Product("in", "out"),) if {"in", "out"} <= known.keys() else ()
+    if groups == 1:
+        return Shape(Kind.CONVOLUTION, known, products, taps or 1)
+    into = sizes.get("in")
+    if by is not None and into is not None and _same(by, into):
+        return Shape(Kind.DEPTHWISE, known, products, taps or 1)
+    if groups is None:
+        # As many channels a group as nobody knows.
+        return Shape(Kind.GROUPED, {}, ())
+    each = {
+        name: found
+        for name, size in known.items()
+        if (found := _divided(size, by)) is not None
+    }
+    if len(each) < 2:
+        products = ()
+    return Shape(Kind.GROUPED, each, products, taps or 1, groups)
+
+
+def _same(one: Size, other: Size) -> bool:
+    return one.value is not None and one.value == other.value
+
+
+def _divided(size: Size | None, by: Size | None) -> Size | None:
+    """One part of a size; None where it does not divide, or is not known to."""
+    if size is None or by is None or not by.value:
+        return None
+    if size.value is not None:
+        if size.value % by.value:
+            return None
+        return replace(size, value=size.value // by.value)
+    multiple = size.multiple // by.value if size.multiple % by.value == 0 else 1
+    return replace(size, multiple=multiple)

@@ -1,0 +1,125 @@
+"""What a file and its program say about how much the sizes in it matter."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from amp_migrate.facts import ir
+from amp_migrate.gpus.target import Target, target
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.shapes.scale import scale
+
+_DEVICE = re.compile(r"(?i)cuda|gpu|device|accelerat|lightning|trainer|deepspeed")
+_AUTOCAST = re.compile(
+    r"torch\.(autocast|amp\.(autocast|autocast_mode\.autocast)|cuda\.amp\.autocast"
+    r"|cuda\.amp\.autocast_mode\.autocast)"
+)
+_TYPES = {
+    "torch.float16": "float16",
+    "torch.half": "float16",
+    "torch.bfloat16": "bfloat16",
+}
+_FLOAT8 = re.compile(r"(torchao\.float8|transformer_engine)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Of one file."""
+
+    tested: bool
+    """It holds tests."""
+    from_checkpoint: bool
+    """Its layers are filled from published weights."""
+    compiled: bool
+    """The program compiles its model, and the compiler pads by itself."""
+    on_cpu: bool
+    """The program trains, and mentions no accelerator."""
+
+
+def surroundings(context: Context, file: str) -> Surroundings:
+    """What is said around the layers of a file."""
+    program, words = context.program, scale()
+    mentioned = program.modules[file].identifiers
+    return Surroundings(
+        tested=words.tests.search(context.telling.file(file)) is not None,
+        from_checkpoint=not words.checkpoint.isdisjoint(mentioned),
+        compiled=_compiles(context),
+        on_cpu=_is_on_cpu(context, file),
+    )
+
+
+def target_of(context: Context) -> Target:
+    """What the sizes of a program are judged for.
+
+    Raises ValueError where the user asks for a type that the profile does not have.
+    """
+    key = "shapes.target"
+    if key not in context.shared:
+        options = context.options.lint
+        context.shared[key] = target(
+            options.profile,
+            options.dtype or _autocast_type(context, options.profile),
+            options.align,
+        )
+    found = context.shared[key]
+    assert isinstance(found, Target)
+    return found
+
+
+def uses_float8(context: Context) -> bool:
+    """Whether the program imports a library that computes linear layers in FP8."""
+    key = "shapes.float8"
+    if key not in context.shared:
+        context.shared[key] = any(
+            _FLOAT8.match(origin)
+            for function in context.program.functions.values()
+            for _, origin in function.imports
+        )
+    return bool(context.shared[key])
+
+
+def _compiles(context: Context) -> bool:
+    key = "shapes.compiled"
+    if key not in context.shared:
+        context.shared[key] = any(
+            context.program.origin(call.func, function) == "torch.compile"
+            for function, _, call in context.program.calls_named("compile")
+        )
+    return bool(context.shared[key])
+
+
+def _is_on_cpu(context: Context, file: str) -> bool:
+    """Whether a program trains on the CPU only, as far as can be seen."""
+    program = context.program
+    around = program.around([file])
+    facts = [program.modules[one] for one in around if one in program.modules]
+    if not any("backward" in one.identifiers for one in facts):
+        return False
+    texts = (context.sources.texts.get(one.path, "") for one in facts)
+    return not any(_DEVICE.search(text) for text in texts)
+
+
+def _autocast_type(context: Context, profile_name: str) -> str | None:
+    """The one type that the program's own autocast names; None where there is none, or several."""
+    program = context.program
+    found = set()
+    for function, _, call in program.all_calls():
+        origin = program.origin(call.func, function) if _is_named(call.func) else None
+        if origin is None or not _AUTOCAST.fullmatch(origin):
+            continue
+        given = next((arg.value for arg in call.args if arg.name == "dtype"), None)
+        named = None if given is None else program.origin(given, function)
+        found.add(_TYPES.get(named or ""))
+    if found == {"bfloat16"}:
+        from amp_migrate.gpus.profiles import profile
+
+        return "bfloat16" if "bfloat16" in profile(profile_name).tflops else None
+    return None
+
+
+def _is_named(expr: ir.Expr) -> bool:
+    names = ("autocast",)
+    return (isinstance(expr, ir.Name) and expr.id in names) or (
+        isinstance(expr, ir.Attr) and expr.attr in names
+    )

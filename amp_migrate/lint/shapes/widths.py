@@ -1,0 +1,112 @@
+"""Widths that are computed by a fraction and not rounded: TCU107."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.shapes.shape import Kind, shape_of
+from amp_migrate.lint.shapes.sites import Site, sites_of
+from amp_migrate.lint.shapes.surroundings import target_of
+from amp_migrate.project import Program
+
+CODE = "TCU107"
+_MOST = 1000
+"""The largest denominator that a written number is read as: 2.6667 as 8/3."""
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """One finding for each width, at the first layer that has it."""
+    said: set[tuple[str, ir.Expr]] = set()
+    unit = target_of(context).unit
+    for site in sites_of(context, file):
+        for width in site.layer.widths:
+            if not _is_open(site, width, unit):
+                continue
+            given = site.argument(width)
+            if given is None:
+                continue
+            function = site.found.function
+            formula = _formula(given, function, context.program)
+            ratio = _ratio(formula)
+            if formula is None or ratio is None or (function, formula) in said:
+                continue
+            said.add((function, formula))
+            yield context.finding(
+                CODE,
+                function,
+                site.found.call,
+                f"{site.layer.name}: a width times {ratio} is a multiple of nothing in particular: "
+                f"round it to a multiple of {max(unit, 64)}",
+                data=(("layer", site.layer.name), ("ratio", str(ratio))),
+            )
+
+
+def _is_open(site: Site, width: str, unit: int) -> bool:
+    """Whether nothing is known of a size of a linear layer, in none of its instances."""
+    shapes = [
+        shape_of(one, site.layer.widths, site.layer.spatial)
+        for one in site.found.instances
+    ]
+    return bool(shapes) and all(
+        shape.kind is Kind.LINEAR
+        and width in shape.widths
+        and shape.widths[width].is_aligned(unit) is None
+        for shape in shapes
+    )
+
+
+def _formula(given: ir.Expr, function: str, program: Program) -> ir.Expr | None:
+    """What a width is computed by: what is given, or the one thing that the given name is bound to."""
+    if isinstance(given, ir.Name):
+        owner = program.owner(given.id, function)
+        found = program.definitions(owner, given.id) if owner is not None else []
+        if len(found) != 1 or found[0].index is not None:
+            return None
+        definition = found[0]
+        if definition.stmt.kind not in ("assign", "annassign"):
+            return None
+        return definition.value
+    return given
+
+
+def _ratio(formula: ir.Expr | None) -> Fraction | None:
+    """The number that something is multiplied by before it is cut to an integer, if its denominator is no
+    power of two: half of an aligned width may well be aligned, a third of it is not."""
+    match formula:
+        case ir.Call(func=ir.Name(id="int" | "round"), args=(ir.Arg(value=inner),)):
+            found = _factor(inner)
+        case ir.Operation(op="//", operands=(_, ir.Const())):
+            found = _factor(formula)
+        case _:
+            return None
+    if found is None or not found[1]:
+        return None
+    ratio = found[0].limit_denominator(_MOST)
+    denominator = ratio.denominator
+    return None if denominator & (denominator - 1) == 0 else ratio
+
+
+def _factor(expr: ir.Expr) -> tuple[Fraction, bool] | None:
+    """(the product of the numbers, whether there is anything else) of a product or quotient."""
+    match expr:
+        case ir.Const(value=bool()):
+            return None
+        case ir.Const(value=int() | float() as number):
+            return Fraction(number), False
+        case ir.Operation(op="*" | "/" | "//" as op, operands=(left, right)):
+            one, other = _factor(left), _factor(right)
+            if one is None or other is None:
+                return None
+            if op == "*":
+                return one[0] * other[0], one[1] or other[1]
+            if other[1] or not other[0]:
+                return None
+            return one[0] / other[0], one[1]
+        case ir.Name() | ir.Attr() | ir.Item():
+            return Fraction(1), True
+        case _:
+            return None
