@@ -50,6 +50,17 @@ SHAPES: tuple[Check, ...] = (
 """What a layer may be called is the user's choice (``extend-rules``): no words tell."""
 
 
+def _misuse(module: str, words: str, *codes: str) -> Check:
+    return Check(f"misuse.{module}", codes, re.compile(words))
+
+
+def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}{number}" for number in numbers)
+
+
+_AMP = r"autocast|[Ss]caler|unscale_"
+
+
 CHECKS: tuple[Check, ...] = (
     *SHAPES,
     _throughput("settings", r"\.backward\(", "TCU201", "TCU202", "TCU203"),
@@ -63,4 +74,5 @@ CHECKS: tuple[Check, ...] = (
     _throughput("biases", r"BatchNorm", "TCU307"),
     _throughput("parallel", r"DataParallel|\.backward\(", "TCU308"),
     _throughput("hints", r"\.backward\(", "TCU309"),
+    _misuse("protocol", _AMP, *_numbered("AMP", *range(101, 117), 201, 202, 203)),
 )

@@ -105,6 +105,12 @@ class Walk(ABC, Generic[Held]):
     def _leaving(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> None:
         """Told of the states at ``continue``, ``break`` and ``return``."""
 
+    def _again(
+        self, function: str, loop: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What the end of a loop's turn makes of the states there."""
+        return states
+
     def _calls_itself(self, qualname: str) -> None:
         """Told of a function that is called again before it is done."""
 
@@ -311,7 +317,7 @@ class Walk(ABC, Generic[Held]):
             inner = self._block(function, body, entering)
             flow.breaks |= inner.breaks
             flow.returns |= inner.returns
-            ended |= inner.after | inner.continues
+            ended |= self._again(function, stmt, inner.after | inner.continues)
             if self._joined(head | ended) == head:
                 break
             head = self._joined(head | ended)

@@ -1,0 +1,1 @@
+"""Misuse of AMP in code that already uses it: the protocol of the scaler, and where autocast stands."""

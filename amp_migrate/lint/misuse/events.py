@@ -1,0 +1,300 @@
+"""What each statement does to scaled gradients: the events that the protocol of the scaler is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from amp_migrate.facts import ir
+from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp
+from amp_migrate.lint.misuse.gradients import touch
+from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.vocabulary import FRAMEWORK_RECEIVERS, GRADIENT_CLIPPERS
+from amp_migrate.project.bindings import calls_of, unpacked
+from amp_migrate.project.optimizers import Optimizers
+
+_CLIPPERS_ELSEWHERE = re.compile(
+    r"timm\.utils(\.\w+)*\.(dispatch_clip_grad|adaptive_clip_grad)"
+)
+_LOOKS_LIKE_SCALER = re.compile(r"(?i)(^|_)(grad_?|amp_?|loss_?)?scaler(s|_\w+)?$")
+_LOOKS_AT = re.compile(
+    r"(builtins\.(print|isinstance|str|repr|type|id|bool|len|hasattr|getattr|dict|list|tuple))"
+)
+_AMP_WORDS = frozenset(("GradScaler", "unscale_"))
+
+
+@dataclass(frozen=True, slots=True)
+class AmpEvent(Event):
+    """``kind``: ``scaled`` and ``plain`` (a backward), ``foreign`` (one that is not understood),
+    ``unscale``, ``step``, ``update`` (of a scaler), ``plain step``, ``zero``, ``clip``, ``read`` and
+    ``edit`` (of gradients), ``rescale`` (the scale is asked for), ``opaque`` (a scaler is handed to
+    somebody unseen), ``new scaler``, ``new optimizer``, ``enter`` (a region of
+    autocast), ``call``."""
+
+    scaler: ir.Expr | None = field(default=None, compare=False)
+    subject: ir.Expr | None = field(default=None, compare=False)
+    """The optimizer, or what gradients are touched."""
+
+
+class AmpEvents(Events):
+    """The events of every statement of a program under AMP."""
+
+    def __init__(self, amp: Amp) -> None:
+        self.amp = amp
+        self._scalers: dict[tuple[str, ir.Expr], bool] = {}
+        super().__init__(amp.program, Optimizers(amp.program, any_step=True))
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _read(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
+        if stmt.kind in ("functiondef", "classdef"):
+            return
+        for expr in stmt.exprs:
+            for call in ir.calls_in(expr):
+                yield from self._of_amp_call(call, stmt, function)
+        if stmt.kind == "with" and any(
+            self.amp.entered(expr, function) is not None for expr in stmt.exprs
+        ):
+            yield AmpEvent("enter", stmt.line, stmt.column)
+        kind = touch(stmt, function, self.program)
+        if kind:
+            yield AmpEvent(kind, stmt.line, stmt.column)
+        yield from self._births(stmt, function)
+
+    def _births(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
+        if stmt.kind not in ("assign", "annassign", "for", "with"):
+            return
+        for target, value, _ in unpacked(stmt):
+            if not isinstance(target, (ir.Name, ir.Attr)):
+                continue
+            where = (stmt.line, stmt.column)
+            if isinstance(value, ir.Call) and self.amp.makes_scaler(value, function):
+                if not self.amp.is_off(value, function):
+                    yield AmpEvent("new scaler", *where, call=value, scaler=target)
+            else:
+                name = target.id if isinstance(target, ir.Name) else target.attr
+                made = isinstance(value, ir.Call) and (
+                    self.optimizers.makers.construction(value, function) is not None
+                )
+                if made or re.search(r"(?i)opt", name):
+                    yield AmpEvent("new optimizer", *where, subject=target)
+
+    def _of_amp_call(
+        self, call: ir.Call, stmt: ir.Stmt, function: str
+    ) -> Iterator[Event]:
+        program = self.program
+        where = (call.line, call.column, call)
+        origin = program.origin(call.func, function)
+        if isinstance(call.func, ir.Attr) and origin is None:
+            receiver, method = call.func.value, call.func.attr
+            if method == "backward":
+                yield self._backward(call, receiver, stmt, function)
+                return
+            if self._on_scaler(method, receiver, function):
+                found = self._of_scaler(method, receiver, call)
+                if found is not None:
+                    yield found
+                return
+            callees = program.callees(call, function)
+            if not any(map(self._steps_something, callees)):
+                if method == "step" and not call.args:
+                    if self._is_optimizer_like(receiver, function):
+                        yield AmpEvent("plain step", *where, subject=receiver)
+                        return
+                if method == "zero_grad":
+                    known = self._is_optimizer_like(receiver, function)
+                    yield AmpEvent("zero", *where, subject=receiver if known else None)
+                    return
+        if origin == "torch.autograd.backward":
+            yield self._backward(call, call.argument(0, "tensors"), stmt, function)
+            return
+        clips = origin is not None and (
+            GRADIENT_CLIPPERS.fullmatch(origin) or _CLIPPERS_ELSEWHERE.fullmatch(origin)
+        )
+        if clips:
+            reads = origin is not None and origin.endswith("get_total_norm")
+            yield AmpEvent(
+                "read" if reads else "clip",
+                *where,
+                subject=call.argument(0, "parameters"),
+            )
+            return
+        callees = program.callees(call, function)
+        if callees:
+            yield AmpEvent("call", *where, callees=callees)
+            return
+        if origin is not None and _LOOKS_AT.fullmatch(origin):
+            return
+        if any(
+            self.is_scaler(arg.value, function)
+            for arg in call.args
+            if _is_name(arg.value)
+        ):
+            yield AmpEvent("opaque", *where)
+
+    def _backward(
+        self, call: ir.Call, loss: ir.Expr | None, stmt: ir.Stmt, function: str
+    ) -> AmpEvent:
+        where = (call.line, call.column, call)
+        scaled = self._scaled_by(loss, stmt, function)
+        if scaled is not None:
+            return AmpEvent("scaled", *where, scaler=scaled, subject=loss)
+        if loss is None or self._may_be_scaled(loss, function):
+            return AmpEvent("foreign", *where)
+        name = ir.key_of(loss) or ""
+        if name.rpartition(".")[2] in FRAMEWORK_RECEIVERS:
+            return AmpEvent("foreign", *where)
+        handed = any(arg.name is None for arg in call.args)
+        if handed and isinstance(call.func, ir.Attr) and call.func.value is loss:
+            first = call.args[0].value
+            # backward(loss) is a framework's, backward(torch.ones_like(out)) and backward(-1) torch's.
+            if not isinstance(first, (ir.Call, ir.Const)):
+                return AmpEvent("foreign", *where)
+        if self.program.callees(call, function):
+            return AmpEvent("foreign", *where)
+        return AmpEvent("plain", *where, subject=loss)
+
+    def _scaled_by(
+        self, loss: ir.Expr | None, stmt: ir.Stmt, function: str, depth: int = 0
+    ) -> ir.Expr | None:
+        """The scaler whose ``scale()`` a loss comes from."""
+        if isinstance(loss, ir.Call) and isinstance(loss.func, ir.Attr):
+            if loss.func.attr == "scale" and self.is_scaler(loss.func.value, function):
+                return loss.func.value
+            return None
+        if isinstance(loss, ir.Name) and depth == 0:
+            for earlier in reversed(self._before(stmt, function)):
+                if any(target == loss for target in earlier.targets):
+                    if earlier.kind != "assign":
+                        return None
+                    return self._scaled_by(earlier.value, earlier, function, 1)
+                if any(
+                    target == loss
+                    for inner in ir.statements((earlier,))
+                    for target in inner.targets
+                ):
+                    return None
+        return None
+
+    def _before(self, stmt: ir.Stmt, function: str) -> list[ir.Stmt]:
+        """The statements of the same block that stand before one, in order."""
+        name, index = stmt.path[-1]
+        return [
+            other
+            for other in ir.statements(self.program.functions[function].body)
+            if other.path[:-1] == stmt.path[:-1]
+            and other.path[-1][0] == name
+            and other.path[-1][1] < index
+        ]
+
+    def _may_be_scaled(self, loss: ir.Expr, function: str) -> bool:
+        """Whether a loss has something to do with ``scale()`` that is not read."""
+        seen: set[ir.Expr] = set()
+        pending = [loss]
+        while pending:
+            current = pending.pop()
+            if current in seen or len(seen) > 40:
+                continue
+            seen.add(current)
+            for inner in ir.walk(current):
+                if isinstance(inner, ir.Attr) and re.search(r"(?i)scale", inner.attr):
+                    return True
+                if isinstance(inner, ir.Name):
+                    if re.search(r"(?i)scale", inner.id):
+                        return True
+                    owner = self.program.owner(inner.id, function)
+                    if owner == function:
+                        pending += [
+                            d.value
+                            for d in self.program.definitions(owner, inner.id)
+                            if isinstance(d.value, (ir.Name, ir.Call, ir.Operation))
+                        ]
+        return False
+
+    def _of_scaler(
+        self, method: str, receiver: ir.Expr, call: ir.Call
+    ) -> AmpEvent | None:
+        where = (call.line, call.column, call)
+        subject = call.argument(0, "optimizer")
+        match method:
+            case "unscale_" if subject is not None:
+                return AmpEvent("unscale", *where, scaler=receiver, subject=subject)
+            case "step" if subject is not None:
+                return AmpEvent("step", *where, scaler=receiver, subject=subject)
+            case "update":
+                return AmpEvent("update", *where, scaler=receiver)
+            case "get_scale":
+                return AmpEvent("rescale", *where, scaler=receiver)
+            case "step" | "unscale_":
+                return AmpEvent("opaque", *where, scaler=receiver)
+        return None
+
+    # -- what is what ---------------------------------------------------------------------------
+
+    def _on_scaler(self, method: str, receiver: ir.Expr, function: str) -> bool:
+        return method in (
+            "scale",
+            "unscale_",
+            "step",
+            "update",
+            "get_scale",
+        ) and self.is_scaler(receiver, function)
+
+    def is_scaler(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a GradScaler, or called like one where nothing says what it is."""
+        key = (function, expr)
+        if key not in self._scalers:
+            self._scalers[key] = self._is_scaler(expr, function)
+        return self._scalers[key]
+
+    def _is_scaler(self, expr: ir.Expr, function: str) -> bool:
+        if not _is_name(expr):
+            return False
+        program = self.program
+        refs = program.resolve(expr, function)
+        for ref in refs:
+            if ref.kind == "made" and GRAD_SCALER.fullmatch(ref.name):
+                return not self._is_off(expr, function)
+            if ref.kind == "instance" and any(
+                map(GRAD_SCALER.fullmatch, program.external_bases(ref.name))
+            ):
+                return True
+        for value, there in self.amp.values(expr, function):
+            if isinstance(value, ir.Call) and self.amp.makes_scaler(value, there):
+                return not self._is_off(expr, function)
+        if refs:
+            return False
+        while isinstance(expr, ir.Item):
+            expr = expr.value
+        name = (ir.key_of(expr) or "").rpartition(".")[2]
+        words = program.modules[ir.file_of(function)].identifiers
+        return bool(_LOOKS_LIKE_SCALER.search(name)) and bool(words & _AMP_WORDS)
+
+    def _is_off(self, expr: ir.Expr, function: str) -> bool:
+        values = self.amp.values(expr, function)
+        return bool(values) and all(
+            isinstance(value, ir.Call) and self.amp.is_off(value, there)
+            for value, there in values
+        )
+
+    def _steps_something(self, function: str) -> bool:
+        """Whether a function does more than what an optimizer does itself."""
+        body = self.program.functions[function].body
+        return any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr
+            in ("step", "backward", "unscale_", "update", "zero_grad")
+            for stmt in ir.statements(body)
+            for call in calls_of(stmt)
+        )
+
+    def _is_optimizer_like(self, receiver: ir.Expr, function: str) -> bool:
+        slot = self.optimizers.slot(receiver, function)
+        if slot is not None and self.optimizers.trace(slot).births:
+            return True
+        return self.optimizers.makers.looks_like_one(receiver, function)
+
+
+def _is_name(expr: ir.Expr) -> bool:
+    return isinstance(expr, (ir.Name, ir.Attr, ir.Item))

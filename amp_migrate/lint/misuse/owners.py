@@ -1,0 +1,97 @@
+"""Whose gradients are meant: the optimizers that hold the parameters which a clip is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from amp_migrate.facts import ir
+from amp_migrate.lint.misuse.amp import Amp, Key
+from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.ways import Ways
+
+_GIVES_PARAMETERS = ("parameters", "named_parameters")
+
+
+class Owners:
+    """Answers for the optimizers of one program."""
+
+    def __init__(self, amp: Amp, events: AmpEvents) -> None:
+        self.amp = amp
+        self.events = events
+
+    @cached_property
+    def _modules(self) -> dict[Key, set[Key] | None]:
+        """What each optimizer was made with; None where that is not read."""
+        found: dict[Key, set[Key] | None] = {}
+        for function in self.amp.program.functions:
+            for stmt, event in self.events.direct(function):
+                if not isinstance(event, AmpEvent) or event.kind != "new optimizer":
+                    continue
+                key = (
+                    None
+                    if event.subject is None
+                    else self.amp.key(event.subject, function)
+                )
+                if key is None:
+                    continue
+                made = set(self._named(stmt.value, function))
+                earlier = found.get(key, set())
+                found[key] = earlier | made if made and earlier is not None else None
+        return found
+
+    def _named(self, expr: ir.Expr | None, function: str) -> Iterator[Key]:
+        """The modules whose ``parameters()`` stand in an expression."""
+        for inner in () if expr is None else ir.walk(expr):
+            if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
+                if inner.func.attr in _GIVES_PARAMETERS:
+                    key = self.amp.key(inner.func.value, function)
+                    if key is not None:
+                        yield key
+
+    def of(
+        self, given: ir.Expr | None, function: str, known: set[Key], ways: Ways
+    ) -> set[Key]:
+        """Those of some optimizers that hold what is given; empty where that is not told."""
+        if isinstance(given, ir.Name):
+            values = self.amp.values(given, function)
+            given = values[0][0] if len(values) == 1 else given
+        modules = set()
+        for inner in () if given is None else ir.walk(given):
+            if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
+                if inner.func.attr in _GIVES_PARAMETERS:
+                    key = ways.key(inner.func.value, function)
+                    if key is not None:
+                        modules.add(key)
+        return {one for one in known if modules & (self._modules.get(one) or set())}
+
+    def have_all_in_common(self, one: Key, other: Key) -> bool:
+        """Whether two optimizers were both made with all parameters of one module."""
+        return bool(
+            self._whole.get(one) and self._whole.get(one) == self._whole.get(other)
+        )
+
+    @cached_property
+    def _whole(self) -> dict[Key, Key | None]:
+        """The module whose parameters an optimizer was given, all of them and no others."""
+        found: dict[Key, Key | None] = {}
+        for function in self.amp.program.functions:
+            for stmt, event in self.events.direct(function):
+                if not isinstance(event, AmpEvent) or event.kind != "new optimizer":
+                    continue
+                key = (
+                    None
+                    if event.subject is None
+                    else self.amp.key(event.subject, function)
+                )
+                if key is None:
+                    continue
+                module = None
+                if isinstance(stmt.value, ir.Call):
+                    match stmt.value.argument(0, "params"):
+                        case ir.Call(
+                            func=ir.Attr(value=value, attr="parameters"), args=()
+                        ):
+                            module = self.amp.key(value, function)
+                found[key] = None if key in found else module
+        return found

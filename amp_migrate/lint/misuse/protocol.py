@@ -1,0 +1,602 @@
+"""The protocol of the scaler on all ways through a program: backward, unscale_, step, update.
+
+Something is told only where every way that comes there in the same manner is wrong: a way that a
+condition which is not read may rule out is never the only witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding, Severity
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.amp import Key, amp_of
+from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.owners import Owners
+from amp_migrate.lint.misuse.state import (
+    NOBODY,
+    PLAIN,
+    SCALED,
+    STALE,
+    STEPPED,
+    UNKNOWN,
+    UNSCALED,
+    Held,
+    Mark,
+)
+from amp_migrate.lint.misuse.ways import Open, Ways
+from amp_migrate.plan.events import Event
+from amp_migrate.plan.walk import Site, State
+
+CLIPPED = "AMP101"
+EDITED = "AMP102"
+READ = "AMP103"
+UNSCALED_TWICE = "AMP104"
+UNSCALED_BETWEEN = "AMP105"
+UNSCALED_AFTER_STEP = "AMP106"
+STEPPED_TWICE = "AMP107"
+MISSING_UPDATE = "AMP108"
+UPDATE_WITHOUT_STEP = "AMP109"
+UPDATED_BEFORE_STEP = "AMP110"
+UPDATED_BETWEEN = "AMP111"
+STEP_OUTSIDE = "AMP112"
+STEP_WITHOUT_CHECK = "AMP113"
+NOT_SCALED = "AMP114"
+TWO_SCALERS = "AMP115"
+REBORN = "AMP116"
+BACKWARD_IN_REGION = "AMP201"
+STEP_IN_REGION = "AMP202"
+REENTERED = "AMP203"
+
+PARTLY_SCALED = "AMP114 of some"
+"""`NOT_SCALED` where other gradients of the step were: known only when all optimizers are."""
+
+_OF_ONE = frozenset((UNSCALED_BETWEEN, UPDATED_BETWEEN))
+"""What is known to be wrong only where there is one optimizer: with two, either may be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong in one place, for those that come there in one manner."""
+
+    code: str
+    function: str
+    at: ir.Call | ir.Stmt
+    message: str = ""
+    severity: Severity | None = None
+    scaler: Key = NOBODY
+    again: bool = False
+    """It comes of going around a loop."""
+
+
+class Protocol(Ways):
+    """Walks a program and gathers what is wrong with the protocol."""
+
+    def __init__(self, owners: Owners, events: AmpEvents) -> None:
+        super().__init__(events.amp, events)
+        self.owners = owners
+        self.bad: dict[tuple[object, ...], Fault] = {}
+        self.good: set[tuple[object, ...]] = set()
+        self.optimizers: set[Key] = set()
+        self.updates: set[Key] = set()
+        self.handed_on: set[Key] = set()
+        self.steps: dict[Key, Fault] = {}
+        self.steps_plainly = False
+        self.blamed: dict[tuple[int, int, str], Site] = {}
+        """The plain backward that a step is wrong for."""
+
+    def judge_from(self, root: str) -> None:
+        """Judge all ways that begin at a function."""
+        before, good = dict(self.bad), set(self.good)
+        self.optimizers, self.steps_plainly = set(), False
+        # The first walk tells which optimizers there are, the second judges.
+        self.walk_from(root)
+        if not self.is_exhausted:
+            self.bad, self.good = dict(before), good
+            self.walk_from(root)
+        if self.is_exhausted:
+            self.bad = before
+            return
+        alone = len(self.optimizers) == 1
+        # Where all optimizers are the scaler's, no loss may do without it.
+        unsure = set() if alone else _OF_ONE
+        if not alone and self.steps_plainly:
+            unsure |= {PARTLY_SCALED}
+        for key, fault in list(self.bad.items()):
+            if fault.code in unsure and key not in before:
+                del self.bad[key]
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def _judge(
+        self,
+        wrong: bool,
+        code: str,
+        event: Event,
+        function: str,
+        stmt: ir.Stmt,
+        manner: object = None,
+        *,
+        message: str = "",
+        scaler: Key = NOBODY,
+        told: Site | None = None,
+    ) -> None:
+        """``told``: the statement that is to blame, where it is not where it is noticed."""
+        place = event.call or stmt
+        key = (code, function, place.line, place.column, manner, told)
+        if not wrong:
+            self.good.add(key)
+            return
+        again = isinstance(manner, tuple) and bool(manner[0])
+        blamed = (function, place) if told is None else (told[0], self._at(told))
+        self.bad[key] = Fault(code, *blamed, message, None, scaler, again)
+
+    def _told(
+        self, code: str, function: str, at: ir.Call | ir.Stmt, **more: str
+    ) -> None:
+        severity = Severity(more["severity"]) if "severity" in more else None
+        key = (code, function, at.line, at.column, None)
+        self.bad[key] = Fault(code, function, at, more.get("message", ""), severity)
+
+    def faults(self) -> Iterator[Fault]:
+        """What is wrong on every way."""
+        silent = {
+            scaler
+            for scaler in self.steps
+            if scaler not in self.updates and scaler not in self.handed_on
+        }
+        for scaler in silent:
+            yield self.steps[scaler]
+        places = set()
+        for key, fault in self.bad.items():
+            if key in self.good or (fault.again and fault.scaler in silent):
+                continue
+            if fault.code in (NOT_SCALED, PARTLY_SCALED):
+                step = (fault.at.line, fault.at.column, fault.function)
+                site = self.blamed[step]
+                fault = replace(
+                    fault, code=NOT_SCALED, function=site[0], at=self._at(site)
+                )
+            place = (fault.code, fault.function, fault.at.line, fault.at.column)
+            if place not in places:
+                places.add(place)
+                yield fault
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _event(
+        self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
+    ) -> State[Held]:
+        assert isinstance(event, AmpEvent)
+        held = state.held
+        scaler = self.key(event.scaler, function)
+        subject = self.key(event.subject, function)
+        match event.kind:
+            case "scaled":
+                self._in_region(BACKWARD_IN_REGION, event, function, stmt)
+                held = self._scaled(held, scaler, event, function, stmt)
+            case "plain":
+                self._in_region(BACKWARD_IN_REGION, event, function, stmt)
+                held = held.after_backward((PLAIN, NOBODY))
+                held = held.marked(PLAIN, NOBODY, (function, stmt.path))
+            case "foreign":
+                held = held.after_backward((UNKNOWN, NOBODY))
+            case "unscale":
+                held = self._unscale(held, scaler, subject, event, function, stmt)
+            case "step":
+                self._step_in_region(event, function, stmt)
+                held = self._step(held, scaler, subject, event, function, stmt)
+            case "update":
+                held = self._update(held, scaler, event, function, stmt)
+            case "plain step":
+                self._step_in_region(event, function, stmt)
+                held = self._plain_step(held, subject, event, function, stmt)
+            case "zero":
+                if subject is not None:
+                    held = held.used(subject)
+                else:
+                    held = replace(held, grads=frozenset(), cleared=frozenset())
+            case "clip" | "read" | "edit":
+                self._touched(held, event, function, stmt)
+            case "rescale":
+                held = replace(held, by_hand=True)
+            case "opaque":
+                held = self._opaque(held, event, function)
+            case "new scaler":
+                held = self._new_scaler(held, scaler, function, stmt)
+            case "new optimizer":
+                if subject is not None:
+                    held = self._new_optimizer(held, subject)
+        return State(held, state.known)
+
+    def _scaled(
+        self, held: Held, scaler: Key | None, event: Event, function: str, stmt: ir.Stmt
+    ) -> Held:
+        if scaler is None:
+            return held.after_backward((UNKNOWN, NOBODY))
+        for optimizer, what, _ in held.status:
+            mark = held.mark(UNSCALED, optimizer)
+            if mark is None or (SCALED, scaler) not in held.of(optimizer):
+                continue
+            if self._in_each_turn(mark) and not mark.left:
+                self._judge(
+                    what == UNSCALED,
+                    UNSCALED_BETWEEN,
+                    event,
+                    function,
+                    stmt,
+                    (mark.around, mark.site),
+                    scaler=scaler,
+                    told=mark.site,
+                )
+        mark = held.mark(SCALED, scaler)
+        if mark is not None and not mark.left and self._in_each_turn(mark):
+            updated = held.mark("update", scaler)
+            if updated is not None:
+                self._judge(
+                    bool(self.optimizers)
+                    and all((STALE, scaler) in held.of(o) for o in self.optimizers),
+                    UPDATED_BETWEEN,
+                    event,
+                    function,
+                    stmt,
+                    (mark.around, mark.site),
+                    scaler=scaler,
+                    told=updated.site,
+                )
+        held = held.after_backward((SCALED, scaler))
+        return held.marked(SCALED, scaler, (function, stmt.path))
+
+    def _unscale(
+        self,
+        held: Held,
+        scaler: Key | None,
+        optimizer: Key | None,
+        event: Event,
+        function: str,
+        stmt: ir.Stmt,
+    ) -> Held:
+        if scaler is None or optimizer is None:
+            return self._lost(held)
+        self.optimizers.add(optimizer)
+        self._shared_parameters(held, optimizer, event, function, stmt)
+        state = held.state(optimizer)
+        for what, code, around in (
+            (UNSCALED, UNSCALED_TWICE, UNSCALED_BETWEEN),
+            (STEPPED, UNSCALED_AFTER_STEP, MISSING_UPDATE),
+        ):
+            mark = held.mark(what, optimizer)
+            self._repeated(
+                mark, state == what, code, around, scaler, event, function, stmt
+            )
+        held = held.with_status(optimizer, UNSCALED, scaler)
+        return held.marked(UNSCALED, optimizer, (function, stmt.path))
+
+    def _repeated(
+        self,
+        mark: Mark | None,
+        wrong: bool,
+        code: str,
+        around: str,
+        scaler: Key,
+        event: Event,
+        function: str,
+        stmt: ir.Stmt,
+    ) -> None:
+        """Judge what must not happen twice before an update."""
+        if mark is None:
+            return
+        manner = (mark.around, mark.site, mark.left)
+        if mark.left is not None:
+            there = self._at(mark.left)
+            self._judge(
+                wrong,
+                MISSING_UPDATE,
+                event,
+                function,
+                stmt,
+                manner,
+                message=f"this {there.kind} skips the scaler.update() that has to follow"
+                " unscale_() or step(): the next turn raises",
+                scaler=scaler,
+                told=mark.left,
+            )
+        elif not mark.around:
+            self._judge(wrong, code, event, function, stmt, manner, scaler=scaler)
+        elif self._in_each_turn(mark):
+            self._judge(wrong, around, event, function, stmt, manner, scaler=scaler)
+
+    def _in_each_turn(self, mark: Mark) -> bool:
+        """Whether what comes of going around loops does come in each turn."""
+        return not mark.around or self.steadily(mark.around)
+
+    def _step(
+        self,
+        held: Held,
+        scaler: Key | None,
+        optimizer: Key | None,
+        event: Event,
+        function: str,
+        stmt: ir.Stmt,
+    ) -> Held:
+        if scaler is None or optimizer is None:
+            return self._lost(held)
+        self.optimizers.add(optimizer)
+        at = event.call or stmt
+        self.steps.setdefault(
+            scaler,
+            Fault(MISSING_UPDATE, function, at, scaler=scaler),
+        )
+        mark = held.mark(STEPPED, optimizer)
+        self._repeated(
+            mark,
+            held.state(optimizer) == STEPPED,
+            STEPPED_TWICE,
+            MISSING_UPDATE,
+            scaler,
+            event,
+            function,
+            stmt,
+        )
+        if held.state(optimizer) != UNSCALED:
+            self._shared_parameters(held, optimizer, event, function, stmt)
+        waiting = held.of(optimizer)
+        kinds = {kind for kind, _ in waiting}
+        if waiting:
+            plain = held.mark(PLAIN, NOBODY)
+            mixed = kinds in ({PLAIN, SCALED}, {PLAIN, STALE})
+            wrong = kinds == {PLAIN} or mixed
+            code = PARTLY_SCALED if mixed else NOT_SCALED
+            self._judge(wrong, code, event, function, stmt)
+            self._judge(
+                False,
+                NOT_SCALED if mixed or not wrong else PARTLY_SCALED,
+                event,
+                function,
+                stmt,
+            )
+            if wrong and plain is not None:
+                self.blamed[event.line, event.column, function] = plain.site
+            others = {by for kind, by in waiting if kind in (SCALED, STALE)} - {scaler}
+            self._judge(
+                kinds <= {SCALED, STALE}
+                and bool(others)
+                and len(waiting) == len(others),
+                TWO_SCALERS,
+                event,
+                function,
+                stmt,
+            )
+            self._judge(
+                kinds == {STALE} and held.state(optimizer) == "" and not others,
+                UPDATED_BEFORE_STEP,
+                event,
+                function,
+                stmt,
+            )
+        held = self._reborn(held, scaler, optimizer)
+        held = held.used(optimizer).with_status(optimizer, STEPPED, scaler)
+        lived = {one for one in held.lived if one[:2] != (scaler, optimizer)}
+        lived.add((scaler, optimizer, frozenset()))
+        held = replace(held, lived=frozenset(lived))
+        return held.marked(STEPPED, optimizer, (function, stmt.path))
+
+    def _shared_parameters(
+        self, held: Held, optimizer: Key, event: Event, function: str, stmt: ir.Stmt
+    ) -> None:
+        """Judge gradients that another optimizer over the same parameters has been divided for."""
+        others = [
+            one
+            for one, _, _ in held.status
+            if one != optimizer and self.owners.have_all_in_common(one, optimizer)
+        ]
+        if others:
+            self._judge(
+                True,
+                UNSCALED_TWICE,
+                event,
+                function,
+                stmt,
+                message="another optimizer over the same parameters has had them unscaled: the"
+                " gradients are divided by the scale twice",
+            )
+
+    def _update(
+        self, held: Held, scaler: Key | None, event: Event, function: str, stmt: ir.Stmt
+    ) -> Held:
+        if scaler is None:
+            return self._lost(held)
+        self.updates.add(scaler)
+        checked = dict(held.checked).get(scaler)
+        given = event.call is not None and bool(event.call.args)
+        if checked is not None and not given:
+            mark = held.mark("update", scaler)
+            manner = (mark.around if mark else frozenset(), mark.site if mark else None)
+            if mark is None or self._in_each_turn(mark):
+                self._judge(
+                    not checked, UPDATE_WITHOUT_STEP, event, function, stmt, manner
+                )
+        held = held.updated(scaler)
+        return held.marked("update", scaler, (function, stmt.path))
+
+    def _plain_step(
+        self,
+        held: Held,
+        optimizer: Key | None,
+        event: Event,
+        function: str,
+        stmt: ir.Stmt,
+    ) -> Held:
+        if optimizer is None:
+            return held
+        self.steps_plainly = True
+        waiting = held.of(optimizer)
+        if not waiting and held.state(optimizer) == STEPPED:
+            self._judge(True, STEP_OUTSIDE, event, function, stmt)
+        if waiting:
+            scaled = {kind for kind, _ in waiting} <= {SCALED, STALE}
+            state = held.state(optimizer)
+            raw = scaled and state == "" and not held.by_hand
+            self._judge(raw, STEP_OUTSIDE, event, function, stmt)
+            self._judge(
+                scaled and state == UNSCALED, STEP_WITHOUT_CHECK, event, function, stmt
+            )
+        return held.used(optimizer)
+
+    def _touched(
+        self, held: Held, event: AmpEvent, function: str, stmt: ir.Stmt
+    ) -> None:
+        code = {"clip": CLIPPED, "read": READ, "edit": EDITED}[event.kind]
+        if not any(kind in (SCALED, STALE) for kind, _ in held.grads):
+            return
+        known = self.optimizers
+        told = self.owners.of(event.subject, function, known, self)
+        meant = told or known
+        clean = held.by_hand or not all(
+            {kind for kind, _ in held.of(one)} == {SCALED} for one in meant
+        )
+        if event.call is not None:
+            clean = clean or any(
+                isinstance(inner, ir.Attr) and inner.attr == "get_scale"
+                for inner in ir.walk(event.call)
+            )
+        states = [bool(held.state(one)) for one in meant]
+        unscaled = all(states) if told else any(states)
+        if not meant:
+            return
+        wrong = not clean and not unscaled
+        self._judge(wrong, code, event, function, stmt)
+
+    def _opaque(self, held: Held, event: AmpEvent, function: str) -> Held:
+        given = [arg.value for arg in event.call.args] if event.call else []
+        for expr in (*given, event.scaler):
+            key = self.key(expr, function)
+            if key is not None:
+                self.handed_on.add(key)
+        return self._lost(held)
+
+    @staticmethod
+    def _lost(held: Held) -> Held:
+        """Somebody unseen may have done anything."""
+        grads = frozenset({(UNKNOWN, NOBODY)})
+        return Held(grads=grads, lived=held.lived)
+
+    # -- births ---------------------------------------------------------------------------------
+
+    def _new_scaler(
+        self, held: Held, scaler: Key | None, function: str, stmt: ir.Stmt
+    ) -> Held:
+        if scaler is None:
+            return held
+        kept = frozenset(one for one in held.checked if one[0] != scaler)
+        status = frozenset(one for one in held.status if one[2] != scaler)
+        held = replace(held, checked=kept, status=status)
+        loops = {loop for s, _, around in held.lived if s == scaler for loop in around}
+        if not loops or not self._is_straight(frozenset(loops)):
+            return held
+        return held.marked("reborn", scaler, (function, stmt.path))
+
+    def _is_straight(self, loops: frozenset[Site]) -> bool:
+        """Whether no condition stands between some loop and here."""
+        sites = [(function, stmt.path) for function, stmt in self._around]
+        inside = [index for index, site in enumerate(sites) if site in loops]
+        return bool(inside) and not any(
+            stmt.kind in ("if", "try", "match")
+            for _, stmt in self._around[inside[0] + 1 :]
+        )
+
+    def _reborn(self, held: Held, scaler: Key, optimizer: Key) -> Held:
+        mark = held.mark("reborn", scaler)
+        if mark is None:
+            return held
+        if any(one[:2] == (scaler, optimizer) for one in held.lived):
+            self._told(REBORN, mark.site[0], self._at(mark.site))
+        return held
+
+    @staticmethod
+    def _new_optimizer(held: Held, optimizer: Key) -> Held:
+        return replace(
+            held.used(optimizer),
+            status=frozenset(one for one in held.status if one[0] != optimizer),
+            lived=frozenset(one for one in held.lived if one[1] != optimizer),
+            marks=frozenset(one for one in held.marks if one[1] != optimizer),
+        )
+
+    # -- regions --------------------------------------------------------------------------------
+
+    def entering(self, function: str, stmt: ir.Stmt, instance: Key | None) -> None:
+        if instance is None or not any(one.instance == instance for one in self.open):
+            return
+        self._told(REENTERED, function, stmt)
+
+    def _in_region(
+        self, code: str, event: Event, function: str, stmt: ir.Stmt
+    ) -> Open | None:
+        found = self.region()
+        if found is not None:
+            self._told(code, function, event.call or stmt)
+        return found
+
+    def _step_in_region(self, event: Event, function: str, stmt: ir.Stmt) -> None:
+        found = self.region()
+        if found is None or found.region is None:
+            return
+        outermost = next(i for i, one in enumerate(self.open) if one.region)
+        loops = [one for one in self.open[outermost + 1 :] if one.region is None]
+        if loops and found.region.caches:
+            self._told(STEP_IN_REGION, function, event.call or stmt)
+        else:
+            self._told(
+                STEP_IN_REGION,
+                function,
+                event.call or stmt,
+                severity="warning",
+                message="the optimizer steps inside an autocast region; end the region before"
+                " backward()",
+            )
+
+    def _at(self, site: Site) -> ir.Stmt:
+        function, path = site
+        return next(
+            stmt
+            for stmt in ir.statements(self.program.functions[function].body)
+            if stmt.path == path
+        )
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is wrong with the protocol in one file of a program."""
+    found = context.shared.get("misuse.protocol")
+    if not isinstance(found, list):
+        found = context.shared["misuse.protocol"] = list(_faults(context))
+    for fault in found:
+        if ir.file_of(fault.function) == file:
+            yield context.finding(
+                fault.code,
+                fault.function,
+                fault.at,
+                fault.message,
+                severity=fault.severity,
+            )
+
+
+def _faults(context: Context) -> Iterator[Fault]:
+    amp = amp_of(context)
+    events = AmpEvents(amp)
+    walk = Protocol(Owners(amp, events), events)
+    for root in _roots(context, events):
+        walk.judge_from(root)
+    yield from walk.faults()
+
+
+def _roots(context: Context, events: AmpEvents) -> Iterator[str]:
+    """Functions that nothing here calls, and that do anything to gradients."""
+    program = context.program
+    wanted = {"scaled", "unscale", "step", "update", "enter"}
+    for qualname in program.functions:
+        if not wanted & events.kinds(qualname):
+            continue
+        if not program.call_sites.get(qualname) or qualname in program.escaping:
+            yield qualname

@@ -1,0 +1,399 @@
+"""The ways through a program under AMP: who is who on each, which tests agree, what region is open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from amp_migrate.facts import ir
+from amp_migrate.lint.misuse import conditions
+from amp_migrate.lint.misuse.amp import Amp, Key, Region
+from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.state import Held
+from amp_migrate.plan.events import Event
+from amp_migrate.plan.walk import Flow, Site, State, Walk
+from amp_migrate.project.link import CallSite
+
+_MOST_STEPS = 20_000
+_MOST_STATES = 48
+_JUMPS = frozenset(("continue", "break", "return", "raise"))
+_EVERYWHERE = "@"
+"""The scope of tests whose names mean the same in every function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A region, or a loop (``region`` is None), that is around what happens."""
+
+    region: Region | None
+    site: Site
+    instance: Key | None = None
+
+
+class Ways(Walk[Held]):
+    """Walks the ways; what is wrong on them is for `Protocol` to say."""
+
+    events: AmpEvents
+
+    def __init__(self, amp: Amp, events: AmpEvents) -> None:
+        super().__init__(amp.program, events, handlers=False)
+        self.amp = amp
+        self.open: list[Open] = []
+        self._bound: list[dict[tuple[str, str], Key | None]] = [{}]
+        self._around: list[tuple[str, ir.Stmt]] = []
+        self._steps = 0
+        self._too_many = False
+        self._idle: dict[Site, bool] = {}
+        self._asked: dict[str, frozenset[str]] = {}
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there are more ways than are followed."""
+        return self._too_many or self._steps > _MOST_STEPS
+
+    def walk_from(self, root: str) -> None:
+        """Walk a call of a function."""
+        self._steps = 0
+        self._too_many = False
+        self._memo.clear()
+        self.run(root)
+
+    # -- for subclasses -------------------------------------------------------------------------
+
+    def entering(self, function: str, stmt: ir.Stmt, instance: Key | None) -> None:
+        """Told before a region is opened that is an instance made elsewhere."""
+
+    # -- identity -------------------------------------------------------------------------------
+
+    def key(self, expr: ir.Expr | None, function: str) -> Key | None:
+        """Which object an expression names on the present way."""
+        return None if expr is None else self.amp.key(expr, function, self._bound[-1])
+
+    def _start(self, root: str) -> Held:
+        return Held()
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
+        caller = self._frames[-1][0]
+        after: set[State[Held]] = set()
+        for callee in event.callees:
+            if not self.events.kinds(callee):
+                after.add(state)
+                continue
+            bound, known = self._given(event, callee, caller, state)
+            tests = self._tests_below(callee)
+            shared = frozenset(
+                k for k in state.known if k[0] == _EVERYWHERE and _raw(k[1]) in tests
+            )
+            key = (callee, state.held, shared | known, self._way_to(callee))
+            if key not in self._memo or self._observers:
+                self._bound.append(bound)
+                entered = State(state.held, shared | known)
+                self._memo[key] = frozenset(self._function(callee, {entered}))
+                self._bound.pop()
+            own = state.known - shared
+            after |= {
+                State(s.held, own | {k for k in s.known if k[0] == _EVERYWHERE})
+                for s in self._memo[key]
+            }
+        return after
+
+    def _tests_below(self, function: str) -> frozenset[str]:
+        """The tests that a function makes, or one that it calls."""
+        if function not in self._asked:
+            self._asked[function] = frozenset(
+                test
+                for one in self.events.called_from(function)
+                if self.events.kinds(one)
+                for test in self._tests_of(one)
+            )
+        return self._asked[function]
+
+    def _tests_of(self, function: str) -> set[str]:
+        return {
+            _raw(test)
+            for stmt in ir.statements(self.program.functions[function].body)
+            if stmt.kind == "if"
+            for outcome in (True, False)
+            for test, _ in conditions.facts(stmt.value, outcome)
+        }
+
+    def _given(
+        self, event: Event, callee: str, caller: str, state: State[Held]
+    ) -> tuple[dict[tuple[str, str], Key | None], frozenset[tuple[str, ir.Expr, bool]]]:
+        """What a call gives to parameters: which objects, and what is known of their truth."""
+        bound = dict(self._bound[-1])
+        known = set()
+        if event.call is None or event.handed_on:
+            return bound, frozenset()
+        site = CallSite(
+            caller,
+            self._around[-1][1],
+            event.call,
+            callee,
+            self.program.fills_self(event.call, callee, caller),
+        )
+        starred = any(arg.star for arg in event.call.args)
+        for index, param in enumerate(self.program.functions[callee].params):
+            if site.bound_self and index == 0:
+                continue
+            value = self.program.argument_at(site, param.name)
+            if value is None and not starred:
+                value = param.default
+            if value is None:
+                bound.pop((callee, param.name), None)
+                continue
+            if not self.program.definitions(callee, param.name):
+                bound[callee, param.name] = self.key(value, caller)
+            truth = self._truth(value, caller, state)
+            if truth is not None and not self.program.definitions(callee, param.name):
+                known.add((callee, ir.Name(param.name), truth))
+        return bound, frozenset(known)
+
+    def _truth(self, value: ir.Expr, function: str, state: State[Held]) -> bool | None:
+        if isinstance(value, ir.Const):
+            return bool(value.value)
+        if isinstance(value, ir.Call) and self.amp.makes_scaler(value, function):
+            return True
+        here = self._known(function, state)
+        test, holds = conditions.plain(self._shared(value, function)[1])
+        for outcome in (True, False):
+            if (test, outcome is holds) in here:
+                return outcome
+        return None
+
+    def _function(
+        self, qualname: str, states: Iterable[State[Held]]
+    ) -> set[State[Held]]:
+        scope = self.program.functions[qualname]
+        # What a call of these makes is something that runs later.
+        if scope.is_generator or scope.is_async:
+            return set(states)
+        depth = len(self.open)
+        for decorator in scope.decorators:
+            region = self.amp.entered(decorator, scope.parent or qualname)
+            if region is not None:
+                self.open.append(Open(region, (qualname, scope.path)))
+        found = super()._function(qualname, states)
+        del self.open[depth:]
+        return found
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def _stmt(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        states: set[State[Held]],
+        entered: bool = False,
+    ) -> Flow[Held]:
+        self._steps += 1
+        if self.is_exhausted:
+            return Flow(after=states)
+        if self._does_nothing(function, stmt):
+            after = states
+            for inner in ir.statements((stmt,)):
+                if inner.targets:
+                    after = {self._forget(state, function, inner) for state in after}
+            return Flow(after=after)
+        self._around.append((function, stmt))
+        flow = super()._stmt(function, stmt, states, entered)
+        self._around.pop()
+        return flow
+
+    def _does_nothing(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement, with all inside it, has nothing to do with the protocol."""
+        site = (function, stmt.path)
+        if site not in self._idle:
+            self._idle[site] = not any(
+                inner.kind in _JUMPS or self.events.of(function, inner)
+                for inner in ir.statements((stmt,))
+            )
+        return self._idle[site]
+
+    def _inner(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        depth = len(self.open)
+        site = (function, stmt.path)
+        if stmt.kind in ("for", "while"):
+            self.open.append(Open(None, site))
+        elif stmt.kind == "with":
+            for expr in stmt.exprs[: len(stmt.exprs) - len(stmt.targets)]:
+                region = self.amp.entered(expr, function)
+                if region is None:
+                    continue
+                instance = None
+                if self.amp.is_shared(expr, function):
+                    instance = self.key(expr, function)
+                    self.entering(function, stmt, instance)
+                self.open.append(Open(region, site, instance))
+        flow = super()._inner(function, stmt, states)
+        del self.open[depth:]
+        if stmt.kind in ("continue", "break", "return"):
+            for name in ("continues", "breaks", "returns"):
+                setattr(flow, name, self._left(site, getattr(flow, name)))
+        return flow
+
+    def _left(self, site: Site, states: set[State[Held]]) -> set[State[Held]]:
+        # Where only some are waiting for an update here, a condition that is not read may decide.
+        if not all(state.held.status for state in states):
+            return states
+        return {State(s.held.leaving(site), s.known) for s in states}
+
+    def _again(
+        self, function: str, loop: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        site = (function, loop.path)
+        return {State(s.held.around(site), s.known) for s in states}
+
+    def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
+        # A loop that has nothing to do is no witness of anything.
+        return True
+
+    def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a ``for`` goes through optimizers, each of which has its turn once."""
+        names = {
+            inner.id
+            for target in stmt.targets
+            for inner in ir.walk(target)
+            if isinstance(inner, ir.Name)
+        }
+        return any(
+            isinstance(event, AmpEvent)
+            and event.subject is not None
+            and event.kind in ("step", "unscale", "plain step", "zero")
+            and any(
+                isinstance(part, ir.Name) and part.id in names
+                for part in ir.walk(event.subject)
+            )
+            for inner in ir.statements(stmt.blocks[0].body)
+            for event in self.events.of(function, inner)
+        )
+
+    def _joined(self, states: set[State[Held]]) -> set[State[Held]]:
+        if len(states) <= _MOST_STATES:
+            return states
+        self._too_many = True
+        return set(sorted(states, key=repr)[:1])
+
+    def region(self) -> Open | None:
+        """The region that is on here."""
+        innermost = next((o for o in reversed(self.open) if o.region), None)
+        if innermost is None or innermost.region is None:
+            return None
+        return None if innermost.region.enabled is False else innermost
+
+    def steadily(self, loops: frozenset[Site]) -> bool:
+        """Whether the present statement is met in each turn of some loops, as far as tests go that
+        have to do with what the loops change."""
+        sites = [(function, stmt.path) for function, stmt in self._around]
+        inside = [index for index, site in enumerate(sites) if site in loops]
+        if not inside:
+            return False
+        bound = {
+            name.id
+            for index in inside
+            for inner in ir.statements((self._around[index][1],))
+            for target in inner.targets
+            for name in ir.walk(target)
+            if isinstance(name, ir.Name)
+        }
+        home = self._around[inside[0]][0]
+        for function, stmt in self._around[inside[0] + 1 : -1]:
+            if stmt.kind in ("try", "trystar", "match"):
+                return False
+            if stmt.kind != "if" or stmt.value is None:
+                continue
+            for part in ir.walk(stmt.value):
+                if isinstance(part, ir.Call):
+                    return False
+                if isinstance(part, ir.Name) and (function != home or part.id in bound):
+                    return False
+        return True
+
+    # -- tests ----------------------------------------------------------------------------------
+
+    def _if(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> Flow[Held]:
+        flow: Flow[Held] = Flow()
+        if stmt.value is None:
+            return super()._if(function, stmt, states)
+        scoped = self._shared(stmt.value, function)[1]
+        for branch, taken in (("body", True), ("orelse", False)):
+            learnt = frozenset(
+                (self._scope(test, function), test, outcome)
+                for test, outcome in conditions.facts(scoped, taken)
+                if self._matters[_raw(test)] > 1
+            )
+            entering = {
+                replace(state, known=state.known | learnt)
+                for state in states
+                if conditions.may_be(scoped, taken, self._known(function, state))
+            }
+            body = next((b.body for b in stmt.blocks if b.field == branch), ())
+            self._join(flow, self._block(function, body, entering))
+        return flow
+
+    def _known(self, function: str, state: State[Held]) -> frozenset[conditions.Fact]:
+        return frozenset(
+            (test, outcome)
+            for scope, test, outcome in state.known
+            if scope in (function, _EVERYWHERE)
+        )
+
+    @cached_property
+    def _matters(self) -> Mapping[str, int]:
+        """In how many places each test is made by functions that do anything."""
+        count: Counter[str] = Counter()
+        for qualname, function in self.program.functions.items():
+            if not self.events.kinds(qualname):
+                continue
+            for stmt in ir.statements(function.body):
+                if stmt.kind == "if" and not self._does_nothing(qualname, stmt):
+                    found = (conditions.facts(stmt.value, o) for o in (True, False))
+                    count.update({_raw(test) for one in found for test, _ in one})
+        return count
+
+    def _scope(self, test: ir.Expr, function: str) -> str:
+        names = [inner.id for inner in ir.walk(test) if isinstance(inner, ir.Name)]
+        shared = bool(names) and all(name.startswith(_EVERYWHERE) for name in names)
+        return _EVERYWHERE if shared else function
+
+    def _shared(self, expr: ir.Expr, function: str) -> tuple[bool, ir.Expr]:
+        """A test in the words of all functions: names that come from elsewhere are told by what they
+        stand for."""
+        match expr:
+            case ir.Name(id=name):
+                own = self.program.self_class(function)
+                if own is not None and name == own[0]:
+                    family = min(self.program.family(own[1]), default=own[1])
+                    return True, ir.Name(f"{_EVERYWHERE}{family}")
+                owner = self.program.owner(name, function)
+                key = self._bound[-1].get((owner or "", name))
+                if key is None and owner is not None and ir.is_top(owner):
+                    if function != owner:
+                        key = ("variable", owner, name)
+                if key is not None:
+                    return True, ir.Name(_EVERYWHERE + "/".join(key))
+                return False, expr
+            case ir.Attr(value=value, attr=attr):
+                return True, ir.Attr(self._shared(value, function)[1], attr)
+            case ir.Operation(op=op, operands=operands):
+                parts = tuple(self._shared(o, function)[1] for o in operands)
+                return True, ir.Operation(op, parts)
+        return False, expr
+
+
+def _raw(test: ir.Expr) -> str:
+    """What a test looks like in every function: the last name of each part."""
+    match test:
+        case ir.Name(id=name):
+            return name.rpartition("/")[2] if name.startswith(_EVERYWHERE) else name
+        case ir.Attr(attr=attr):
+            return attr
+        case ir.Operation(op=op, operands=operands):
+            return f"{op}({','.join(map(_raw, operands))})"
+    return repr(test)
