@@ -105,6 +105,8 @@ class Attributes(Expressions):
                 return self._of_class(found, value)
             case Super(receiver=receiver, after=after):
                 return self._of_super(receiver, after, name)
+            case External(origin="dict.of", of=held) if held is not None:
+                return External(f"dict.{name}", held)
             case External(origin=origin, of=None):
                 dotted = f"{origin}.{name}"
                 if dotted in _MATH:
@@ -371,6 +373,11 @@ class Attributes(Expressions):
                 self.write(value, ITEMS, Tup(tuple(changed)))
             else:
                 self.write(value, ITEMS, Unknown("list"))
+        elif isinstance(value, External) and value.origin == "dict.of":
+            if isinstance(value.of, Instance) and isinstance(key, Known):
+                self.set_attribute(value.of, str(key.value), new)
+            elif value.of is not None:
+                self.spoil([value.of], "__dict__")
         elif isinstance(value, Choice):
             self.spoil([value])
 

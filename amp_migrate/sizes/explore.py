@@ -113,6 +113,8 @@ class Explorer(Calls):
             self._construct(name)
         for function in self._free_functions():
             self._enter(function)
+        for name in self._undecided():
+            self._construct(name, again=True)
         self._methods()
 
     def _from(self, run: Callable[[], object]) -> None:
@@ -141,13 +143,26 @@ class Explorer(Calls):
         site = ir.Call(ir.Name(function.name), (), function.line)
         self._from(lambda: self.call_function(made, given, site))
 
-    def _construct(self, name: str) -> None:
-        """Make an object of a class of which nothing makes one."""
+    def _undecided(self) -> list[str]:
+        """Classes that are made with unknown sizes only, by what is read from a file for example."""
+        ready: dict[str, bool] = {}
+        for one in self.recorder.found.values():
+            owner = self.program.functions[one.function].class_name
+            if owner is not None:
+                whole = any(
+                    all(not isinstance(row[w], Unknown) for w in one.layer.widths)
+                    for row in one.rows
+                )
+                ready[owner] = ready.get(owner, False) or whole
+        return [name for name, whole in ready.items() if not whole]
+
+    def _construct(self, name: str, again: bool = False) -> None:
+        """Make an object of a class with its defaults, if nothing makes one or ``again``."""
         cls = self.recorder.classes[name]
         init = self.method(cls, "__init__")
         if not isinstance(init, Func) or init.function.class_name != name:
             return
-        if init.function.qualname in self.recorder.reached:
+        if not again and init.function.qualname in self.recorder.reached:
             return
         if cls.facts.name not in self.recorder.words:
             return
@@ -322,8 +337,10 @@ def _size(value: Value) -> Size:
                 int(number), abs(int(number)) or 1, chain(value.trace), value.confidence
             )
     if isinstance(value, Unknown):
-        return Size(None, value.multiple, chain(value.trace))
-    return Size()
+        return Size(
+            None, value.multiple, chain(value.trace), reason=value.reason or "unknown"
+        )
+    return Size(reason="no number")
 
 
 def name_of(call: ir.Call, function: ir.Function) -> str:

@@ -19,6 +19,8 @@ class Size:
     chain: tuple[Step, ...] = ()
     """Where the value comes from, the origin first."""
     confidence: Confidence = Confidence.CERTAIN
+    reason: str = ""
+    """Why the value is not known, in a word or two; empty where it is."""
 
     def is_aligned(self, unit: int) -> bool | None:
         """Whether it is a multiple of ``unit`` elements; None where that is not known."""

@@ -42,7 +42,9 @@ NEXT, RETURN, BREAK, CONTINUE, RAISE = "next", "return", "break", "continue", "r
 
 MAX_TURNS = 256
 """A loop over more items than these is one over an unknown number of them."""
-MAX_PASSES = 4
+MAX_IDLE_TURNS = 24
+"""The same, where nothing in the loop leads to a layer: epochs, mostly."""
+MAX_PASSES = 12
 
 Run = Callable[[], str]
 
@@ -369,7 +371,8 @@ class Statements(Attributes):
 
             return run
 
-        if items is None or len(items) > MAX_TURNS:
+        worth = self.recorder.mentions(stmt)
+        if items is None or len(items) > (MAX_TURNS if worth else MAX_IDLE_TURNS):
             reason = over.reason if isinstance(over, Unknown) else "loop"
             flow = self.unknown_turns(turn(self._any_of(over, items, reason)))
         else:
@@ -486,12 +489,17 @@ class Statements(Attributes):
         before: dict[tuple[int, object], Value | None] = {}
         self.activation.loops.append(loop)
         exits = len(self.activation.exits)
+        begun = Box.now()
         try:
             for attempt in range(MAX_PASSES + 1):
                 self.quiet += 1
                 changes = self._one_turn(loop, turn, exits)
                 self.quiet -= 1
-                fresh = self._widen(changes, before, start, attempt)
+                # What a turn makes for itself, it makes anew each time.
+                changes = {
+                    place: one for place, one in changes.items() if one[0].born < begun
+                }
+                fresh = self._widen(changes, before, attempt)
                 if not fresh:
                     break
             else:
@@ -528,7 +536,6 @@ class Statements(Attributes):
         self,
         changes: Changes,
         before: dict[tuple[int, object], Value | None],
-        start: int,
         attempt: int,
     ) -> bool:
         """Forget what a turn changes; whether there was anything to forget."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -130,10 +131,18 @@ class Tensor(Value):
 class Box(Value):
     """A value that can change. ``state`` is written by `Heap` alone, which can undo it."""
 
-    __slots__ = ("state",)
+    __slots__ = ("born", "state")
+    _births = count()
 
     def __init__(self) -> None:
         self.state: dict[object, Value] = {}
+        self.born = next(Box._births)
+        """What was made later has a higher number."""
+
+    @staticmethod
+    def now() -> int:
+        """A number between those of the boxes that exist and those that will be made."""
+        return next(Box._births)
 
 
 OPEN = ("open",)
