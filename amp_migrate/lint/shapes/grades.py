@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amp_migrate.findings import Severity
+from amp_migrate.gpus.target import Target
 from amp_migrate.lint.shapes.scale import Scale
 from amp_migrate.lint.shapes.shape import Kind, Shape
 from amp_migrate.lint.shapes.surroundings import Surroundings
@@ -53,10 +54,9 @@ def grade(
     spoken: Spoken,
     around: Surroundings,
     scale: Scale,
-    *,
-    float8: bool,
+    target: Target,
 ) -> Grade:
-    """The grade of one misaligned width; ``float8``: products are computed in it where it can be."""
+    """The grade of one misaligned width, for the GPU and the type that the layer is computed in."""
     size = shape.widths[width].value
     assert size is not None
     if reason := next(_structural(width, size, shape, spoken, scale), ""):
@@ -64,12 +64,12 @@ def grade(
     code = _USUAL[shape.kind]
     if code == LINEAR and width == "out" and is_vocabulary(size, spoken, scale):
         code = VOCABULARY
-    elif code != GROUPED:
+    if code != GROUPED:
         if reason := next(_too_small(width, shape, scale), ""):
             return Grade(EXEMPT, Severity.INFO, reason)
-    if code in (LINEAR, VOCABULARY) and float8:
+    if code in (LINEAR, VOCABULARY) and target.type.required:
         code = FLOAT8
-    if reason := next(_uncertain(width, code, shape, around), ""):
+    if reason := next(_uncertain(width, code, shape, around, target), ""):
         return Grade(code, Severity.INFO, reason)
     if code == GROUPED:
         reason = "a product for each group: to be measured"
@@ -97,7 +97,7 @@ def _structural(
         yield "depthwise: not on Tensor Cores in any case"
     if shape.kind in (Kind.CONVOLUTION, Kind.GROUPED):
         yield from _channels(shape, scale)
-    if shape.kind is Kind.LINEAR:
+    if shape.kind in (Kind.LINEAR, Kind.CONVOLUTION):
         if width == "out" and _is_class_head(size, spoken, scale):
             yield "the outputs of a head: as many as the task has"
         if width != "out" and scale.says("latent", spoken.texts):
@@ -133,24 +133,21 @@ def _is_class_head(size: int, spoken: Spoken, scale: Scale) -> bool:
 
 
 def _too_small(width: str, shape: Shape, scale: Scale) -> Iterator[str]:
-    bounds = list(shape.bounds(width))
     if shape.kind is Kind.RECURRENT:
         hidden = shape.widths["hidden"].value
         if hidden is not None and hidden < scale.hidden:
             yield f"{hidden} hidden units: bound by launches, step by step"
         return
-    if not bounds:
-        return
-    most = max(most for most, _ in bounds)
-    if most < scale.intensity:
+    most = shape.most(width)
+    if most is not None and most < scale.intensity:
         yield f"at most {most:.0f} FLOPs a byte at any batch size: bound by memory"
-    weights = max(weights for _, weights in bounds)
-    if weights < scale.weights:
+    weights = max((weights for _, weights in shape.bounds(width)), default=None)
+    if weights is not None and weights < scale.weights:
         yield f"{weights} weights: too small to matter"
 
 
 def _uncertain(
-    width: str, code: str, shape: Shape, around: Surroundings
+    width: str, code: str, shape: Shape, around: Surroundings, target: Target
 ) -> Iterator[str]:
     """Why what would be a warning is none."""
     if around.tested:
@@ -164,3 +161,10 @@ def _uncertain(
             yield "torch.compile pads where that is faster"
     if code not in (VOCABULARY, RECURRENT) and not any(shape.bounds(width)):
         yield "the other size is not known"
+    if code not in (RECURRENT, FLOAT8, GROUPED):
+        most, needed = shape.most(width), target.ridge * target.type.bytes / 2
+        if most is not None and most < needed:
+            yield (
+                f"at most {most:.0f} FLOPs a byte at any batch size: "
+                f"bound by memory below {needed:.0f} on {target.profile.name}"
+            )

@@ -116,7 +116,7 @@ class _Judge:
                 width,
                 word_of(width, site.layer),
                 size,
-                _padded(width, instance, target),
+                _padded(width, size.value or 0, instance, target),
             )
             found = grade(
                 width,
@@ -124,7 +124,7 @@ class _Judge:
                 site.spoken(width, size),
                 self.around,
                 scale(),
-                float8=self.float8,
+                target,
             )
             yield Fault(misfit, found, instance, shape)
 
@@ -193,13 +193,12 @@ class _Judge:
         if all_bad:
             yield f"others may arrive than {told}{more}"
         else:
-            yield f"only for some of the sizes that arrive: {told}{more}"
+            yield f"only some of what arrives here: {told}{more}"
 
 
-def _padded(width: str, instance: Instance, target: Target) -> int:
+def _padded(width: str, size: int, instance: Instance, target: Target) -> int:
     """The next size that is aligned; of attention, one whose heads are, too."""
-    size, heads = instance.sizes[width].value, instance.sizes.get("heads")
-    assert size is not None
+    heads = instance.sizes.get("heads")
     if width == "embed" and heads is not None and (heads.value or 0) > 0:
         whole = target.unit * (heads.value or 1)
         return ceil(size / whole) * whole

@@ -75,7 +75,7 @@ def fault(
 ) -> str:
     """``out_features 50257 is not divisible by 8``; several are joined."""
     sizes = " and ".join(
-        dict.fromkeys(f"{one.word}{per} {one.value}" for one in misfits)
+        dict.fromkeys(f"{one.word} {one.value}{per}" for one in misfits)
     )
     verb = "are" if " and " in sizes else "is"
     what = f"{sizes} {verb} not divisible by {target.unit}"

@@ -40,13 +40,13 @@ class Shape:
     """The sizes that are rows, by the names of ``rules/layers.toml``; those of one group."""
     products: tuple[Product, ...]
     taps: int = 1
-    """How many positions the kernel of a convolution has; 1 where that is not known."""
+    """How many positions the kernel of a convolution has; a usual number where that is not known."""
     groups: int = 1
     head: Size | None = None
     """The size of one attention head."""
 
     def bounds(self, width: str) -> Iterator[tuple[float, int]]:
-        """(FLOPs a byte, weights) of each product that a width is a row of, as far as they are known.
+        """(FLOPs a byte, weights) of each product that a width is a row of, where both its sizes are known.
 
         The FLOPs a byte of 2-byte elements, for as many samples as there may be: M * N * K over M * K + K * N
         + M * N without end in M.
@@ -61,6 +61,25 @@ class Shape:
                 most = inner * outer * self.taps / (inner + outer)
                 yield most, inner * outer * self.taps * self.groups
 
+    def most(self, width: str) -> float | None:
+        """The FLOPs a byte of the best of a width's products, at most; None where nothing is known.
+
+        The smaller of two sizes bounds them whatever the larger is.
+        """
+        found = []
+        for product in self.products:
+            if width in (product.inner, product.outer):
+                inner = self.widths[product.inner].value
+                outer = self.widths[product.outer].value
+                if inner and outer:
+                    outer *= product.times
+                    found.append(inner * outer / (inner + outer))
+                elif one := inner or outer:
+                    found.append(float(one))
+        if not found and len(self.widths) == 1:
+            found = [float(size.value) for size in self.widths.values() if size.value]
+        return max(found) * self.taps if found else None
+
     @property
     def weights(self) -> int:
         """Those of the largest product whose sizes are known."""
@@ -68,6 +87,9 @@ class Shape:
             (found for name in self.widths for _, found in self.bounds(name)), default=0
         )
 
+
+USUAL_TAPS = 9
+"""Of a convolution whose kernel is not known: 3 by 3."""
 
 _ROWS = {
     Kind.RECURRENT: (Product("in", "hidden", 3), Product("hidden", "hidden", 3)),
@@ -107,15 +129,16 @@ def shape_of(instance: Instance, widths: tuple[str, ...], spatial: int) -> Shape
 
 
 def _convolution(sizes: Mapping[str, Size], known: dict[str, Size]) -> Shape:
-    taps = sizes["kernel"].value if "kernel" in sizes else None
+    kernel = sizes["kernel"].value if "kernel" in sizes else None
+    taps = kernel or USUAL_TAPS
     by = sizes.get("groups")
     groups = 1 if by is None else by.value
     products = (Product("in", "out"),) if {"in", "out"} <= known.keys() else ()
     if groups == 1:
-        return Shape(Kind.CONVOLUTION, known, products, taps or 1)
+        return Shape(Kind.CONVOLUTION, known, products, taps)
     into = sizes.get("in")
     if by is not None and into is not None and _same(by, into):
-        return Shape(Kind.DEPTHWISE, known, products, taps or 1)
+        return Shape(Kind.DEPTHWISE, known, products, taps)
     if groups is None:
         # As many channels a group as nobody knows.
         return Shape(Kind.GROUPED, {}, ())
@@ -126,7 +149,7 @@ def _convolution(sizes: Mapping[str, Size], known: dict[str, Size]) -> Shape:
     }
     if len(each) < 2:
         products = ()
-    return Shape(Kind.GROUPED, each, products, taps or 1, groups)
+    return Shape(Kind.GROUPED, each, products, taps, groups)
 
 
 def _same(one: Size, other: Size) -> bool:
