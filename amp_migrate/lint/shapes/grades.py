@@ -113,7 +113,7 @@ def _channels(shape: Shape, scale: Scale) -> Iterator[str]:
     )
     if shape.groups == 1:
         if into is not None and into <= scale.few_channels:
-            yield f"a first convolution over {into} channels, for which cuDNN has kernels"
+            yield f"a convolution over {into} channels, as of images: cuDNN has kernels for it"
         if out is not None and out <= scale.few_channels:
             yield f"an image, a mask or a score comes out: {out} wide"
     if shape.kind is Kind.CONVOLUTION:
@@ -121,7 +121,7 @@ def _channels(shape: Shape, scale: Scale) -> Iterator[str]:
             one for one in (into, out) if one is not None and one < scale.channels
         ]
         if narrow:
-            yield f"{min(narrow)} channels: too narrow to be bound by arithmetic"
+            yield f"{min(narrow)} channels wide: most of each tile is idle in any case"
 
 
 def _is_class_head(size: int, spoken: Spoken, scale: Scale) -> bool:
