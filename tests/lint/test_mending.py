@@ -143,14 +143,14 @@ def test_a_clean_file_stays_clean() -> None:
         model = nn.Linear(8, 8).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(3):
-            mask = torch.zeros(100, 200, 300, 400, 500, 600, dtype=torch.float32).to(device)
+            mask = torch.zeros(100, 200, 300, 400, 500, 6000, dtype=torch.float32).to(device)
             optimizer.zero_grad()
             model(mask).sum().backward()
             optimizer.step()
         """)
     made = """\
     mask = torch.zeros(
-        100, 200, 300, 400, 500, 600, dtype=torch.float32, device=device
+        100, 200, 300, 400, 500, 6000, dtype=torch.float32, device=device
     )
 """
     assert made in mend(text).output

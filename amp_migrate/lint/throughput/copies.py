@@ -19,6 +19,13 @@ _RANDOM = frozenset("rand randn randint randperm normal".split())
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each such tensor in a step, or in a forward."""
+    if not any(
+        _made(context, name, call)
+        for name in context.functions(file)
+        for stmt in ir.statements(context.program.functions[name].body)
+        for call in calls_of(stmt)
+    ):
+        return
     training = Training.of(context)
     told: set[int] = set()
     for step in training.steps_in(file):
@@ -43,13 +50,10 @@ def check(context: Context, file: str) -> Iterator[Finding]:
 def _judge(
     context: Context, function: str, move: ir.Call, severity: Severity
 ) -> Iterator[Finding]:
-    made = move.func.value if isinstance(move.func, ir.Attr) else None
-    if not isinstance(made, ir.Call) or any(arg.star for arg in made.args):
+    made = _made(context, function, move)
+    if made is None:
         return
-    origin = context.program.origin(made.func, function) or ""
-    package, _, name = origin.rpartition(".")
-    if package != "torch" or name not in _EXACT | _RANDOM:
-        return
+    name = (context.program.origin(made.func, function) or "").rpartition(".")[2]
     given = {arg.name for arg in made.args}
     if given & {"device", "out", "pin_memory", "generator"}:
         return
@@ -70,6 +74,16 @@ def _judge(
     if severity is Severity.WARNING:
         message += " in every step"
     yield context.finding("TCU303", function, move, message, severity=severity, fix=fix)
+
+
+def _made(context: Context, function: str, move: ir.Call) -> ir.Call | None:
+    """The call that fills a tensor, whose method is called then."""
+    made = move.func.value if isinstance(move.func, ir.Attr) else None
+    if not isinstance(made, ir.Call) or any(arg.star for arg in made.args):
+        return None
+    origin = context.program.origin(made.func, function) or ""
+    package, _, name = origin.rpartition(".")
+    return made if package == "torch" and name in _EXACT | _RANDOM else None
 
 
 def _is_exact(name: str, made: ir.Call) -> bool:

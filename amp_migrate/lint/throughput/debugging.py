@@ -29,40 +29,53 @@ _CHECKS = (
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each that is on whatever is tested there."""
     training = Training.of(context)
-    if not training.trains(file):
-        return
     for name in context.functions(file):
         function = context.program.functions[name]
         for stmt in _unconditional(function.body):
             for call in calls_of(stmt):
                 origin = context.program.origin(call.func, name) or ""
                 if origin in _SWITCHES and _is_on(call, origin):
-                    fix = None
-                    if stmt.kind == "expr" and stmt.value is call:
-                        fix = Fix(True, "remove it", (edits.removed(stmt),))
-                    message = f"{_SWITCHES[origin]} is left on in training"
-                    yield context.finding("TCU205", name, call, message, fix=fix)
-    for step in training.steps_in(file):
-        for stmt in _unconditional(step.block):
-            for call in calls_of(stmt):
-                if context.program.origin(call.func, step.function) in _CHECKS:
+                    if training.trains(file):
+                        yield _left_on(context, name, stmt, call, _SWITCHES[origin])
+                elif origin in _CHECKS and _in_a_step(training, file, call):
                     message = (
                         "gradcheck() computes every gradient numerically in every step"
                     )
-                    yield context.finding("TCU205", step.function, call, message)
+                    yield context.finding("TCU205", name, call, message)
+
+
+def _left_on(
+    context: Context, function: str, stmt: ir.Stmt, call: ir.Call, what: str
+) -> Finding:
+    fix = None
+    if stmt.kind == "expr" and stmt.value is call:
+        fix = Fix(True, "remove it", (edits.removed(stmt),))
+    message = f"{what} is left on in training"
+    return context.finding("TCU205", function, call, message, fix=fix)
+
+
+def _in_a_step(training: Training, file: str, call: ir.Call) -> bool:
+    return any(
+        inner is call
+        for step in training.steps_in(file)
+        for stmt in ir.statements(step.block)
+        for inner in calls_of(stmt)
+    )
 
 
 def _is_on(call: ir.Call, origin: str) -> bool:
     """Whether it is switched on by a literal, or by default."""
     if any(arg.star for arg in call.args):
         return False
-    by_name = "enabled" if origin.endswith("emit_nvtx") else "mode"
-    given = call.argument(0, by_name)
-    if origin.endswith("detect_anomaly") and not origin.endswith("set_detect_anomaly"):
+    switch = origin.rpartition(".")[2]
+    if switch == "detect_anomaly":
         return True
-    if given is None:
-        return not origin.endswith("set_detect_anomaly")
-    return given == ir.Const(True)
+    given = call.argument(0, "enabled" if switch == "emit_nvtx" else "mode")
+    return (
+        given in (None, ir.Const(True))
+        if switch == "emit_nvtx"
+        else (given == ir.Const(True))
+    )
 
 
 def _unconditional(block: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:

@@ -29,7 +29,8 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     training = Training.of(context)
     flow = Flow(context.program)
     yield from _idle(context, training, flow, file)
-    for step in training.steps_in(file):
+    asynchronous = "non_blocking" in context.program.modules[file].identifiers
+    for step in training.steps_in(file) if asynchronous else ():
         yield from _unpinned(context, flow, step)
 
 

@@ -21,9 +21,6 @@ _LAYERS = ("torch.nn.Linear", "torch.nn.Conv", "torch.nn.MultiheadAttention")
 def check(context: Context, file: str) -> Iterator[Finding]:
     """What is found in the functions of a file that takes part in training on a GPU."""
     training = Training.of(context)
-    if not training.reaches_gpu(file):
-        return
-    trains = training.trains(file)
     for name in context.functions(file):
         function = context.program.functions[name]
         owner = function.class_name
@@ -31,11 +28,14 @@ def check(context: Context, file: str) -> Iterator[Finding]:
             owner is not None and training.forward.is_module_class(owner)
         )
         for stmt in ir.statements(function.body):
-            if trains:
-                yield from _doubled(context, training, name, stmt)
+            for found in _doubled(context, training, name, stmt):
+                if training.trains(file):
+                    yield found
+            rest = [*_off(context, name, stmt)]
             if forward:
-                yield from _in_forward(context, name, stmt)
-            yield from _off(context, training, name, stmt)
+                rest += _in_forward(context, name, stmt)
+            if rest and training.reaches_gpu(file):
+                yield from rest
 
 
 def _doubled(
@@ -107,9 +107,7 @@ def _in_forward(context: Context, function: str, stmt: ir.Stmt) -> Iterator[Find
                     yield context.finding("TCU204", function, one, message)
 
 
-def _off(
-    context: Context, training: Training, function: str, stmt: ir.Stmt
-) -> Iterator[Finding]:
+def _off(context: Context, function: str, stmt: ir.Stmt) -> Iterator[Finding]:
     """A region without autocast that holds a product of matrices or a convolution."""
     if stmt.kind != "with" or not any(
         isinstance(expr, ir.Call)
