@@ -360,12 +360,15 @@ def test_biases(layers: str, forward: str, expected: list[str]) -> None:
     assert codes(net(layers, forward), "TCU307") == expected
 
 
-def test_a_bias_that_a_checkpoint_holds_is_not_taken_away() -> None:
+def test_a_bias_that_a_checkpoint_holds_is_not_taken_away(tmp_path: Path) -> None:
     text = net(CONV_BN, "return self.bn(self.conv(x))")
     (found,) = lint(text, select=("TCU307",))
     assert found.fix is not None and not found.fix.safe
-    text += "Net().load_state_dict(torch.load('net.pt'))\n"
-    (found,) = lint(text, select=("TCU307",))
+    # The weights of this architecture lie somewhere.
+    loads = "Net().load_state_dict(torch.load('net.pt'))\n"
+    assert codes(text + loads, "TCU307") == []
+    texts = {"net.py": text, "train.py": f"import torch\nfrom net import Net\n{loads}"}
+    found = lint_files(tmp_path, texts, select=("TCU307",))["net.py"][0]
     assert found.fix is None
 
 
@@ -399,3 +402,75 @@ def test_hints_are_off_and_told_once(tmp_path: Path) -> None:
     files = {"a.py": text, "b.py": text.replace("import time", "import a")}
     found = lint_files(tmp_path, files, select=("TCU309",))
     assert sum(map(len, found.values())) == 1
+
+
+# -- where nobody waits -----------------------------------------------------------------------
+
+
+def test_tests_are_left_alone(tmp_path: Path) -> None:
+    text = script(f"{STEP}print(loss.item())\ntorch.cuda.empty_cache()\n")
+    texts = {"train.py": text, "tests/test_train.py": text, "conftest.py": text}
+    found = lint_files(tmp_path, texts, select=("TCU2", "TCU3"))
+    assert {name for name, some in found.items() if some} == {"train.py"}
+
+
+def test_a_file_that_tries_itself_out_is_left_alone(tmp_path: Path) -> None:
+    net = """\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+        from torchvision import datasets, transforms
+
+        Net = nn.Linear
+
+        if __name__ == "__main__":
+            net = nn.DataParallel(Net(3, 3)).cuda()
+            data = datasets.CIFAR10("data", transform=transforms.ToTensor())
+            for x, y in DataLoader(data, shuffle=True):
+                print(net(x.cuda()))
+        """
+    train = script(head=HEAD + "from net import Net\nmodel = Net(3, 3)\n")
+    texts = {"net.py": net, "train.py": train}
+    found = lint_files(tmp_path, texts, select=("TCU305", "TCU308"))
+    assert not any(found.values())
+
+
+def test_gradients_that_are_read_may_need_their_zeros() -> None:
+    zeros = STEP.replace("zero_grad()", "zero_grad(set_to_none=False)")
+    more = "for p in model.parameters():\n    p.grad += 1\n"
+    assert codes(script(zeros + more), "TCU304") == []
+
+
+def test_a_module_is_moved_and_not_read() -> None:
+    head = f"{HEAD}model = model.cuda()\n"
+    step = f"{STEP}send(model.cpu())\n"
+    assert codes(script(step, head=head), "TCU301") == []
+
+
+def test_the_gradient_of_anything_is_not_that_of_a_parameter() -> None:
+    step = f"{STEP}slopes.append(points.grad[0].item())\n"
+    assert codes(script(step), "TCU301") == []
+    step = f"{STEP}for name, p in model.named_parameters():\n    print(name, p.grad.norm().item())\n"
+    assert codes(script(step), "TCU301") == ["warning"]
+
+
+def test_normal_is_given_a_device_only_with_a_size() -> None:
+    for made, fixed in [
+        ("torch.normal(torch.zeros(4), 0.1)", False),
+        ("torch.normal(0.0, 1.0, size=(4,))", True),
+    ]:
+        text = script(f"{STEP}noise = {made}.to(device)\n")
+        found = [
+            one for one in lint(text, select=("TCU303",)) if "normal" in one.message
+        ]
+        assert [one.fix is not None for one in found] == [fixed]
+
+
+def test_a_demonstration_is_no_step() -> None:
+    body = indent(STEP, "    ")
+    call = "if __name__ == '__main__':\n    demo(inputs, targets)\n"
+    text = f"{HEAD}def demo(inputs, targets):\n{body}    torch.cuda.synchronize()\n"
+    assert codes(text, "TCU302") == [] == codes(text + call, "TCU302")
+    text = text.replace("demo", "train_batch")
+    assert codes(text, "TCU302") == ["warning"]
+    assert codes(text + call.replace("demo", "train_batch"), "TCU302") == []

@@ -43,7 +43,11 @@ def check(context: Context, file: str) -> Iterator[Finding]:
             for convolution in _in_forward(context.program, class_name):
                 if ir.file_of(convolution[0]) == file:
                     found.setdefault(id(convolution[1]), convolution)
-    if not found or _is_cpu_only(training, file):
+    own = context.program.modules[file].identifiers
+    if not found or not own.isdisjoint(_CHECKPOINTS):
+        # Weights of this very architecture exist.
+        return
+    if training.is_test(file) or _is_cpu_only(training, file):
         return
     kept = training.speaks_of(file, *_CHECKPOINTS)
     for function, call in found.values():

@@ -66,7 +66,8 @@ def _judge(
         edits.DropMethod(edits.at(move)),
     )
     fix = None
-    if "requires_grad" not in given:
+    # normal() takes a device only where it is told a size.
+    if "requires_grad" not in given and (name != "normal" or "size" in given):
         fix = Fix(_is_exact(name, made), title, changes)
     message = (
         f"torch.{name}() fills a tensor on the CPU, which is then copied to the GPU"

@@ -27,7 +27,10 @@ class Layers:
     other_conv: int = 0
     grouped: int = 0
     linear: int = 0
-    """Linear layers that are not known to be small."""
+    """Linear layers that are known to be large enough to matter."""
+    open: int = 0
+    """Linear layers of unknown size."""
+    embeddings: int = 0
     attention: int = 0
     nets: set[str] = field(default_factory=set)
     """Convolutional networks of torchvision."""
@@ -39,6 +42,8 @@ class Layers:
         self.grouped += other.grouped
         self.linear += other.linear
         self.attention += other.attention
+        self.open += other.open
+        self.embeddings += other.embeddings
         self.nets |= other.nets
 
     @property
@@ -48,13 +53,15 @@ class Layers:
             return True
         plain = self.conv2d - self.grouped
         rest = self.grouped + self.other_conv + self.attention
-        return plain >= 4 and plain > self.linear and plain > 4 * rest
+        return plain >= 4 and plain > self.linear + self.open and plain > 4 * rest
 
     @property
     def is_of_products(self) -> bool:
         """Whether it goes into products of matrices."""
         convolutions = self.conv2d + self.other_conv
-        return not (convolutions or self.nets) and bool(self.linear or self.attention)
+        if convolutions or self.nets:
+            return False
+        return bool(self.linear or self.attention or (self.open and self.embeddings))
 
 
 def layers_around(training: Training, file: str) -> Layers:
@@ -89,17 +96,22 @@ def _counted(training: Training) -> dict[str, Layers]:
             found.conv2d += name in _CONV2D
             found.other_conv += name not in _CONV2D
         elif name == "Linear":
-            found.linear += not _is_small(call)
+            weights = _weights(call)
+            found.linear += weights >= _SMALL
+            found.open += not weights
+        elif name == "Embedding":
+            found.embeddings += 1
         elif _ATTENTION.fullmatch(name):
             found.attention += 1
     return by_file
 
 
-def _is_small(call: ir.Call) -> bool:
+def _weights(call: ir.Call) -> int:
+    """The number of weights of a linear layer; 0 where it is unknown."""
     sizes = [call.argument(0, "in_features"), call.argument(1, "out_features")]
     known = [
         size.value
         for size in sizes
         if isinstance(size, ir.Const) and isinstance(size.value, int)
     ]
-    return len(known) == 2 and known[0] * known[1] < _SMALL
+    return known[0] * known[1] if len(known) == 2 else 0

@@ -21,6 +21,7 @@ _DECODES = re.compile(
     r"|torchvision\.(transforms|io|datasets))\.|builtins\.open$|numpy\.load$|torch\.load$"
 )
 _TRANSFORM = re.compile(r"(?i)(^|_)(transforms?|augment\w*|preprocess)$")
+_OTHER = re.compile(r"(?i)val|test|eval|dev")
 _PARTS = frozenset("Subset random_split ConcatDataset".split())
 
 
@@ -52,17 +53,19 @@ def _idle(
                 if workers not in (None, ir.Const(0)) or dataset is None:
                     continue
                 what = _work(flow, Made(dataset, name, stmt))
-                if what and training.trains(file):
+                if what and training.trains(file) and not training.is_demo(name, stmt):
                     message = f"no worker processes: {what} in between the steps, while the GPU waits"
                     yield context.finding("TCU305", name, call, message)
 
 
 def _for_training(call: ir.Call, stmt: ir.Stmt) -> bool:
     """Whether a loader's data is shuffled, or its name says what it is for."""
+    names = {(ir.key_of(target) or "").rpartition(".")[2] for target in stmt.targets}
+    if any(_OTHER.search(name) for name in names):
+        return False
     shuffled = call.argument(2, "shuffle")
     if shuffled is not None and shuffled != ir.Const(False):
         return True
-    names = {(ir.key_of(target) or "").rpartition(".")[2] for target in stmt.targets}
     return any("train" in name for name in names)
 
 

@@ -32,7 +32,9 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     for name in context.functions(file):
         for stmt in ir.statements(program.functions[name].body):
             for call in calls_of(stmt):
-                if program.origin(call.func, name) in _DP and training.trains(file):
+                if program.origin(call.func, name) not in _DP:
+                    continue
+                if training.trains(file) and not training.is_demo(name, stmt):
                     yield context.finding("TCU308", name, call)
     steps = training.steps_in(file)
     if not steps or training.speaks_of(file, *_HANDLED) or not _is_ddp(training, file):

@@ -44,14 +44,15 @@ class Tensors:
         return self._is(expr, self._before.get(stmt.path, {}))
 
     def _bind(self, stmt: ir.Stmt, state: _State) -> None:
-        for target, value, _ in unpacked(stmt):
+        for target, value, index in unpacked(stmt):
             key = ir.key_of(target)
             if key is None:
                 continue
             if stmt.kind == "augassign" and stmt.value is not None:
                 state[key] = state.get(key, False) or self._is(stmt.value, state)
             elif stmt.kind == "for" and stmt.value is not None:
-                state[key] = self._is(stmt.value, state)
+                parameter = _is_parameter(stmt.value, index)
+                state[key] = parameter or self._is(stmt.value, state)
             else:
                 state[key] = value is not None and self._is(value, state)
 
@@ -60,8 +61,6 @@ class Tensors:
         if key is not None and key in state:
             return state[key]
         match expr:
-            case ir.Attr(attr="grad"):
-                return self.program.origin(expr, self.function) is None
             case ir.Attr(value=value, attr=attr):
                 return attr in _FIELDS and self._is(value, state)
             case ir.Item(value=value):
@@ -89,6 +88,8 @@ class Tensors:
             )
         if isinstance(call.func, ir.Attr):
             receiver, method = call.func.value, call.func.attr
+            if method in ("cuda", "to") and self._is_module(receiver, state):
+                return False
             if method == "cuda":
                 return True
             if method == "to" and call.args:
@@ -101,6 +102,11 @@ class Tensors:
         modules = [r for r in refs if r.kind in ("instance", "made")]
         return bool(modules) or (given and not refs)
 
+    def _is_module(self, expr: ir.Expr, state: _State) -> bool:
+        """Whether it is a module that is moved, of which nothing has to be read."""
+        forward = self.training.forward
+        return not self._is(expr, state) and forward.is_module(expr, self.function)
+
     def _moved(self, call: ir.Call, receiver: ir.Expr, state: _State) -> bool:
         device = call.argument(0, "device")
         if device is None:
@@ -110,3 +116,11 @@ class Tensors:
         if kind_of(self.program, device, self.function) == DEVICE:
             return True
         return self._is(receiver, state)
+
+
+def _is_parameter(expr: ir.Expr, index: int | None) -> bool:
+    """Whether a target of a loop over ``parameters()`` or ``named_parameters()`` is the parameter."""
+    if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        wanted = {"parameters": None, "named_parameters": 1}
+        return expr.func.attr in wanted and wanted[expr.func.attr] == index
+    return False

@@ -12,10 +12,14 @@ from amp_migrate.lint.context import Context
 from amp_migrate.plan.events import Events, innermost_loop
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.loops import Finder, TrainingLoop
-from amp_migrate.plan.moves import Moves
+from amp_migrate.plan.moves import Moves, is_main_guard
 from amp_migrate.project.optimizers import Optimizers
 
 _KEY = "training"
+_TESTS = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$|[^/]*_test\.py$)")
+_STEP_NAME = re.compile(
+    r"(?i)step|batch|update|iter|optimi[sz]e|learn|train|closure|fit"
+)
 _DATA = re.compile(r"(?i)load|valid|test|eval|(^|_)dl($|_)")
 
 
@@ -68,7 +72,28 @@ class Training:
 
     def reaches_gpu(self, file: str) -> bool:
         """Whether something in those files is put on an accelerator."""
+        if self.is_test(file):
+            return False
         return any(self._moves_there(one) for one in self.around(file))
+
+    def is_test(self, file: str) -> bool:
+        """Whether a file holds tests, whose speed is nobody's concern."""
+        return bool(_TESTS.search(self.context.telling.file(file)))
+
+    def is_demo(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement only tries out what its file is for, where the file is run itself."""
+        file = ir.file_of(function)
+        if not ir.is_top(function) or any(
+            ir.file_of(step.function) == file for step in self.steps
+        ):
+            return False
+        return any(
+            outer.kind == "if"
+            and outer.value is not None
+            and is_main_guard(outer.value)
+            and stmt.path[:1] == outer.path
+            for outer in self.program.functions[function].body
+        )
 
     def _moves_there(self, file: str) -> bool:
         if file not in self._on_gpu:
@@ -133,13 +158,17 @@ class Training:
         if loop.path != scope.path or ir.is_top(loop.function):
             # One backward at the top level, or in the body of a class: no step of many.
             return
+        sites = self.program.call_sites.get(loop.function, ())
         callers = [
             (site.caller, outer)
-            for site in self.program.call_sites.get(loop.function, ())
+            for site in sites
             if (outer := self._loop_around(site.caller, site.stmt.path)) is not None
         ]
-        if not callers and "step" not in self.events.kinds(loop.function):
-            return
+        if not callers:
+            # Whoever calls it out of sight does so in a loop if it is a step by its name.
+            named = _STEP_NAME.search(scope.name)
+            if sites or not named or "step" not in self.events.kinds(loop.function):
+                return
         yield Step(loop.function, loop.path, scope.body, loop.backwards[0].stmt)
         for caller, outer in callers:
             yield Step(caller, outer.path, _body(outer), outer)
