@@ -124,17 +124,18 @@ def lint_rules() -> tuple[LintRule, ...]:
 @cache
 def rules_folder() -> Traversable:
     """Where the data lies that the rules stand on: in the wheel, or in a checkout."""
+    package = Path(__file__).resolve().parent
+    # In an installed wheel, and in an editable install.
+    for folder in (package / "rules", package.parent / "rules"):
+        if folder.is_dir():
+            return folder
     # Imported here: it costs as much as all the rest of this module.
     from importlib.resources import files
 
-    folder = files("amp_migrate") / "rules"  # in an installed wheel
-    if not folder.is_dir():
-        folder = (
-            Path(__file__).resolve().parent.parent / "rules"
-        )  # in an editable install
-    if not folder.is_dir():
-        raise CatalogueError(f"the rule catalogue is missing: no folder {folder}")
-    return folder
+    packed = files("amp_migrate") / "rules"  # in a zip file
+    if not packed.is_dir():
+        raise CatalogueError(f"the rule catalogue is missing: no folder {packed}")
+    return packed
 
 
 @cache

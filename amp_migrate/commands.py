@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from amp_migrate.exits import ExitCode, Lint, Proof, Told
+from amp_migrate.garbage import collect_seldom
 from amp_migrate.report.terminal import Terminal
 
 
@@ -120,6 +121,8 @@ class Program(click.Group):
         **extra: Any,
     ) -> Any:
         """Run, and leave the process with an `ExitCode`, whatever happens."""
+        if standalone_mode:
+            collect_seldom()
         run: Callable[..., Any] = partial(
             super().main, args, prog_name, complete_var, **extra
         )

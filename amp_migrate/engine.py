@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
+from amp_migrate.garbage import collect_seldom
 from amp_migrate.jobs import Job, Work, subject
 from amp_migrate.options import Options
 from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of
@@ -266,6 +267,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 def _start_worker() -> None:
     # Ctrl-C reaches every process of the terminal; one of them is enough to answer it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_seldom()
 
 
 def _processors() -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.facts import read_module
 from amp_migrate.findings import Finding
-from amp_migrate.lint.checks import CHECKS
+from amp_migrate.lint.checks import CHECKS, Check
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.selection import selection
+from amp_migrate.lint.selection import Selection, selection
 from amp_migrate.lint.suppressions import silenced
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
@@ -55,13 +55,28 @@ class Looked:
 
     def __init__(self, work: ProgramWork) -> None:
         self.work = work
-        self.program = self._read()
+        texts, layout = work.sources.texts, work.sources.layout
+        root = None if layout is None else layout.root
+        chosen = {
+            file: selection(file, root, work.options.lint)
+            for file in work.given
+            if "torch" in texts[file]
+        }
+        checks = {file: _checks(texts[file], one) for file, one in chosen.items()}
+        # The rest of the program is read where a check may look at it: most files of a run need none.
+        self.program = self._read(texts if any(checks.values()) else work.given)
         context = Context(self.program, work.sources, work.options, work.telling)
         found: dict[str, tuple[Finding, ...]] = {}
         silent: dict[str, tuple[Finding, ...]] = {}
-        for file in work.given:
-            if file not in work.errors and "torch" in work.sources.texts[file]:
-                kept, quiet = self._findings(context, file)
+        for file, wanted in chosen.items():
+            if file not in work.errors:
+                told = [
+                    finding
+                    for check in checks[file]
+                    for finding in check.run(context, file)
+                    if wanted.takes(finding.code)
+                ]
+                kept, quiet = silenced(context, file, told, wanted)
                 found[file] = tuple(sorted(kept, key=_order))
                 silent[file] = tuple(sorted(quiet, key=_order))
         self.found: Mapping[str, tuple[Finding, ...]] = found
@@ -76,9 +91,10 @@ class Looked:
                 raise error
         return looked
 
-    def _read(self) -> Program:
+    def _read(self, files: Iterable[str]) -> Program:
         modules = []
-        for file, text in self.work.sources.texts.items():
+        for file in files:
+            text = self.work.sources.texts[file]
             try:
                 modules.append(read_module(text, file))
             except SourceError as error:
@@ -86,22 +102,14 @@ class Looked:
                     self.work.errors[file] = self.work.telling.error(file, error)
         return Program(modules, self.work.sources.layout)
 
-    def _findings(
-        self, context: Context, file: str
-    ) -> tuple[list[Finding], list[Finding]]:
-        """What was found in a file, and what comments keep quiet of it."""
-        sources = self.work.sources
-        root = None if sources.layout is None else sources.layout.root
-        chosen = selection(file, root, self.work.options.lint)
-        found = [
-            finding
-            for check in CHECKS
-            if check.words.search(sources.texts[file])
-            and any(map(chosen.takes, check.codes))
-            for finding in check.run(context, file)
-            if chosen.takes(finding.code)
-        ]
-        return silenced(context, file, found, chosen)
+
+def _checks(text: str, chosen: Selection) -> list[Check]:
+    """Those that may find something in a text that the user wants to hear of."""
+    return [
+        check
+        for check in CHECKS
+        if check.words.search(text) and any(map(chosen.takes, check.codes))
+    ]
 
 
 def _order(one: Finding) -> tuple[int, str, int, int, str]:
