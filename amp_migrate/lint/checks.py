@@ -74,5 +74,9 @@ CHECKS: tuple[Check, ...] = (
     _throughput("biases", r"BatchNorm", "TCU307"),
     _throughput("parallel", r"DataParallel|\.backward\(", "TCU308"),
     _throughput("hints", r"\.backward\(", "TCU309"),
-    _misuse("protocol", _AMP, *_numbered("AMP", *range(101, 117), 201, 202, 203)),
+    _misuse("protocol", _AMP, *_numbered("AMP", *range(101, 117), *range(201, 208))),
+    _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 122))),
+    _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),
+    _misuse("interfaces", r"amp\b|cast|bf16", *_numbered("AMP", *range(208, 214), 215)),
+    _misuse("placement", r"autocast", "AMP214", "AMP216", "AMP217"),
 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp
 from amp_migrate.lint.misuse.gradients import touch
+from amp_migrate.lint.misuse.numerics import Numerics
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.vocabulary import FRAMEWORK_RECEIVERS, GRADIENT_CLIPPERS
 from amp_migrate.project.bindings import calls_of, unpacked
@@ -21,6 +24,7 @@ _LOOKS_LIKE_SCALER = re.compile(r"(?i)(^|_)(grad_?|amp_?|loss_?)?scaler(s|_\w+)?
 _LOOKS_AT = re.compile(
     r"(builtins\.(print|isinstance|str|repr|type|id|bool|len|hasattr|getattr|dict|list|tuple))"
 )
+_AMP = re.compile(r"autocast|GradScaler|unscale_|(?i:scaler)")
 _AMP_WORDS = frozenset(("GradScaler", "unscale_"))
 
 
@@ -29,12 +33,15 @@ class AmpEvent(Event):
     """``kind``: ``scaled`` and ``plain`` (a backward), ``foreign`` (one that is not understood),
     ``unscale``, ``step``, ``update`` (of a scaler), ``plain step``, ``zero``, ``clip``, ``read`` and
     ``edit`` (of gradients), ``rescale`` (the scale is asked for), ``opaque`` (a scaler is handed to
-    somebody unseen), ``new scaler``, ``new optimizer``, ``enter`` (a region of
-    autocast), ``call``."""
+    somebody unseen), ``new scaler``, ``new optimizer``, ``numeric`` (see `Numerics`), ``region``,
+    ``enter`` (a region by an instance that was made before), ``call``."""
 
     scaler: ir.Expr | None = field(default=None, compare=False)
     subject: ir.Expr | None = field(default=None, compare=False)
     """The optimizer, or what gradients are touched."""
+    code: str = ""
+    message: str = ""
+    """Of a ``numeric`` event."""
 
 
 class AmpEvents(Events):
@@ -43,7 +50,51 @@ class AmpEvents(Events):
     def __init__(self, amp: Amp) -> None:
         self.amp = amp
         self._scalers: dict[tuple[str, ir.Expr], bool] = {}
-        super().__init__(amp.program, Optimizers(amp.program, any_step=True))
+        self._numerics = Numerics(amp.program)
+        self.program = amp.program
+        self.optimizers = Optimizers(amp.program, any_step=True)
+        self._of = {}
+        self._direct = {}
+        self._read_from(self._with_amp())
+        self._spread()
+        self._kinds = defaultdict(frozenset, self._kinds)
+
+    def _with_amp(self) -> list[str]:
+        """The functions of files that have something to do with AMP."""
+        return [
+            qualname
+            for facts in self.program.modules.values()
+            if any(map(_AMP.search, facts.identifiers))
+            for qualname in facts.functions
+        ]
+
+    def _read_from(self, pending: list[str]) -> None:
+        """Read some functions, and those that they call; the others of a large program do not matter."""
+        while pending:
+            qualname = pending.pop()
+            if qualname in self._direct:
+                continue
+            self._direct[qualname] = direct = []
+            for stmt in ir.statements(self.program.functions[qualname].body):
+                found = tuple(self._read(stmt, qualname))
+                self._of[qualname, stmt.path] = found
+                direct += [(stmt, event) for event in found]
+                pending += [callee for event in found for callee in event.callees]
+
+    @property
+    def read(self) -> Iterable[str]:
+        """The functions that were read."""
+        return self._direct
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The functions that one of those that were read calls."""
+        return frozenset(
+            callee
+            for direct in self._direct.values()
+            for _, event in direct
+            for callee in event.callees
+        )
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -53,14 +104,23 @@ class AmpEvents(Events):
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 yield from self._of_amp_call(call, stmt, function)
-        if stmt.kind == "with" and any(
-            self.amp.entered(expr, function) is not None for expr in stmt.exprs
-        ):
-            yield AmpEvent("enter", stmt.line, stmt.column)
+        if stmt.kind == "with":
+            yield from self._regions(stmt, function)
+        for found in self._numerics.of(stmt, function):
+            where = (found.call.line, found.call.column, found.call)
+            yield AmpEvent("numeric", *where, code=found.code, message=found.message)
         kind = touch(stmt, function, self.program)
         if kind:
             yield AmpEvent(kind, stmt.line, stmt.column)
         yield from self._births(stmt, function)
+
+    def _regions(self, stmt: ir.Stmt, function: str) -> Iterator[AmpEvent]:
+        for expr in stmt.exprs:
+            region = self.amp.entered(expr, function)
+            if region is not None and region.enabled is not False:
+                shared = self.amp.is_shared(expr, function)
+                kind = "enter" if shared else "region"
+                yield AmpEvent(kind, stmt.line, stmt.column)
 
     def _births(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
         if stmt.kind not in ("assign", "annassign", "for", "with"):

@@ -21,10 +21,10 @@ class Owners:
         self.events = events
 
     @cached_property
-    def _modules(self) -> dict[Key, set[Key] | None]:
+    def modules(self) -> dict[Key, set[Key] | None]:
         """What each optimizer was made with; None where that is not read."""
         found: dict[Key, set[Key] | None] = {}
-        for function in self.amp.program.functions:
+        for function in self.events.read:
             for stmt, event in self.events.direct(function):
                 if not isinstance(event, AmpEvent) or event.kind != "new optimizer":
                     continue
@@ -63,7 +63,7 @@ class Owners:
                     key = ways.key(inner.func.value, function)
                     if key is not None:
                         modules.add(key)
-        return {one for one in known if modules & (self._modules.get(one) or set())}
+        return {one for one in known if modules & (self.modules.get(one) or set())}
 
     def have_all_in_common(self, one: Key, other: Key) -> bool:
         """Whether two optimizers were both made with all parameters of one module."""
@@ -75,7 +75,7 @@ class Owners:
     def _whole(self) -> dict[Key, Key | None]:
         """The module whose parameters an optimizer was given, all of them and no others."""
         found: dict[Key, Key | None] = {}
-        for function in self.amp.program.functions:
+        for function in self.events.read:
             for stmt, event in self.events.direct(function):
                 if not isinstance(event, AmpEvent) or event.kind != "new optimizer":
                     continue

@@ -14,6 +14,7 @@ from amp_migrate.findings import Finding, Severity
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key, amp_of
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.state import (
     NOBODY,
@@ -50,6 +51,10 @@ BACKWARD_IN_REGION = "AMP201"
 STEP_IN_REGION = "AMP202"
 REENTERED = "AMP203"
 
+_OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
+_IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
+"""Kinds of event that make ways worth walking."""
+
 PARTLY_SCALED = "AMP114 of some"
 """`NOT_SCALED` where other gradients of the step were: known only when all optimizers are."""
 
@@ -80,6 +85,8 @@ class Protocol(Ways):
         self.bad: dict[tuple[object, ...], Fault] = {}
         self.good: set[tuple[object, ...]] = set()
         self.optimizers: set[Key] = set()
+        """Those of one root that a scaler steps."""
+        self.all_optimizers: set[Key] = set()
         self.updates: set[Key] = set()
         self.handed_on: set[Key] = set()
         self.steps: dict[Key, Fault] = {}
@@ -96,6 +103,7 @@ class Protocol(Ways):
         if not self.is_exhausted:
             self.bad, self.good = dict(before), good
             self.walk_from(root)
+        self.all_optimizers |= self.optimizers
         if self.is_exhausted:
             self.bad = before
             return
@@ -204,6 +212,8 @@ class Protocol(Ways):
                 held = replace(held, by_hand=True)
             case "opaque":
                 held = self._opaque(held, event, function)
+            case "numeric":
+                self._numeric(event, function, stmt)
             case "new scaler":
                 held = self._new_scaler(held, scaler, function, stmt)
             case "new optimizer":
@@ -539,6 +549,21 @@ class Protocol(Ways):
             self._told(code, function, event.call or stmt)
         return found
 
+    def _numeric(self, event: AmpEvent, function: str, stmt: ir.Stmt) -> None:
+        found = self.region()
+        if found is None or found.region is None:
+            return
+        if event.code == BCE:
+            # Only the policies of CUDA and its like forbid it.
+            told = found.region.device not in ("cpu", "mps")
+        elif event.code == CUSTOM:
+            told = True
+        else:
+            told = found.region.dtype == "float16"
+        if told:
+            at = event.call or stmt
+            self._told(event.code, function, at, message=event.message)
+
     def _step_in_region(self, event: Event, function: str, stmt: ir.Stmt) -> None:
         found = self.region()
         if found is None or found.region is None:
@@ -566,12 +591,21 @@ class Protocol(Ways):
         )
 
 
+def protocol_of(context: Context) -> Protocol:
+    """What was met on all ways through the program of a context, walked once."""
+    found = context.shared.get("misuse.protocol")
+    if not isinstance(found, Protocol):
+        events = AmpEvents(amp_of(context))
+        found = Protocol(Owners(events.amp, events), events)
+        for root in _roots(events):
+            found.judge_from(root)
+        context.shared["misuse.protocol"] = found
+    return found
+
+
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong with the protocol in one file of a program."""
-    found = context.shared.get("misuse.protocol")
-    if not isinstance(found, list):
-        found = context.shared["misuse.protocol"] = list(_faults(context))
-    for fault in found:
+    for fault in protocol_of(context).faults():
         if ir.file_of(fault.function) == file:
             yield context.finding(
                 fault.code,
@@ -582,21 +616,10 @@ def check(context: Context, file: str) -> Iterable[Finding]:
             )
 
 
-def _faults(context: Context) -> Iterator[Fault]:
-    amp = amp_of(context)
-    events = AmpEvents(amp)
-    walk = Protocol(Owners(amp, events), events)
-    for root in _roots(context, events):
-        walk.judge_from(root)
-    yield from walk.faults()
-
-
-def _roots(context: Context, events: AmpEvents) -> Iterator[str]:
-    """Functions that nothing here calls, and that do anything to gradients."""
-    program = context.program
-    wanted = {"scaled", "unscale", "step", "update", "enter"}
-    for qualname in program.functions:
-        if not wanted & events.kinds(qualname):
-            continue
-        if not program.call_sites.get(qualname) or qualname in program.escaping:
+def _roots(events: AmpEvents) -> Iterator[str]:
+    """Functions that nothing here calls, and that do anything that counts."""
+    for qualname in events.read:
+        kinds = events.kinds(qualname)
+        counts = kinds & _OF_SCALERS or ("region" in kinds and kinds & _IN_REGIONS)
+        if counts and qualname not in events.called:
             yield qualname

@@ -348,10 +348,11 @@ class Ways(Walk[Held]):
     def _matters(self) -> Mapping[str, int]:
         """In how many places each test is made by functions that do anything."""
         count: Counter[str] = Counter()
-        for qualname, function in self.program.functions.items():
+        for qualname in self.events.read:
             if not self.events.kinds(qualname):
                 continue
-            for stmt in ir.statements(function.body):
+            body = self.program.functions[qualname].body
+            for stmt in ir.statements(body):
                 if stmt.kind == "if" and not self._does_nothing(qualname, stmt):
                     found = (conditions.facts(stmt.value, o) for o in (True, False))
                     count.update({_raw(test) for one in found for test, _ in one})

@@ -1,0 +1,57 @@
+"""Regions of autocast that are not entered, not left, or not where the forward runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.amp import Amp, amp_of
+from amp_migrate.project.bindings import calls_of
+
+LEFT_ON = "AMP214"
+REPLICAS = "AMP216"
+NOT_ENTERED = "AMP217"
+
+_REPLICATES = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is wrong in one file."""
+    amp = amp_of(context)
+    leaves = "__exit__" in context.program.modules[file].identifiers
+    for function in context.functions(file):
+        body = context.program.functions[function].body
+        for stmt in ir.statements(body):
+            if stmt.kind == "expr" and isinstance(stmt.value, ir.Call):
+                if amp.autocast(stmt.value, function) is not None:
+                    yield context.finding(NOT_ENTERED, function, stmt.value)
+                elif not leaves and _enters(amp, stmt.value, function):
+                    yield context.finding(LEFT_ON, function, stmt.value)
+            if stmt.kind == "with":
+                yield from _replicas(context, amp, stmt, function)
+
+
+def _enters(amp: Amp, call: ir.Call, function: str) -> bool:
+    return (
+        isinstance(call.func, ir.Attr)
+        and call.func.attr == "__enter__"
+        and amp.entered(call.func.value, function) is not None
+    )
+
+
+def _replicas(
+    context: Context, amp: Amp, stmt: ir.Stmt, function: str
+) -> Iterator[Finding]:
+    regions = [amp.entered(expr, function) for expr in stmt.exprs]
+    if not any(one is not None and one.dtype == "bfloat16" for one in regions):
+        return
+    for inner in ir.statements(stmt.blocks[0].body):
+        for call in calls_of(inner):
+            if any(
+                ref.kind == "made" and ref.name in _REPLICATES
+                for ref in context.program.resolve(call.func, function)
+            ):
+                yield context.finding(REPLICAS, function, call)
+                return

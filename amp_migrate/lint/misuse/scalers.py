@@ -1,0 +1,242 @@
+"""What is done with a scaler, or beside one, that cannot be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.amp import Amp, all_calls
+from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.owners import Owners
+from amp_migrate.lint.misuse.protocol import protocol_of
+
+CLOSURE = "AMP117"
+HALF_PARAMETERS = "AMP118"
+BFLOAT16 = "AMP119"
+SCALED_LOSS = "AMP120"
+NONFINITE = "AMP121"
+
+_HALF = ("torch.float16", "torch.half")
+_TELLS = frozenset(("item", "cpu", "tolist", "numpy"))
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is wrong in one file."""
+    protocol = protocol_of(context)
+    events, amp = protocol.events, protocol.amp
+    yield from _bfloat16(context, amp, events, file)
+    for function in context.functions(file):
+        if function not in events.read:
+            continue
+        kinds = {event.kind for _, event in events.direct(function)}
+        for stmt, event in events.direct(function):
+            if isinstance(event, AmpEvent) and event.kind == "step":
+                yield from _closure(context, events, function, stmt, event)
+        if "unscale" in kinds:
+            yield from _nonfinite(context, function)
+        yield from _scaled_losses(context, events, function)
+        yield from _halves(context, protocol.owners, protocol.all_optimizers, function)
+
+
+def _closure(
+    context: Context,
+    events: AmpEvents,
+    function: str,
+    stmt: ir.Stmt,
+    event: AmpEvent,
+) -> Iterator[Finding]:
+    if event.call is None or event.subject is None:
+        return
+    closure = event.call.argument(1, "closure")
+    passed_on = isinstance(closure, ir.Name) and any(
+        param.name == closure.id and param.default == ir.Const(None)
+        for param in context.program.functions[function].params
+    )
+    if closure is not None and closure != ir.Const(None) and not passed_on:
+        yield context.finding(CLOSURE, function, event.call)
+        return
+    made = context.program.resolve(event.subject, function)
+    if made and all(
+        ref.kind == "made" and ref.name.endswith(("optim.LBFGS", "lbfgs.LBFGS"))
+        for ref in made
+    ):
+        message = "LBFGS.step() needs a closure, which scaler.step() does not support"
+        yield context.finding(CLOSURE, function, event.call, message)
+
+
+def _nonfinite(context: Context, function: str) -> Iterator[Finding]:
+    for _, call in all_calls(context.program, function):
+        origin = context.program.origin(call.func, function) or ""
+        if origin.startswith("torch.nn.utils.clip_grad"):
+            if call.argument(99, "error_if_nonfinite") == ir.Const(True):
+                yield context.finding(NONFINITE, function, call)
+
+
+# -- the scaled loss ----------------------------------------------------------------------------
+
+
+def _scaled_losses(
+    context: Context, events: AmpEvents, function: str
+) -> Iterator[Finding]:
+    body = context.program.functions[function].body
+    for block in _blocks(body):
+        for index, stmt in enumerate(block):
+            name = _scaled(stmt, events, function)
+            if name is not None:
+                for later in block[index + 1 :]:
+                    at = _tells(context, later, name, function)
+                    if at is not None:
+                        message = (
+                            f"{name} is the loss times the scale here: keep the loss itself for"
+                            " what is told"
+                        )
+                        yield context.finding(SCALED_LOSS, function, at, message)
+                    if at is not None or _binds(later, name):
+                        break
+
+
+def _scaled(stmt: ir.Stmt, events: AmpEvents, function: str) -> str | None:
+    """The variable that a statement gives a scaled loss."""
+    match stmt:
+        case ir.Stmt(
+            kind="assign",
+            targets=(ir.Name(id=name),),
+            value=ir.Call(func=ir.Attr(value=receiver, attr="scale")),
+        ) if events.is_scaler(receiver, function):
+            return name
+    return None
+
+
+def _tells(context: Context, stmt: ir.Stmt, name: str, function: str) -> ir.Call | None:
+    """Where a statement makes a number of a tensor that is told to somebody."""
+    for inner in ir.statements((stmt,)):
+        for expr in inner.exprs:
+            if any(
+                isinstance(part, ir.Attr) and "scale" in part.attr
+                for part in ir.walk(expr)
+            ):
+                return None
+            for call in ir.calls_in(expr):
+                match call.func:
+                    case ir.Attr(value=ir.Name(id=found), attr=attr):
+                        if found == name and attr in _TELLS:
+                            return call
+                if any(arg.value == ir.Name(name) for arg in call.args):
+                    origin = context.program.origin(call.func, function)
+                    if origin in ("builtins.float", "builtins.print"):
+                        return call
+        if _binds(inner, name):
+            return None
+    return None
+
+
+def _binds(stmt: ir.Stmt, name: str) -> bool:
+    return any(
+        part == ir.Name(name)
+        for inner in ir.statements((stmt,))
+        for target in inner.targets
+        for part in ir.walk(target)
+    )
+
+
+def _blocks(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ...]]:
+    yield body
+    for stmt in body:
+        for block in stmt.blocks:
+            yield from _blocks(block.body)
+
+
+# -- dtypes -------------------------------------------------------------------------------------
+
+
+def _bfloat16(
+    context: Context, amp: Amp, events: AmpEvents, file: str
+) -> Iterator[Finding]:
+    """A scaler that is always on, in a file whose regions are all of bfloat16."""
+    scalers = []
+    regions = []
+    for function in context.functions(file):
+        for _, call in all_calls(context.program, function):
+            region = amp.autocast(call, function)
+            if region is not None and region.enabled is not False:
+                regions.append(region)
+            if amp.makes_scaler(call, function):
+                scalers.append((function, call))
+    if not regions or any(region.dtype != "bfloat16" for region in regions):
+        return
+    for function, call in scalers:
+        given = call.argument(99, "enabled")
+        if given is None or amp.truth(given, function) is True:
+            yield context.finding(BFLOAT16, function, call)
+
+
+def _halves(
+    context: Context,
+    owners: Owners,
+    stepped: set[tuple[str, ...]],
+    function: str,
+) -> Iterator[Finding]:
+    """``model.half()`` for good, and before an optimizer gets its parameters in the same block."""
+    modules = {module for one in stepped for module in owners.modules.get(one) or ()}
+    if not modules:
+        return
+    for block in _blocks(context.program.functions[function].body):
+        for index, stmt in enumerate(block):
+            call, module = _half(context, stmt, function)
+            key = None if module is None else owners.amp.key(module, function)
+            if call is None or key not in modules:
+                continue
+            behind = block[index + 1 :]
+            makes = any(_names(later, module) for later in behind)
+            back = any(_is_back(later, module) for later in behind)
+            if makes and not back:
+                yield context.finding(HALF_PARAMETERS, function, call)
+
+
+def _half(
+    context: Context, stmt: ir.Stmt, function: str
+) -> tuple[ir.Call | None, ir.Expr | None]:
+    """The call that makes a module half, and the module."""
+    if stmt.kind not in ("expr", "assign"):
+        return None, None
+    current = stmt.value
+    found = None
+    while isinstance(current, ir.Call) and isinstance(current.func, ir.Attr):
+        dtype = current.argument(0, "dtype") or current.argument(99, "dtype")
+        origin = None if dtype is None else context.program.origin(dtype, function)
+        method = current.func.attr
+        plain = method == "half" and not current.args
+        if plain or (method == "to" and origin in _HALF):
+            found = current
+        elif method in ("float", "bfloat16", "double", "state_dict"):
+            return None, None
+        current = current.func.value
+    if found is None:
+        return None, None
+    if stmt.kind == "assign":
+        return found, stmt.targets[0] if len(stmt.targets) == 1 else None
+    return found, current
+
+
+def _names(stmt: ir.Stmt, module: ir.Expr | None) -> bool:
+    """Whether a statement asks a module for its parameters."""
+    return any(
+        isinstance(part, ir.Attr)
+        and part.attr in ("parameters", "named_parameters")
+        and part.value == module
+        for inner in ir.statements((stmt,))
+        for expr in inner.exprs
+        for part in ir.walk(expr)
+    )
+
+
+def _is_back(stmt: ir.Stmt, module: ir.Expr | None) -> bool:
+    return any(
+        isinstance(part, ir.Attr) and part.attr == "float"
+        for inner in ir.statements((stmt,))
+        for expr in inner.exprs
+        for part in ir.walk(expr)
+        if module is not None
+    )
