@@ -170,7 +170,7 @@ class Decided:
         called = facts.name
         if called == "__init__" and facts.class_name is not None:
             called = self.program.classes[facts.class_name].name
-        names = [p.name for p in facts.params]
+        names = [one.name for one in facts.params]
         position = names.index(param.name) - (1 if facts.self_name else 0)
         callee = facts.class_name if facts.name == "__init__" else function
         for call, caller in self.calls.get(called, ()):
@@ -205,7 +205,7 @@ class Decided:
                 if isinstance(key, ir.Const) and ("attr", str(key.value)) in self.known:
                     return True
                 return self.of(value, function)
-            case ir.Call(func=func, args=args):
+            case ir.Call():
                 return self._call(expr, function)
             case ir.Display(items=items):
                 return all(self.of(item, function) for item in items)
@@ -214,7 +214,7 @@ class Decided:
                 return any(self.of(one, function) for one in chosen)
             case ir.Operation(operands=operands):
                 return all(self.of(one, function) for one in operands)
-            case ir.Comprehension(elements=elements, iterables=iterables):
+            case ir.Comprehension(iterables=iterables):
                 return all(self.of(one, function) for one in iterables)
             case ir.Walrus(value=value):
                 return self.of(value, function)

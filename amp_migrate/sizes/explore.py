@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
@@ -34,9 +36,12 @@ from amp_migrate.sizes.values import (
     weakest,
 )
 
-MODULE_STEPS = 150_000
-ENTRY_STEPS = 60_000
-PROGRAM_STEPS = 3_000_000
+MODULE_STEPS = 40_000
+MAIN_STEPS = 60_000
+ENTRY_STEPS = 20_000
+PROGRAM_STEPS = 1_400_000
+_SHARES = {"files": 0.25, "mains": 0.45, "functions": 0.7, "classes": 0.85, "again": 0.95}
+"""How much of the steps of a program may be spent when each kind of entry is through."""
 _RECURSION = 8_000
 
 
@@ -46,6 +51,7 @@ class Explorer(Calls):
     def __init__(self, program: Program, table: LayerTable) -> None:
         super().__init__(program, table, Recorder(program, table))
         self.spent = 0
+        self.allowed = PROGRAM_STEPS
         self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
         self._running: list[str] = []
 
@@ -80,7 +86,7 @@ class Explorer(Calls):
         """Run something within bounds; whether it came to its end."""
         kept = (self.steps, self.limit, self.quiet, self.path, self.calls, self.at)
         activation = getattr(self, "activation", None)
-        self.steps, self.limit = 0, min(limit, max(PROGRAM_STEPS - self.spent, 0))
+        self.steps, self.limit = 0, min(limit, max(self.allowed - self.spent, 0))
         self.quiet, self.path, self.calls = 0, Confidence.CERTAIN, []
         try:
             run()
@@ -100,37 +106,53 @@ class Explorer(Calls):
         """Run all that there is to run."""
         recorder = self.recorder
         recorder.closed = True
-        for file in self.program.modules:
+        self._until("files")
+        for file in sorted(self.program.modules, key=_is_test):
             self.module(file)
         for frame in list(self.modules.values()):
             self._forget_shared(frame)
-        for file, body in self._mains:
-            self._from(lambda b=body, f=file: self.run(b, self.modules[f]))  # type: ignore[misc]
+        self._until("mains")
+        for file, body in sorted(self._mains, key=lambda one: _is_test(one[0])):
+            run = partial(self.run, body, self.modules[file])
+            self._from(run, MAIN_STEPS)
         recorder.closed = False
+        self._until("functions")
         for function in self._free_functions():
             self._enter(function)
+        self._until("classes")
         for name in list(recorder.classes):
             self._construct(name)
-        for function in self._free_functions():
-            self._enter(function)
+        self._until("again")
         for name in self._undecided():
             self._construct(name, again=True)
+        self._until("")
         self._methods()
 
-    def _from(self, run: Callable[[], object]) -> None:
+    def _until(self, kind: str) -> None:
+        self.allowed = int(_SHARES.get(kind, 1.0) * PROGRAM_STEPS)
+
+    def _from(self, run: Callable[[], object], limit: int = ENTRY_STEPS) -> None:
+        if self.spent >= self.allowed:
+            self.exhausted = True
+            return
         mark = len(self.heap.log)
-        self._guarded(run, ENTRY_STEPS)
+        self._guarded(run, limit)
         self.heap.undo(mark)
 
     def _free_functions(self) -> Iterator[Func]:
-        """Functions that lead to layers and that nothing has run yet."""
-        for name, made in list(self.recorder.made.items()):
+        """Functions that lead to layers and that nothing has run yet: of each file one in turn."""
+        ranks: Counter[str] = Counter()
+        found: list[tuple[bool, int, Func]] = []
+        for name, made in self.recorder.made.items():
             if not isinstance(made, Func) or made.function.class_name is not None:
                 continue
-            if (
-                name not in self.recorder.reached
-                and made.function.name in self.recorder.words
-            ):
+            if made.function.name in self.recorder.words:
+                file = ir.file_of(name)
+                found.append((_is_test(file), ranks[file], made))
+                ranks[file] += 1
+        found.sort(key=lambda one: one[:2])
+        for _, _, made in found:
+            if made.function.qualname not in self.recorder.reached:
                 yield made
 
     def _enter(self, made: Func) -> None:
@@ -246,6 +268,12 @@ def _changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
                     elif isinstance(home[0], ir.Name):
                         found[ir.file_of(home[1])].add(home[0].id)
     yield from found.items()
+
+
+def _is_test(file: str) -> bool:
+    """Tests come last: what they make is small, and made to be looked at."""
+    parts = file.split("/")
+    return parts[-1].startswith("test") or "tests" in parts or "test" in parts[:-1]
 
 
 def _root(expr: ir.Expr) -> str | None:

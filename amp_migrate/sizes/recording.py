@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int, int]
 """A call by its function, line and column."""
-MAX_INSTANCES = 64
+MAX_INSTANCES = 256
 
 
 class Found:
@@ -41,6 +41,8 @@ class Found:
         self.function = function
         self.call = call
         self.rows: list[dict[str, Value]] = []
+        self.prints: set[object] = set()
+        """What tells the rows apart."""
         self.complete = True
 
 
@@ -239,11 +241,13 @@ class Recorder:
                 key = (f"{function} {layer.name}", int(site.line), site.column)
             found = self.found.setdefault(key, Found(layer, function, site))
         weak = {name: weakened(value, machine.path) for name, value in row.items()}
-        if len(found.rows) < MAX_INSTANCES:
-            if not any(_alike(weak, other) for other in found.rows):
+        fingerprint = tuple(_print(value) for value in weak.values())
+        if fingerprint not in found.prints:
+            if len(found.rows) < MAX_INSTANCES:
+                found.prints.add(fingerprint)
                 found.rows.append(weak)
-        else:
-            found.complete = False
+            else:
+                found.complete = False
         found.complete = found.complete and self.closed
 
 
@@ -277,16 +281,14 @@ def _int(value: Known) -> int:
     return value.value if isinstance(value.value, int) else 0
 
 
-def _alike(one: dict[str, Value], other: dict[str, Value]) -> bool:
-    from amp_migrate.sizes.values import same
-
-    return all(
-        name in other
-        and same(value, other[name])
-        and getattr(value, "confidence", None)
-        == getattr(other[name], "confidence", None)
-        for name, value in one.items()
-    )
+def _print(value: Value) -> object:
+    match value:
+        case Known(value=int() as number, confidence=confidence):
+            return number, confidence
+        case Unknown(multiple=multiple, reason=reason):
+            return "?", multiple, reason
+        case _:
+            return id(value)
 
 
 def _words(stmt: ir.Stmt) -> set[str]:
