@@ -342,7 +342,7 @@ class Attributes(Expressions):
             case Known(value=str() as text):
                 return tuple(sure(letter, value) for letter in text)
             case Mapping_():
-                if OPEN in value.state:
+                if OPEN in value.state or value.is_opaque:
                     return None
                 return tuple(Known(key) for key in value.entries())
             case Tensor(shape=tuple() as shape) if shape and isinstance(

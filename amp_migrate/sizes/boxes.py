@@ -13,6 +13,7 @@ from amp_migrate.sizes.machine import Given
 from amp_migrate.sizes.values import (
     ITEMS,
     OPEN,
+    ORDER,
     Absent,
     External,
     Frame,
@@ -23,6 +24,7 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
+    distinct,
     lifted,
     weakened,
 )
@@ -59,13 +61,17 @@ def _list(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> V
     if given.rest:
         items = None
     elif given.positional or given.keywords:
-        items = m.elements(given.get(0, "modules") or Unknown(""))
+        source = given.get(0, "modules") or Unknown("")
+        items = m.elements(source)
+        if isinstance(source, Sequence) and source.kind == "set" and source.items:
+            # As many, in an order that nobody knows.
+            items = tuple(Unknown(ORDER) for _ in source.items)
     if name in ("tuple", "Size"):
         return Unknown("list") if items is None else Tup(items)
     if name == "iter":
         return Unknown("iterator")
     if name in ("set", "frozenset"):
-        return Sequence("set", Unknown("set"))
+        return Sequence("set", distinct(items))
     return Sequence(
         "list" if name == "list" else "modules",
         Unknown("list") if items is None else Tup(items),
@@ -273,6 +279,8 @@ def _get(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> Va
         openness = box.state.get(OPEN)
         if not isinstance(key, Known) or isinstance(openness, Unknown):
             return Unknown("entry")
+        if box.is_opaque:
+            return Unknown("entry")
         entries = box.entries()
         if hashable(key.value) and key.value in entries:
             return entries[key.value]
@@ -294,7 +302,7 @@ def _get(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> Va
 @_model("dict.items", "dict.keys", "dict.values")
 def _views(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> Value:
     box = f.of
-    if not isinstance(box, Mapping_) or OPEN in box.state:
+    if not isinstance(box, Mapping_) or OPEN in box.state or box.is_opaque:
         return Unknown("entries")
     entries = box.entries()
     if f.origin.endswith("items"):

@@ -11,6 +11,7 @@ from functools import partial
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
+from amp_migrate.project.bindings import bindings
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.layers import LayerTable
 from amp_migrate.sizes.machine import Activation, Given, OutOfSteps
@@ -40,7 +41,13 @@ MODULE_STEPS = 40_000
 MAIN_STEPS = 60_000
 ENTRY_STEPS = 20_000
 PROGRAM_STEPS = 1_400_000
-_SHARES = {"files": 0.25, "mains": 0.45, "functions": 0.7, "classes": 0.85, "again": 0.95}
+_SHARES = {
+    "files": 0.25,
+    "mains": 0.45,
+    "functions": 0.7,
+    "classes": 0.85,
+    "again": 0.95,
+}
 """How much of the steps of a program may be spent when each kind of entry is through."""
 _RECURSION = 8_000
 
@@ -53,7 +60,7 @@ class Explorer(Calls):
         self.spent = 0
         self.allowed = PROGRAM_STEPS
         self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
-        self._running: list[str] = []
+        self._registers: dict[str, bool] = {}
 
     # -- files --------------------------------------------------------------------------------
 
@@ -111,6 +118,7 @@ class Explorer(Calls):
             self.module(file)
         for frame in list(self.modules.values()):
             self._forget_shared(frame)
+        self.heap.log.clear()
         self._until("mains")
         for file, body in sorted(self._mains, key=lambda one: _is_test(one[0])):
             run = partial(self.run, body, self.modules[file])
@@ -215,6 +223,17 @@ class Explorer(Calls):
                 given = Given(rest="default", line=method.function.line)
                 self.call_function(found, given, site)
 
+    def gives_back(self, function: ir.Function) -> bool:
+        """Whether a function returns its only parameter: a register, which is not followed."""
+        known = self._registers.get(function.qualname)
+        if known is None:
+            known = self._registers[function.qualname] = _gives_back(function)
+            home = self.modules.get(ir.file_of(function.qualname))
+            if known and home is not None:
+                # What it notes elsewhere is not seen.
+                self._forget_shared(home)
+        return known
+
     # -- what changes out of sight --------------------------------------------------------------
 
     def _forget_shared(self, frame: Frame) -> None:
@@ -227,7 +246,6 @@ class Explorer(Calls):
             if isinstance(held, (Mapping_, Sequence, Instance)):
                 self.spoil([held])
             frame.state[name] = Unknown("global")
-        self.heap.log.clear()
 
     @property
     def _changed(self) -> Mapping[str, set[str]]:
@@ -268,6 +286,21 @@ def _changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
                     elif isinstance(home[0], ir.Name):
                         found[ir.file_of(home[1])].add(home[0].id)
     yield from found.items()
+
+
+def _gives_back(function: ir.Function) -> bool:
+    if len(function.params) != 1 or function.is_generator or function.is_async:
+        return False
+    name = function.params[0].name
+    returns = 0
+    for stmt in ir.statements(function.body):
+        if any(bound == name for bound, _, _ in bindings(stmt)):
+            return False
+        if stmt.kind == "return":
+            returns += 1
+            if stmt.value != ir.Name(name):
+                return False
+    return returns > 0 and function.body[-1].kind == "return"
 
 
 def _is_test(file: str) -> bool:

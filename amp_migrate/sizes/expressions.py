@@ -12,6 +12,7 @@ from amp_migrate.sizes.machine import Given
 from amp_migrate.sizes.values import (
     ITEMS,
     OPEN,
+    ORDER,
     Choice,
     Frame,
     Known,
@@ -25,6 +26,7 @@ from amp_migrate.sizes.values import (
     Value,
     choice,
     confidence_of,
+    distinct,
     joined,
     lifted,
     weakened,
@@ -307,7 +309,7 @@ class Expressions(Lookup):
         if isinstance(inside, Mapping_):
             if isinstance(one, Known):
                 openness = inside.state.get(OPEN)
-                if isinstance(openness, Unknown):
+                if isinstance(openness, Unknown) or inside.is_opaque:
                     return Unknown("entries", whole=True)
                 found = one.value in inside.entries()
                 result = sure(found == (op == "in"), one)
@@ -370,6 +372,8 @@ class Expressions(Lookup):
         return self._holding(expr.kind, Tup(tuple(items)))
 
     def _holding(self, kind: str, items: Value) -> Value:
+        if kind == "set" and isinstance(items, Tup):
+            items = distinct(items.items)
         return items if kind == "tuple" else Sequence(kind, items)
 
     def _item(self, value: ir.Expr, key: ir.Expr, frame: Frame) -> Value:
@@ -414,6 +418,8 @@ class Expressions(Lookup):
             for key, value in rows:
                 if isinstance(key, Known) and hashable(key.value):
                     made.state["key", key.value] = weakened(value, self.path)
+                elif isinstance(key, Unknown) and key.reason == ORDER:
+                    made.state["key", key] = Unknown(ORDER)
                 else:
                     complete = False
             if not complete:

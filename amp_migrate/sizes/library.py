@@ -296,8 +296,12 @@ def _repeat(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) ->
 def _reordered(
     m: Calls, f: External, given: Given, site: ir.Call, frame: Frame
 ) -> Value:
-    items = m.elements(given.positional[0]) if given.positional else None
-    if items is None or given.keywords:
+    source = given.positional[0] if given.positional else Unknown("loop")
+    in_set = isinstance(source, Sequence) and source.kind == "set"
+    items = (
+        source.items if isinstance(source, Sequence) and in_set else m.elements(source)
+    )
+    if items is None or given.keywords or (in_set and f.origin.endswith("reversed")):
         return Unknown("loop")
     if f.origin == "builtins.reversed":
         return Tup(tuple(reversed(items)))
@@ -566,6 +570,17 @@ def _type(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> V
 @_model("builtins.print", "builtins.exit", "builtins.super", "torch.manual_seed")
 def _nothing(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> Value:
     return Known(None)
+
+
+@_model("builtins.exec", "builtins.globals", "builtins.execfile")
+def _exec(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> Value:
+    """What code from elsewhere may set is known only where it does not."""
+    current: Frame | None = frame
+    while current is not None:
+        for name, value in list(current.state.items()):
+            m.heap.write(current, name, weakened(value, Confidence.DEFAULT))
+        current = current.parent
+    return Unknown("exec")
 
 
 @_model("functools.partial")

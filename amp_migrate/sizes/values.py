@@ -150,6 +150,8 @@ OPEN = ("open",)
 
 `Known` ("default"): only if somebody outside says so; `Unknown`: nothing that is read from it is sure.
 """
+ORDER = "order of a set"
+"""Why an element is unknown that is different from all others of its list."""
 ITEMS = ("items",)
 """The key of a list's items, a `Tup`; or `Unknown`."""
 
@@ -223,6 +225,11 @@ class Mapping_(Box):
         super().__init__()
         self.factory: Value | None = None
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether some keys are not known, though how many there are is."""
+        return any(isinstance(key, Unknown) for key in self.entries())
+
     def entries(self) -> dict[object, Value]:
         """What it is known to hold."""
         return {
@@ -289,6 +296,14 @@ def multiple_of(value: Value) -> int:
             return gcd(*(multiple_of(one) for _, one in alternatives))
         case _:
             return 1
+
+
+def distinct(items: tuple[Value, ...] | None) -> Value:
+    """What a set of some values holds."""
+    if items is None or not all(isinstance(one, Known) for one in items):
+        return Unknown("set")
+    found = {one.value: one for one in items if isinstance(one, Known)}
+    return Tup(tuple(found.values()))
 
 
 def is_whole(value: Value) -> bool:
