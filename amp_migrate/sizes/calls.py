@@ -237,6 +237,9 @@ class Calls(Statements):
     def _default(
         self, func: Func, param: ir.Param, value: Value | None, rest: str
     ) -> Value:
+        options = self.recorder.options.get(func.function.qualname, {})
+        if param.name in options:
+            return options[param.name]
         if value is None:
             return self.annotated(func, param) if rest else Unknown("parameter")
         if isinstance(value, Known) and param.default is not None:

@@ -38,6 +38,8 @@ from amp_migrate.sizes.values import (
 )
 
 MODULE_STEPS = 40_000
+STATEMENT_STEPS = 2_000
+"""What each statement of a file still gets when those before it used up all."""
 MAIN_STEPS = 60_000
 ENTRY_STEPS = 20_000
 PROGRAM_STEPS = 1_400_000
@@ -80,9 +82,25 @@ class Explorer(Calls):
 
     def _top(self, top: ir.Function, frame: Frame) -> None:
         for stmt in top.body:
-            # One statement at a time: where one takes too long, the others still count.
             self.activation = Activation(frame, len(self.heap.log))
-            self.statement(stmt, frame)
+            try:
+                self.statement(stmt, frame)
+            except (OutOfSteps, RecursionError):
+                # Where one statement takes too long, the others still count.
+                self.exhausted = True
+                self.quiet, self.path, self.calls = 0, Confidence.CERTAIN, []
+                self._give_up(stmt, frame)
+                self.limit = self.steps + STATEMENT_STEPS
+
+    def _give_up(self, stmt: ir.Stmt, frame: Frame) -> None:
+        """Forget what a statement that was not run to its end may have changed."""
+        for one in ir.statements((stmt,)):
+            for name, _, _ in bindings(one):
+                frame.state[name] = Unknown("too long")
+            for expr in one.exprs:
+                for inner in ir.walk(expr):
+                    if isinstance(inner, ir.Name):
+                        self.spoil([frame.state.get(inner.id, Unknown(""))], "too long")
 
     def main_block(self, body: tuple[ir.Stmt, ...], frame: Frame) -> str:
         """What stands under ``if __name__ == "__main__"``: run after all files are read."""
@@ -166,10 +184,7 @@ class Explorer(Calls):
     def _enter(self, made: Func) -> None:
         """Call a function of which no call is seen, with its defaults."""
         function = made.function
-        options = self.recorder.options.get(function.qualname, {})
-        given = Given(keywords=dict(options), rest="default", line=function.line)
-        names = {param.name for param in function.params}
-        given.keywords = {k: v for k, v in given.keywords.items() if k in names}
+        given = Given(rest="default", line=function.line)
         site = ir.Call(ir.Name(function.name), (), function.line)
         self._from(lambda: self.call_function(made, given, site))
 

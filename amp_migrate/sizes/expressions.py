@@ -349,6 +349,9 @@ class Expressions(Lookup):
     def _display(self, expr: ir.Display, frame: Frame) -> Value:
         if expr.kind == "dict":
             made = Mapping_()
+            if len(expr.items) > MAX_ITEMS:
+                self.spoil([made], "entries")
+                return made
             for key, item in zip(expr.keys, expr.items, strict=True):
                 value = self.evaluate(item, frame)
                 if key is None:
@@ -361,6 +364,8 @@ class Expressions(Lookup):
                     self.spoil([made], "unknown key")
             return made
         items: list[Value] = []
+        if len(expr.items) > MAX_ITEMS:
+            return self._holding(expr.kind, Unknown("list"))
         for item in expr.items:
             if isinstance(item, ir.Operation) and item.op == "starred":
                 more = self.elements(self.evaluate(item.operands[0], frame))

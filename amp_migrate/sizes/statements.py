@@ -92,6 +92,8 @@ class Statements(Attributes):
             case "expr":
                 if stmt.value is not None:
                     self.evaluate(stmt.value, frame)
+                    if self._exits(stmt.value, frame):
+                        return RAISE
             case "augassign":
                 self._augmented(stmt, frame)
             case "return":
@@ -130,6 +132,13 @@ class Statements(Attributes):
                     if name != "*":
                         self.write(frame, name, Imported(frame.function, name))
         return NEXT
+
+    def _exits(self, expr: ir.Expr, frame: Frame) -> bool:
+        """Whether a statement ends the program."""
+        if not isinstance(expr, ir.Call) or _last(expr.func) not in _EXITS:
+            return False
+        func = self.evaluate(expr.func, frame)
+        return isinstance(func, External) and func.origin in _EXITS.values()
 
     # -- assignments --------------------------------------------------------------------------
 
@@ -236,9 +245,14 @@ class Statements(Attributes):
         if test.confidence is Confidence.CERTAIN:
             return self.block(taken, frame)
         self.speculate(other, frame)
+        mark = len(self.heap.log)
         outer, self.path = self.path, weakest(self.path, test.confidence)
         try:
             flow = self.block(taken, frame)
+            if flow is RAISE:
+                # Nobody leaves the default as it is: the program refuses it.
+                self.heap.undo(mark)
+                return self.block(other, frame)
         finally:
             self.path = outer
         if flow is not NEXT:
@@ -332,9 +346,10 @@ class Statements(Attributes):
             finally:
                 self.activation = kept
                 self.quiet -= 1
-            changes = self.heap.changes(mark)
+            passed = self.heap.passed(mark)
             self.heap.undo(mark)
-            self.heap.join(changes, {}, self.new_fork())
+            for changes in passed:
+                self.heap.join(changes, {}, self.new_fork())
             return self.block(handler, frame)
 
         ways: list[Run] = [whole]
@@ -626,6 +641,20 @@ class Statements(Attributes):
 _BODY = Known("class body")
 """What marks the frame of a class body as such: functions in it do not see its names."""
 _MISSING = Known("missing")
+
+
+_EXITS = {
+    "exit": "sys.exit",
+    "_exit": "os._exit",
+    "quit": "builtins.quit",
+    "": "builtins.exit",
+}
+
+
+def _last(expr: ir.Expr) -> str:
+    if isinstance(expr, ir.Attr):
+        return expr.attr
+    return expr.id if isinstance(expr, ir.Name) else "?"
 
 
 def _leaves(body: tuple[ir.Stmt, ...]) -> bool:

@@ -470,11 +470,15 @@ class Heap:
             if key in box.state
         }
 
-    def before(self, mark: int) -> dict[tuple[int, object], Value | None]:
-        """What the entries that were changed since ``mark`` held then."""
-        found: dict[tuple[int, object], Value | None] = {}
+    def passed(self, mark: int) -> list[Changes]:
+        """What was changed since ``mark``: as it is now, and all that it was in between."""
+        found = [self.changes(mark)]
+        first: set[tuple[int, object]] = set()
         for box, key, old in self.log[mark:]:
-            found.setdefault((id(box), key), old)
+            place = (id(box), key)
+            if place in first and old is not None:
+                found.append({place: (box, key, old)})
+            first.add(place)
         return found
 
     def apply(self, changes: Changes) -> None:

@@ -138,3 +138,200 @@ def test_multiples_are_proved_where_the_value_is_unknown() -> None:
                 super().__init__()
                 self.fc = nn.Linear(64 * k, make_divisible(width, 8))
         """) == ["in=?64 out=?8"]
+
+
+def test_an_option_that_reaches_a_class_through_a_function_is_followed() -> None:
+    (site,) = sites("""
+        import argparse
+        class Net(nn.Module):
+            def __init__(self, opt):
+                super().__init__()
+                self.hidden = opt.hidden
+                self.fc = nn.Linear(self.hidden, 4 * self.hidden)
+        def main():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("-s", "--hidden", type=int, default="1500")
+            opt = parser.parse_args()
+            return Net(opt)
+        if __name__ == "__main__":
+            main()
+        """)
+    assert told(site) == ["in=1500 out=6000"]
+    size = site.instances[0].sizes["in"]
+    assert size.confidence.value == "default"
+    assert [step.text for step in size.chain] == [
+        "--hidden (default 1500)",
+        "self.hidden = opt.hidden",
+    ]
+
+
+def test_click_hands_its_defaults_to_the_function_below() -> None:
+    text = """
+        import click
+        @click.command()
+        @click.option("--hidden", default=300)
+        def main(hidden):
+            nn.Linear(hidden, 5)
+        if __name__ == "__main__":
+            main()
+        """
+    assert only(text) == ["in=300 out=5"]
+
+
+@pytest.mark.parametrize(
+    ("made", "read"),
+    [
+        ("{'dim': 48}", "c['dim']"),
+        ("SimpleNamespace(dim=48)", "c.dim"),
+        ("EasyDict({'dim': 48})", "c.dim"),
+        ("Settings()", "c.dim"),
+        ("Flat()", "c.dim"),
+        ("Flat", "c.dim"),
+        ("Hf(hidden=48)", "c.hidden"),
+        ("Data(dim=48)", "getattr(c, 'dim', 3)"),
+        ("dict(dim=48)", "c.get('dim', 3)"),
+    ],
+)
+def test_configurations_of_every_kind_are_read(made: str, read: str) -> None:
+    assert only(f"""
+        from types import SimpleNamespace
+        from dataclasses import dataclass
+        from easydict import EasyDict
+        from transformers import PretrainedConfig
+        @dataclass
+        class Data:
+            dim: int = 7
+        class Flat:
+            dim = 48
+        class Settings:
+            def __init__(self, dim=48):
+                self.dim = dim
+        class Hf(PretrainedConfig):
+            def __init__(self, hidden=7, **kwargs):
+                self.hidden = hidden
+                super().__init__(**kwargs)
+        class Net(nn.Module):
+            def __init__(self, c):
+                super().__init__()
+                self.fc = nn.Linear({read}, 2)
+        Net({made})
+        """) == ["in=48 out=2"]
+
+
+def test_make_layers_of_vgg() -> None:
+    assert only("""
+        cfgs = {"A": [64, "M", 128]}
+        def make_layers(cfg):
+            layers, channels = [], 3
+            for v in cfg:
+                if v == "M":
+                    layers += [nn.MaxPool2d(2)]
+                else:
+                    layers += [nn.Conv2d(channels, v, 3), nn.ReLU()]
+                    channels = v
+            return nn.Sequential(*layers)
+        make_layers(cfgs["A"])
+        """) == ["in=3 out=64", "in=64 out=128"]
+
+
+def test_helpers_are_evaluated_as_they_are_written() -> None:
+    assert all_of("""
+        from functools import partial
+        def pair(t):
+            return t if isinstance(t, tuple) else (t, t)
+        def exists(v):
+            return v is not None
+        def default(v, d):
+            return v if exists(v) else d
+        height, width = pair(14)
+        nn.Linear(height * width * 3, default(None, 9))
+        nn.Linear(3 or 5, default(4, 9))
+        wide = partial(nn.Linear, out_features=6)
+        wide(5)
+        """) == [["in=588 out=9"], ["in=3 out=4"], ["in=5 out=6"]]
+
+
+def test_sizes_of_made_layers_are_read() -> None:
+    assert all_of("""
+        from torchvision import models
+        body = nn.Sequential(nn.Conv2d(3, 20, 3), nn.Linear(7, 9))
+        nn.Linear(body[1].out_features, body[0].out_channels)
+        nn.Linear(body[1].weight.shape[1], 5)
+        resnet = models.resnet18(pretrained=True)
+        resnet.fc = nn.Linear(resnet.fc.in_features, 2)
+        """)[2:] == [["in=9 out=20"], ["in=7 out=5"], ["in=512 out=2"]]
+
+
+def test_loops_over_what_is_known_run_turn_by_turn() -> None:
+    assert only("""
+        dims = [4, 5, 6]
+        nets = [nn.Linear(a, b) for a, b in zip(dims[:-1], dims[1:])]
+        """) == ["in=4 out=5", "in=5 out=6"]
+    assert only("""
+        n = 64
+        while n < 200:
+            nn.Linear(n, 2 * n)
+            n *= 2
+        """) == ["in=64 out=128", "in=128 out=256"]
+
+
+def test_products_with_parameters_and_functional_forms() -> None:
+    found = sites("""
+        import torch
+        import torch.nn.functional as F
+        class Net(nn.Module):
+            def __init__(self, dim=30):
+                super().__init__()
+                self.proj = nn.Parameter(0.02 * torch.randn(dim, 7))
+                self.weight = nn.Parameter(torch.empty(9, dim))
+            def forward(self, x):
+                return F.linear(x, self.weight), x @ self.proj
+        """)
+    assert [(one.layer, told(one)) for one in found] == [
+        ("matmul", ["in=30 out=7"]),
+        ("functional.linear", ["out=9 in=30"]),
+    ]
+
+
+def test_a_subclass_of_a_layer_is_one() -> None:
+    assert all_of("""
+        class Wide(nn.Linear):
+            pass
+        class Half(nn.Conv2d):
+            def __init__(self, size):
+                super().__init__(size, size // 2, 3)
+        Wide(3, 4)
+        Half(30)
+        """) == [["in=30 out=15"], ["in=3 out=4"]]
+
+
+def test_sizes_of_one_way_stay_together() -> None:
+    assert only("""
+        if unknown():
+            a, b = 8, 16
+        else:
+            a, b = 3, 5
+        nn.Linear(a, b)
+        """) == ["in=8 out=16", "in=3 out=5"]
+
+
+def test_both_ways_of_a_default_are_looked_at() -> None:
+    assert all_of("""
+        def make(kind="small"):
+            if kind == "small":
+                return nn.Linear(1, 2)
+            return nn.Linear(3, 4)
+        """) == [["in=1 out=2"], ["in=3 out=4"]]
+
+
+def test_what_an_annotation_means_stands_in_for_a_caller() -> None:
+    assert only("""
+        from dataclasses import dataclass
+        @dataclass
+        class Config:
+            dim: int = 50257
+        class Net(nn.Module):
+            def __init__(self, config: Config):
+                super().__init__()
+                self.fc = nn.Linear(config.dim, 4 * config.dim)
+        """) == ["in=50257 out=201028"]
