@@ -133,7 +133,7 @@ def test_ways_out_of_a_loop_are_joined() -> None:
                 break
             n *= 2
         nn.Linear(n, 1)
-        """) == ["in=32 out=1", "in=16 out=1", "in=8 out=1"]
+        """) == ["in=16 out=1", "in=8 out=1", "in=32 out=1"]
 
 
 def test_a_set_has_a_size_but_no_order() -> None:
