@@ -44,6 +44,7 @@ SHAPES: tuple[Check, ...] = (
         re.compile(""),
     ),
     Check("shapes.widths", ("TCU107",), re.compile(r"\bint\(|\bround\(|//")),
+    Check("shapes.attention", ("TCU108",), re.compile("softmax|Softmax")),
     Check("shapes.fine", ("TCU110", "TCU111", "TCU114"), re.compile("")),
     Check("shapes.batches", ("TCU113",), re.compile("batch_size")),
 )

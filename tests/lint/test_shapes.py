@@ -316,3 +316,62 @@ def test_a_fault_of_lint_breaks_no_migration(monkeypatch: pytest.MonkeyPatch) ->
     text = (Path(__file__).parents[2] / "fixtures").rglob("original.py")
     for path in list(text)[:1]:
         assert migrate_source(path.read_text()).unaligned.sizes == 0
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("int(8 * width / 3)", True),
+        ("int(width * 2.6667)", True),
+        ("8 * width // 3", True),
+        ("int(width * 0.5)", False),
+        ("width // 2", False),
+        ("int(width * 4.0)", False),
+        ("64 * ((8 * width // 3 + 63) // 64)", False),
+        ("width * 3", False),
+    ],
+)
+def test_widths_that_are_computed_by_a_fraction(formula: str, expected: bool) -> None:
+    text = f"""
+        from torch import nn
+
+        def make(width):
+            hidden = {formula}
+            return nn.Linear(width, hidden)
+    """
+    found = lint(text, select=("TCU107",))
+    assert bool(found) is expected
+
+
+def test_a_width_that_is_known_needs_no_formula() -> None:
+    text = """
+        from torch import nn
+
+        width = 4096
+        hidden = int(8 * width / 3)
+        layer = nn.Linear(width, hidden)
+    """
+    assert [one.code for one in lint(text, select=("TCU10",))] == ["TCU102"]
+
+
+def test_class_heads_of_convolutions_and_inputs_of_generators() -> None:
+    text = """
+        from torch import nn
+
+        def make(num_classes=84, nz=100):
+            return nn.Conv2d(512, num_classes, 3), nn.ConvTranspose2d(nz, 512, 4)
+    """
+    found = lint(text, select=SHAPES)
+    assert [one.code for one in found] == ["TCU112", "TCU112"]
+
+
+def test_a_group_is_padded_by_itself() -> None:
+    found = one("self.c = nn.Conv2d(128, 128, 3, groups=32)")
+    assert found is not None and "in_channels 4 a group" in found.message
+    assert dict(found.data)["padded"] == 8
+
+
+def test_what_the_gpu_cannot_be_bound_by_is_no_warning() -> None:
+    found = one("self.up = nn.Linear(100, 8192)")
+    assert found is not None and found.severity is Severity.INFO
+    assert "bound by memory below 153 on ampere" in found.message
