@@ -61,7 +61,7 @@ def _fault(
     code: str, width: str, size: Size, shape: Shape, target: Target
 ) -> tuple[str, int]:
     value, limits = size.value, scale()
-    if not value:
+    if value is None or value < 1:
         return "", 0
     bounds = list(shape.bounds(width))
     worth = any(
