@@ -57,10 +57,13 @@ _RECURSION = 8_000
 class Explorer(Calls):
     """Runs a program from every entry it has."""
 
-    def __init__(self, program: Program, table: LayerTable) -> None:
+    def __init__(
+        self, program: Program, table: LayerTable, steps: int = PROGRAM_STEPS
+    ) -> None:
         super().__init__(program, table, Recorder(program, table))
         self.spent = 0
-        self.allowed = PROGRAM_STEPS
+        self.most = steps
+        self.allowed = steps
         self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
         self._registers: dict[str, bool] = {}
 
@@ -155,7 +158,7 @@ class Explorer(Calls):
         self._methods()
 
     def _until(self, kind: str) -> None:
-        self.allowed = int(_SHARES.get(kind, 1.0) * PROGRAM_STEPS)
+        self.allowed = int(_SHARES.get(kind, 1.0) * self.most)
 
     def _from(self, run: Callable[[], object], limit: int = ENTRY_STEPS) -> None:
         if self.spent >= self.allowed:
@@ -341,9 +344,11 @@ def _deep() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def explored(program: Program, table: LayerTable) -> Explorer:
-    """A program that was run from every entry."""
-    explorer = Explorer(program, table)
+def explored(
+    program: Program, table: LayerTable, steps: int = PROGRAM_STEPS
+) -> Explorer:
+    """A program that was run from every entry, as far as so many steps go."""
+    explorer = Explorer(program, table, steps)
     with _deep():
         explorer.explore()
     return explorer

@@ -43,14 +43,14 @@ class Site:
         return self.found.call.argument(position, parameter)
 
 
-def sites_of(context: Context, file: str) -> tuple[Site, ...]:
-    """The layers that a file makes, in the order of the source."""
+def sites_of(context: Context, file: str, steps: int | None = None) -> tuple[Site, ...]:
+    """The layers that a file makes, in the order of the source; ``steps``: see `layer_sites`."""
     shared = context.shared.setdefault("shapes.sites", {})
     assert isinstance(shared, dict)
     if file not in shared:
         options = context.options.lint
         table = layer_table(options.extend_rules)
-        read = tuple(layer_sites(context.program, file, options.extend_rules))
+        read = tuple(layer_sites(context.program, file, options.extend_rules, steps))
         hints = {id(site.call): _hints(site) for site in read}
         if options.probed:
             from amp_migrate.lint.shapes.probed import merged
