@@ -286,8 +286,7 @@ def test_the_waste_of_tiles() -> None:
     assert tile_waste(10) == pytest.approx(0.844, abs=0.001)
 
 
-def test_a_migration_carries_the_count() -> None:
-    text = """
+TRAINING = """
 import torch
 from torch import nn
 
@@ -302,7 +301,10 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
-    found = migrate_source(text, options=Options()).unaligned
+
+
+def test_a_migration_carries_the_count() -> None:
+    found = migrate_source(TRAINING, options=Options()).unaligned
     assert (found.sizes, found.unit) == (1, 8)
 
 
@@ -313,9 +315,43 @@ def test_a_fault_of_lint_breaks_no_migration(monkeypatch: pytest.MonkeyPatch) ->
         raise RuntimeError
 
     monkeypatch.setattr(count, "unaligned", broken)
-    text = (Path(__file__).parents[2] / "fixtures").rglob("original.py")
-    for path in list(text)[:1]:
-        assert migrate_source(path.read_text()).unaligned.sizes == 0
+    found = migrate_source(TRAINING)
+    assert found.changed and found.unaligned.sizes == 0
+
+
+def test_the_summary_of_a_migration_says_it_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    told = CliRunner().invoke(main, [str(tmp_path)]).output
+    assert "1 layer size not divisible by 8: `amp-migrate lint`\n" in told
+    (tmp_path / "train.py").write_text(TRAINING.replace("500", "512"))
+    assert "amp-migrate lint" not in CliRunner().invoke(main, [str(tmp_path)]).output
+
+
+def test_a_type_that_the_profile_does_not_have_is_an_error_of_the_command(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "it.py").write_text("import torch\n")
+    done = CliRunner().invoke(main, ["lint", str(tmp_path), "--dtype", "float8"])
+    assert done.exit_code == 2
+    assert "ampere has no Tensor Cores for float8" in done.output
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "nn.Linear()",
+        "nn.Linear(*sizes)",
+        "nn.Linear(-3, 0)",
+        "nn.Linear(2**70, 'x')",
+        "nn.Conv2d(64, 100, 3, groups=0)",
+        "nn.Conv2d(100, 100, 3, groups=3)",
+        "nn.Conv2d(100, 200, (3, 3, 3))",
+        "nn.MultiheadAttention(500, 0)",
+        "nn.Embedding(0, 0)",
+    ],
+)
+def test_sizes_that_no_layer_has_break_nothing(layer: str) -> None:
+    lint(f"from torch import nn\n\nlayer = {layer}\n", select=("TCU1",))
 
 
 @pytest.mark.parametrize(
