@@ -30,6 +30,9 @@ class Check:
         return check(context, file)
 
 
+_TRAINS = r"\.(backward|zero_grad)\("
+
+
 def _throughput(module: str, words: str, *codes: str) -> Check:
     return Check(f"throughput.{module}", codes, re.compile(words))
 
@@ -64,17 +67,17 @@ _AMP = r"autocast|[Ss]caler|unscale_"
 
 CHECKS: tuple[Check, ...] = (
     *SHAPES,
-    _throughput("settings", r"\.backward\(", "TCU201", "TCU202", "TCU203"),
+    _throughput("settings", _TRAINS, "TCU201", "TCU202", "TCU203"),
     _throughput("precision", r"[dD]ouble|float64|autocast", "TCU204"),
     _throughput("debugging", r"anomaly|emit_nvtx|gradcheck", "TCU205"),
-    _throughput("syncs", r"\.backward\(", "TCU301"),
+    _throughput("syncs", _TRAINS, "TCU301"),
     _throughput("stalls", r"synchronize|empty_cache", "TCU302"),
     _throughput("copies", r"\.(cuda|to)\(", "TCU303"),
     _throughput("zeroing", r"zero_grad", "TCU304"),
     _throughput("loaders", r"DataLoader|non_blocking", "TCU305", "TCU306"),
     _throughput("biases", r"BatchNorm", "TCU307"),
-    _throughput("parallel", r"DataParallel|\.backward\(", "TCU308"),
-    _throughput("hints", r"\.backward\(", "TCU309"),
+    _throughput("parallel", rf"DataParallel|{_TRAINS}", "TCU308"),
+    _throughput("hints", _TRAINS, "TCU309"),
     _misuse("protocol", _AMP, *_numbered("AMP", *range(101, 117), *range(201, 208))),
     _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 122))),
     _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),

@@ -474,3 +474,27 @@ def test_a_demonstration_is_no_step() -> None:
     text = text.replace("demo", "train_batch")
     assert codes(text, "TCU302") == ["warning"]
     assert codes(text + call.replace("demo", "train_batch"), "TCU302") == []
+
+
+def test_the_backward_may_be_in_another_file(tmp_path: Path) -> None:
+    scaler = """\
+        import torch
+
+        class Scaler:
+            def __call__(self, loss, optimizer):
+                loss.backward()
+                optimizer.step()
+        """
+    step = STEP.replace("loss.backward()\noptimizer.step()", "scaler(loss, optimizer)")
+    head = f"{HEAD}from scaler import Scaler\nscaler = Scaler()\n"
+    train = script(f"{step}total += loss.item()\n", head=head)
+    texts = {"scaler.py": scaler, "train.py": train}
+    found = lint_files(tmp_path, texts, select=("TCU301",))
+    assert [one.place.line for one in found["train.py"]] == [19]
+
+
+def test_a_backward_that_nobody_steps_on_is_no_training() -> None:
+    measured = STEP.replace("optimizer.step()\n", "").replace(
+        "optimizer.zero_grad()\n", ""
+    )
+    assert codes(script(f"{measured}torch.cuda.empty_cache()\n"), "TCU302") == []

@@ -16,6 +16,8 @@ from amp_migrate.plan.moves import Moves, is_main_guard
 from amp_migrate.project.optimizers import Optimizers
 
 _KEY = "training"
+_NO_TRAINING = ("AMP004", "AMP011")
+"""A backward() that is not torch's, or on which no optimizer steps."""
 _TESTS = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$|[^/]*_test\.py$)")
 _STEP_NAME = re.compile(
     r"(?i)step|batch|update|iter|optimi[sz]e|learn|train|closure|fit"
@@ -138,7 +140,7 @@ class Training:
         """What runs in each step of the loops that torch trains in, in source order."""
         found: dict[tuple[str, ir.Path], Step] = {}
         for loop in self.loops:
-            if loop.refusal is not None and loop.refusal.code == "AMP004":
+            if loop.refusal is not None and loop.refusal.code in _NO_TRAINING:
                 continue
             for step in self._steps_of(loop):
                 found.setdefault((step.function, step.path), step)
