@@ -12,7 +12,7 @@ import torch
 
 from amp_migrate.api import Options, Result, lint_paths, lint_source
 from amp_migrate.findings import Finding
-from amp_migrate.lint import program
+from amp_migrate.lint.fixes import rewrite
 from amp_migrate.options import LintOptions
 
 SCRIPT = '''\
@@ -157,12 +157,20 @@ def test_a_clean_file_stays_clean() -> None:
 
 
 def test_a_fix_that_does_not_help_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = replace(Options(), lint=LintOptions(select=("TCU302",)))
-    stubborn = lint_source(SCRIPT, options=options).findings
-    monkeypatch.setattr(program.Looked, "_findings", lambda *_: (stubborn, ()))
+    monkeypatch.setattr(
+        rewrite, "rewrite", lambda text, edits, length: f"{text}x = 1\n"
+    )
     result = mend(SCRIPT, select=("TCU302",))
     assert result.output == SCRIPT and not result.fixed
     assert codes(result.findings) == ["TCU302", "TCU302"]
+
+
+def test_a_fix_that_loses_a_comment_is_not_made() -> None:
+    text = SCRIPT.replace(
+        "set_to_none=False)", "\n        set_to_none=False  # why\n    )"
+    )
+    result = mend(text, unsafe=True, select=("TCU304",))
+    assert result.output == text and codes(result.findings) == ["TCU304"]
 
 
 def test_a_notebook_is_mended_cell_by_cell(tmp_path: Path) -> None:
