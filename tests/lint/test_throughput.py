@@ -140,6 +140,18 @@ def test_a_clock_needs_synchronize() -> None:
     assert codes(script(after=f"    {wait}"), "TCU302") == []
 
 
+def test_who_orders_the_work_by_hand_has_to_wait() -> None:
+    wait = "torch.cuda.synchronize()\n"
+    stream = HEAD + "stream = torch.cuda.Stream()\n"
+    assert codes(script(STEP + wait, head=stream), "TCU302") == []
+    for copied, safe in [
+        ('kept = outputs.to("cpu", non_blocking=True)\n', False),
+        ("inputs = inputs.to(device, non_blocking=True)\n", True),
+    ]:
+        (found,) = lint(script(STEP + copied + wait), select=("TCU302",))
+        assert found.fix is not None and found.fix.safe is safe
+
+
 MADE = [
     ("torch.zeros(4).to(device)", ["warning"]),
     ("torch.ones(4).cuda()", ["warning"]),

@@ -18,10 +18,17 @@ _CLOCKS = frozenset(
     time.perf_counter_ns time.time_ns""".split()
 )
 
+_ORDERED = frozenset(
+    "Stream ExternalStream current_stream CUDAGraph make_graphed_callables".split()
+)
+"""Where these are used, somebody orders the work of the GPU by hand, and has to wait for it."""
+
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each such call that runs whatever is tested there."""
     training = Training.of(context)
+    if not context.program.modules[file].identifiers.isdisjoint(_ORDERED):
+        return
     told: set[int] = set()
     for step in training.steps_in(file):
         for one in always(step.block):
@@ -49,9 +56,23 @@ def _finding(
     else:
         message = f"{name}() in every step lets the GPU run empty"
         if alone:
-            fix = Fix(True, f"remove {name}()", (edits.removed(stmt),))
+            safe = not _reads_later(step)
+            fix = Fix(safe, f"remove {name}()", (edits.removed(stmt),))
     return context.finding(
         "TCU302", step.function, call, message, severity=severity, fix=fix
+    )
+
+
+def _reads_later(step: Step) -> bool:
+    """Whether something is copied to the host, which is there only after a wait."""
+    return any(
+        isinstance(call.func, ir.Attr)
+        and (
+            call.func.attr == "copy_" or ir.Const("cpu") in [a.value for a in call.args]
+        )
+        and ir.Arg(ir.Const(True), "non_blocking") in call.args
+        for stmt in ir.statements(step.block)
+        for call in calls_of(stmt)
     )
 
 
