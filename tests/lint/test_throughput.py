@@ -510,3 +510,42 @@ def test_a_backward_that_nobody_steps_on_is_no_training() -> None:
         "optimizer.zero_grad()\n", ""
     )
     assert codes(script(f"{measured}torch.cuda.empty_cache()\n"), "TCU302") == []
+
+
+NETWORK = """\
+    import torch
+    from torch import nn
+    from torchvision import models
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Conv2d(3, 64, 3)
+            self.b = nn.Conv2d(64, 64, 3)
+            self.c = nn.Conv2d(64, 64, 3)
+            self.d = nn.Conv2d(64, 64, 3)
+    """
+
+
+def test_the_networks_of_a_library_are_not_the_model(tmp_path: Path) -> None:
+    region = (
+        'with torch.autocast("cuda"):\n    loss = F.mse_loss(model(inputs), targets)'
+    )
+    step = STEP.replace("loss = F.mse_loss(outputs, targets)", region)
+    model = "import torch\nfrom {} import Net\nmodel = Net().to(device)\n"
+    head = HEAD.replace("model = nn.Linear(1024, 1024).to(device)\n", "")
+    with_model = head.replace("optimizer", f"{model.format('net')}optimizer", 1)
+    through = head.replace("optimizer", f"{model.format('nets')}optimizer", 1)
+    texts = {
+        "net.py": NETWORK,
+        "nets/__init__.py": "from .net import Net\n",
+        "nets/net.py": NETWORK,
+        "library/__init__.py": "import torch\nfrom library import metrics\n",
+        "library/metrics.py": "import torch\nfrom library import inception\n",
+        "library/inception.py": NETWORK,
+        "a.py": script(step, head=with_model),
+        "b.py": script(step, head=through),
+        "c.py": script(step, head=HEAD + "import library\nlibrary.metrics\n"),
+    }
+    found = lint_files(tmp_path, texts, select=("TCU202",))
+    assert {name for name, some in found.items() if some} == {"a.py", "b.py"}

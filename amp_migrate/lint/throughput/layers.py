@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
@@ -15,6 +16,9 @@ _CONV_NETS = re.compile(
     r"torchvision\.models\.(\w+\.)*(resnet|resnext|wide_resnet|vgg|alexnet|squeezenet|inception|googlenet)\w*"
 )
 _KEY = "layers"
+_MOST_USERS = 3
+"""What more files than these use is a library, and its models are theirs."""
+_RECURRENT = frozenset("RNN LSTM GRU RNNCell LSTMCell GRUCell".split())
 _SMALL = 65_536
 """Weights: products with fewer are too small to matter."""
 
@@ -31,6 +35,8 @@ class Layers:
     open: int = 0
     """Linear layers of unknown size."""
     embeddings: int = 0
+    recurrent: int = 0
+    """cuDNN computes them, and uses TF32 by default."""
     attention: int = 0
     nets: set[str] = field(default_factory=set)
     """Convolutional networks of torchvision."""
@@ -43,6 +49,7 @@ class Layers:
         self.linear += other.linear
         self.attention += other.attention
         self.open += other.open
+        self.recurrent += other.recurrent
         self.embeddings += other.embeddings
         self.nets |= other.nets
 
@@ -61,20 +68,35 @@ class Layers:
         convolutions = self.conv2d + self.other_conv
         if convolutions or self.nets:
             return False
-        return bool(self.linear or self.attention or (self.open and self.embeddings))
+        of_words = self.open and self.embeddings and not self.recurrent
+        return bool(self.linear or self.attention or of_words)
 
 
-def layers_around(training: Training, file: str) -> Layers:
-    """Those of the files that take part where a file runs."""
+def layers_near(training: Training, file: str) -> Layers:
+    """Those of the model that a file trains, as far as imports tell.
+
+    All that takes part would be too much: a library brings networks of its own along.
+    """
     shared = training.context.shared
     if _KEY not in shared:
         shared[_KEY] = _counted(training)
     counted = shared[_KEY]
     assert isinstance(counted, dict)
     found = Layers()
-    for one in training.around(file):
+    for one in _near(training.imports, file):
         if one in counted:
             found.add(counted[one])
+    return found
+
+
+def _near(imports: Mapping[str, frozenset[str]], file: str) -> set[str]:
+    """A file, those that start it, and what each of them imports by name, through packages too."""
+    starting = {one for one, direct in imports.items() if file in direct}
+    found: set[str] = set()
+    for one in {file} | (starting if len(starting) <= _MOST_USERS else set()):
+        direct = imports[one]
+        packages = [path for path in direct if path.endswith("/__init__.py")]
+        found |= {one, *direct}.union(*(imports[path] for path in packages))
     return found
 
 
@@ -99,6 +121,8 @@ def _counted(training: Training) -> dict[str, Layers]:
             weights = _weights(call)
             found.linear += weights >= _SMALL
             found.open += not weights
+        elif name in _RECURRENT:
+            found.recurrent += 1
         elif name == "Embedding":
             found.embeddings += 1
         elif _ATTENTION.fullmatch(name):

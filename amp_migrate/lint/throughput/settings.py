@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.facts import ir
 from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.throughput.layers import layers_around
+from amp_migrate.lint.throughput.layers import layers_near
 from amp_migrate.lint.throughput.training import Step, Training
 
 AUTOCASTS = frozenset(
@@ -38,7 +38,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     steps = training.steps_in(file)
     if not steps:
         return
-    layers = layers_around(training, file)
+    layers = layers_near(training, file)
     first = steps[0]
     if (
         layers.is_of_products

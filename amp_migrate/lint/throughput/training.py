@@ -66,6 +66,11 @@ class Training:
 
     # -- files --------------------------------------------------------------------------------
 
+    @cached_property
+    def imports(self) -> dict[str, frozenset[str]]:
+        """The files that each file of the program imports."""
+        return {file: self.program.imports(file) for file in self.program.modules}
+
     def around(self, file: str) -> frozenset[str]:
         """The files that can take part where a file runs."""
         if file not in self._around:
