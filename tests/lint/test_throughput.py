@@ -384,6 +384,12 @@ def test_a_bias_that_a_checkpoint_holds_is_not_taken_away(tmp_path: Path) -> Non
     assert found.fix is None
 
 
+def test_a_bias_that_is_initialized_is_not_taken_away() -> None:
+    text = net(CONV_BN, "return self.bn(self.conv(x))")
+    (found,) = lint(f"{text}nn.init.zeros_(Net().conv.bias)\n", select=("TCU307",))
+    assert found.fix is None
+
+
 # -- several GPUs -----------------------------------------------------------------------------
 
 ACCUMULATED = """\

@@ -49,7 +49,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
         return
     if training.is_test(file) or _is_cpu_only(training, file):
         return
-    kept = training.speaks_of(file, *_CHECKPOINTS)
+    kept = training.speaks_of(file, *_CHECKPOINTS) or _is_touched(training, file)
     for function, call in found.values():
         # A checkpoint that is loaded holds the bias; and its numbers are drawn at random.
         by_name = len([arg for arg in call.args if arg.name is None]) <= _BIAS
@@ -63,6 +63,18 @@ def _is_cpu_only(training: Training, file: str) -> bool:
     files = training.around(file)
     trained = any(ir.file_of(step.function) in files for step in training.steps)
     return trained and not training.reaches_gpu(file)
+
+
+def _is_touched(training: Training, file: str) -> bool:
+    """Whether somebody, such as an initialization, counts on a bias to be there."""
+    files = training.around(file)
+    return any(
+        isinstance(inner, ir.Attr) and inner.attr == "bias"
+        for function, stmt in training.program.all_statements()
+        if ir.file_of(function) in files
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+    )
 
 
 def _is_biased(program: Program, layer: ir.Expr, function: str) -> bool:
