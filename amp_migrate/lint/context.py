@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amp_migrate.catalogue import lint_rule
 from amp_migrate.facts import ir
@@ -58,9 +58,17 @@ class Context:
             message=message or rule.message.rstrip("."),
             symbol="" if ir.is_top(function) else symbol,
             expression=expression or place.text,
-            chain=chain,
+            chain=tuple(map(self._told, chain)),
             confidence=confidence,
             data=data,
             end_line=place.line + end - at.line,
             fix=fix,
         )
+
+    def _told(self, step: Step) -> Step:
+        """A step whose place is one of the program, in the words for the user."""
+        place = step.place
+        if place is None or place.path not in self.sources.texts:
+            return step
+        told = self.telling.place(place.path, place.line, place.column)
+        return replace(step, place=told)

@@ -205,25 +205,26 @@ def _unused(
             meant = [code for code in known if code.startswith(prefix)]
             if not prefix:
                 judged = all(selection.takes(c) for c in meant if lint_rule(c).default)
-                words = "silences nothing"
+                words = "silences nothing here"
             elif meant:
                 judged = all(selection.takes(code) for code in meant)
-                words = f"{prefix} silences nothing"
+                words = "silences nothing here"
             else:
                 judged = not mark.noqa
-                words = f"no rule of lint has a code like {prefix}"
+                words = "no rule of lint has such a code"
             if judged:
                 yield Finding(
                     code=UNUSED,
                     severity=Severity(lint_rule(UNUSED).severity),
                     place=context.telling.place(file, mark.line, mark.column),
-                    message=f"{_quoted(mark)}: {words}",
-                    expression=f"{_quoted(mark)} {prefix}",
+                    message=f"`{_quoted(mark, prefix)}`: {words}",
+                    expression=_quoted(mark, prefix),
                     data=(("prefix", prefix),),
                 )
 
 
-def _quoted(mark: _Mark) -> str:
+def _quoted(mark: _Mark, prefix: str) -> str:
     if mark.noqa:
-        return "# noqa"
-    return "# amp: ignore-file" if mark.whole_file else "# amp: ignore"
+        return f"# noqa: {prefix}"
+    kind = "ignore-file" if mark.whole_file else "ignore"
+    return f"# amp: {kind}[{prefix}]" if prefix else f"# amp: {kind}"

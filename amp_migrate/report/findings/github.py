@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from amp_migrate.findings import Severity
 from amp_migrate.report.findings.ci import checkout, name
 from amp_migrate.report.findings.listing import Listing
+from amp_migrate.report.findings.text import said
 
 _COMMANDS = {
     Severity.ERROR: "error",
@@ -38,7 +39,7 @@ def _lines(listing: Listing) -> Iterator[str]:
                 place["col"] = finding.place.column
         place["title"] = f"{finding.code} {one.rule.name}"
         message = "\n".join(
-            [f"{one.where}{finding.message}", *(step.text for step in finding.chain)]
+            [f"{one.where}{finding.message}", *map(said, finding.chain)]
         )
         yield _command(_COMMANDS[finding.severity], place, message)
     for error in listing.errors:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from xml.sax.saxutils import escape, quoteattr
 
 from amp_migrate.report.findings.listing import Listing, Told
+from amp_migrate.report.findings.text import said
 from amp_migrate.results import SourceError
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -64,7 +65,7 @@ def _case(one: Told, *, fails: bool) -> str:
         [
             f"{place.path}:{place.line}:{place.column}"
             f" {finding.code} {finding.severity.value}: {finding.message}",
-            *(step.text for step in finding.chain),
+            *map(said, finding.chain),
         ]
     )
     inner = f"<system-out>{_text(words)}</system-out>"

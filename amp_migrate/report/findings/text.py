@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from amp_migrate.findings import Severity
+from amp_migrate.findings import Severity, Step
 from amp_migrate.report.findings.listing import Listing, Told
 
 COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -24,10 +24,18 @@ def full(listing: Listing, least: Severity) -> Iterator[Line]:
         if finding.place.text:
             yield f"  | {finding.place.text}", ""
         for number, step in enumerate(finding.chain):
-            yield f"  {'-> ' if number else ''}{step.text}", ""
+            yield f"  {'-> ' if number else ''}{said(step)}", ""
         if finding.fix is not None:
             flag = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
             yield f"  {flag}: {finding.fix.title}", ""
+
+
+def said(step: Step) -> str:
+    """A step with its place, where its words do not have it already."""
+    place = step.place
+    if place is None or f":{place.line}" in step.text:
+        return step.text
+    return f"{step.text} ({place.path}:{place.line})"
 
 
 def concise(listing: Listing, least: Severity) -> Iterator[Line]:
