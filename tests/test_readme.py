@@ -88,7 +88,7 @@ def test_options_exist() -> None:
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
-    text = "".join(re.findall(r"`[^`\n]*`|^amp-migrate .*$", README, flags=re.M))
+    text = "\n".join(re.findall(r"`[^`\n]*`|^amp-migrate .*$", README, flags=re.M))
     text = re.sub(r" -- .*", "", text)  # what goes to the script
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) - {"--index-url"}
     assert named <= known

@@ -115,8 +115,8 @@ def index(rules: Sequence[Rule]) -> str:
     """The table of all pages."""
     parts = [
         "# Rules",
-        "Made from the files in `rules/` by `python -m amp_migrate.report.rules_pages docs/rules`;"
-        " `amp-migrate explain CODE`\nprints the same.",
+        "Made from the files in `rules/` by `python -m amp_migrate.report.rules_pages docs/rules README.md`;"
+        " `amp-migrate\nexplain CODE` prints the same.",
     ]
     for kind in ("lint", "refusal", "old-use"):
         rows = [rule for rule in rules if rule.kind == kind]
@@ -129,6 +129,15 @@ def index(rules: Sequence[Rule]) -> str:
             head = "| code | rule | what |\n|---|---|---|"
         parts.append("\n".join([head, *(_row(rule) for rule in rows)]))
     return "\n\n".join(parts) + "\n"
+
+
+def table(rules: Sequence[LintRule]) -> str:
+    """The lint rules in short."""
+    rows = [
+        f"| {one.code} | {one.severity} | {one.fix} | {one.summary} |" for one in rules
+    ]
+    head = "| code | at most | fix | what |\n|---|---|---|---|"
+    return "\n".join([head, *rows]) + "\n"
 
 
 def _row(rule: Rule) -> str:
