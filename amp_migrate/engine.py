@@ -11,7 +11,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 WORTH_PROCESSES = 24
 """Below this many files, starting processes costs more than they save."""
@@ -217,6 +216,8 @@ _Outcome = dict[str, "Migration | Failure"]
 def _in_processes(
     tasks: Sequence[_Task], workers: int, progress: Progress
 ) -> list[_Outcome]:
+    from concurrent.futures import BrokenExecutor, as_completed
+
     outcomes: dict[int, _Outcome] = {}
     with _pool(workers) as pool:
         pending: dict[Future[_Outcome], int] = {}

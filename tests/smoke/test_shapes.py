@@ -275,7 +275,9 @@ def test_what_ran_is_judged(tmp_path: Path) -> None:
     attention = torch.nn.MultiheadAttention(250, 2, batch_first=True)
     x = torch.randn(2, 33, 250)
     with GemmRecorder(Where()) as gemms, torch.autocast("cpu", dtype=torch.bfloat16):
+        # amp: ignore[AMP201] it is the recorder that is to see the products of backward
         net(torch.randn(127, 512, requires_grad=True)).square().sum().backward()
+        # amp: ignore[AMP201]
         attention(x, x, x, need_weights=False)[0].square().sum().backward()
         torch.nn.LSTM(64, 100)(torch.randn(5, 3, 64))
     gemms.finish(Log(str(tmp_path / "log")))
