@@ -148,7 +148,7 @@ class AmpEvents(Events):
         origin = program.origin(call.func, function)
         if isinstance(call.func, ir.Attr) and origin is None:
             receiver, method = call.func.value, call.func.attr
-            if method == "backward":
+            if method == "backward" and not program.callees(call, function):
                 yield self._backward(call, receiver, stmt, function)
                 return
             if self._on_scaler(method, receiver, function):
@@ -211,8 +211,6 @@ class AmpEvents(Events):
             # backward(loss) is a framework's, backward(torch.ones_like(out)) and backward(-1) torch's.
             if not isinstance(first, (ir.Call, ir.Const)):
                 return AmpEvent("foreign", *where)
-        if self.program.callees(call, function):
-            return AmpEvent("foreign", *where)
         return AmpEvent("plain", *where, subject=loss)
 
     def _scaled_by(

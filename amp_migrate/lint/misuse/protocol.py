@@ -17,6 +17,7 @@ from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.state import (
+    APPLIED,
     NOBODY,
     PLAIN,
     SCALED,
@@ -206,6 +207,7 @@ class Protocol(Ways):
                     held = held.used(subject)
                 else:
                     held = replace(held, grads=frozenset(), cleared=frozenset())
+                held = held.without(APPLIED)
             case "clip" | "read" | "edit":
                 self._touched(held, event, function, stmt)
             case "rescale":
@@ -391,6 +393,7 @@ class Protocol(Ways):
         lived = {one for one in held.lived if one[:2] != (scaler, optimizer)}
         lived.add((scaler, optimizer, frozenset()))
         held = replace(held, lived=frozenset(lived))
+        held = held.marked(APPLIED, optimizer, (function, stmt.path))
         return held.marked(STEPPED, optimizer, (function, stmt.path))
 
     def _shared_parameters(
@@ -443,8 +446,11 @@ class Protocol(Ways):
             return held
         self.steps_plainly = True
         waiting = held.of(optimizer)
-        if not waiting and held.state(optimizer) == STEPPED:
-            self._judge(True, STEP_OUTSIDE, event, function, stmt)
+        mark = held.mark(APPLIED, optimizer)
+        if not waiting and mark is not None and not mark.around:
+            # Where this statement follows whatever branch the scaler steps in, no test keeps them apart.
+            certain = _follows((function, stmt.path), mark.site)
+            self._judge(True, STEP_OUTSIDE, event, function, stmt, certain or None)
         if waiting:
             scaled = {kind for kind, _ in waiting} <= {SCALED, STALE}
             state = held.state(optimizer)
@@ -589,6 +595,17 @@ class Protocol(Ways):
             for stmt in ir.statements(self.program.functions[function].body)
             if stmt.path == path
         )
+
+
+def _follows(later: Site, earlier: Site) -> bool:
+    """Whether a statement stands in a block that an earlier one, or one around that, stands in too."""
+    path, depth = later[1], len(later[1]) - 1
+    return (
+        later[0] == earlier[0]
+        and earlier[1][:depth] == path[:depth]
+        and earlier[1][depth][0] == path[depth][0]
+        and earlier[1][depth][1] < path[depth][1]
+    )
 
 
 def protocol_of(context: Context) -> Protocol:

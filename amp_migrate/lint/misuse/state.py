@@ -17,6 +17,8 @@ UNKNOWN = "unknown"
 
 UNSCALED = "unscaled"
 STEPPED = "stepped"
+APPLIED = "applied"
+"""A scaler has stepped with gradients that are still there."""
 
 NOBODY: Key = ()
 
@@ -70,6 +72,10 @@ class Held:
         """The same, with something done now."""
         kept = (m for m in self.marks if m[:2] != (what, key))
         return replace(self, marks=frozenset((*kept, (what, key, Mark(site)))))
+
+    def without(self, what: str) -> Held:
+        """The same, where something that was done no longer counts."""
+        return replace(self, marks=frozenset(m for m in self.marks if m[0] != what))
 
     def with_status(self, optimizer: Key, what: str, scaler: Key) -> Held:
         """The same, after ``unscale_`` or ``step``."""
