@@ -23,21 +23,36 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     stepped = protocol.all_optimizers
     if not stepped:
         return
-    saves = _of_scalers(context, events, "state_dict")
+    may_save = _of_scalers(context, events, "state_dict")
+    saves = _saves_one(context, events)
     loads = _of_scalers(context, events, "load_state_dict")
     for function in context.functions(file):
         if function not in events.read:
             continue
         for stmt in ir.statements(context.program.functions[function].body):
-            if not saves:
+            if not may_save:
                 yield from _saved(context, events, stepped, stmt, function)
-            elif not loads:
+            elif saves and not loads:
                 for call in calls_of(stmt):
                     held = _state_of(call, "load_state_dict")
                     if held is not None and _is_stepped(
                         events, stepped, held, function
                     ):
                         yield context.finding(NOT_LOADED, function, call)
+
+
+def _saves_one(context: Context, events: AmpEvents) -> bool:
+    """Whether the state of a scaler certainly goes into a dict."""
+    for qualname, stmt, call in context.program.calls_named("state_dict"):
+        if isinstance(call.func, ir.Attr) and qualname in events.read:
+            kept = any(isinstance(target, ir.Item) for target in stmt.targets) or any(
+                isinstance(inner, ir.Display) and inner.kind == "dict"
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+            )
+            if kept and events.is_scaler(call.func.value, qualname):
+                return True
+    return False
 
 
 def _of_scalers(context: Context, events: AmpEvents, method: str) -> bool:

@@ -7,14 +7,35 @@ condition which is not read may rule out is never the only witness.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding, Severity
+from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key, amp_of
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
+from amp_migrate.lint.misuse.faults import (
+    BACKWARD_IN_REGION,
+    CLIPPED,
+    EDITED,
+    MISSING_UPDATE,
+    NOT_SCALED,
+    PARTLY_SCALED,
+    READ,
+    REBORN,
+    STEP_OUTSIDE,
+    STEP_WITHOUT_CHECK,
+    STEPPED_TWICE,
+    TWO_SCALERS,
+    UNSCALED_AFTER_STEP,
+    UNSCALED_BETWEEN,
+    UNSCALED_TWICE,
+    UPDATE_WITHOUT_STEP,
+    UPDATED_BEFORE_STEP,
+    UPDATED_BETWEEN,
+    Fault,
+    Judged,
+)
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.state import (
     APPLIED,
@@ -28,150 +49,16 @@ from amp_migrate.lint.misuse.state import (
     Held,
     Mark,
 )
-from amp_migrate.lint.misuse.ways import Open, Ways
 from amp_migrate.plan.events import Event
 from amp_migrate.plan.walk import Site, State
-
-CLIPPED = "AMP101"
-EDITED = "AMP102"
-READ = "AMP103"
-UNSCALED_TWICE = "AMP104"
-UNSCALED_BETWEEN = "AMP105"
-UNSCALED_AFTER_STEP = "AMP106"
-STEPPED_TWICE = "AMP107"
-MISSING_UPDATE = "AMP108"
-UPDATE_WITHOUT_STEP = "AMP109"
-UPDATED_BEFORE_STEP = "AMP110"
-UPDATED_BETWEEN = "AMP111"
-STEP_OUTSIDE = "AMP112"
-STEP_WITHOUT_CHECK = "AMP113"
-NOT_SCALED = "AMP114"
-TWO_SCALERS = "AMP115"
-REBORN = "AMP116"
-BACKWARD_IN_REGION = "AMP201"
-STEP_IN_REGION = "AMP202"
-REENTERED = "AMP203"
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
 """Kinds of event that make ways worth walking."""
 
-PARTLY_SCALED = "AMP114 of some"
-"""`NOT_SCALED` where other gradients of the step were: known only when all optimizers are."""
 
-_OF_ONE = frozenset((UNSCALED_BETWEEN, UPDATED_BETWEEN))
-"""What is known to be wrong only where there is one optimizer: with two, either may be meant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong in one place, for those that come there in one manner."""
-
-    code: str
-    function: str
-    at: ir.Call | ir.Stmt
-    message: str = ""
-    severity: Severity | None = None
-    scaler: Key = NOBODY
-    again: bool = False
-    """It comes of going around a loop."""
-
-
-class Protocol(Ways):
-    """Walks a program and gathers what is wrong with the protocol."""
-
-    def __init__(self, owners: Owners, events: AmpEvents) -> None:
-        super().__init__(events.amp, events)
-        self.owners = owners
-        self.bad: dict[tuple[object, ...], Fault] = {}
-        self.good: set[tuple[object, ...]] = set()
-        self.optimizers: set[Key] = set()
-        """Those of one root that a scaler steps."""
-        self.all_optimizers: set[Key] = set()
-        self.updates: set[Key] = set()
-        self.handed_on: set[Key] = set()
-        self.steps: dict[Key, Fault] = {}
-        self.steps_plainly = False
-        self.blamed: dict[tuple[int, int, str], Site] = {}
-        """The plain backward that a step is wrong for."""
-
-    def judge_from(self, root: str) -> None:
-        """Judge all ways that begin at a function."""
-        before, good = dict(self.bad), set(self.good)
-        self.optimizers, self.steps_plainly = set(), False
-        # The first walk tells which optimizers there are, the second judges.
-        self.walk_from(root)
-        if not self.is_exhausted:
-            self.bad, self.good = dict(before), good
-            self.walk_from(root)
-        self.all_optimizers |= self.optimizers
-        if self.is_exhausted:
-            self.bad = before
-            return
-        alone = len(self.optimizers) == 1
-        # Where all optimizers are the scaler's, no loss may do without it.
-        unsure = set() if alone else _OF_ONE
-        if not alone and self.steps_plainly:
-            unsure |= {PARTLY_SCALED}
-        for key, fault in list(self.bad.items()):
-            if fault.code in unsure and key not in before:
-                del self.bad[key]
-
-    # -- telling --------------------------------------------------------------------------------
-
-    def _judge(
-        self,
-        wrong: bool,
-        code: str,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
-        manner: object = None,
-        *,
-        message: str = "",
-        scaler: Key = NOBODY,
-        told: Site | None = None,
-    ) -> None:
-        """``told``: the statement that is to blame, where it is not where it is noticed."""
-        place = event.call or stmt
-        key = (code, function, place.line, place.column, manner, told)
-        if not wrong:
-            self.good.add(key)
-            return
-        again = isinstance(manner, tuple) and bool(manner[0])
-        blamed = (function, place) if told is None else (told[0], self._at(told))
-        self.bad[key] = Fault(code, *blamed, message, None, scaler, again)
-
-    def _told(
-        self, code: str, function: str, at: ir.Call | ir.Stmt, **more: str
-    ) -> None:
-        severity = Severity(more["severity"]) if "severity" in more else None
-        key = (code, function, at.line, at.column, None)
-        self.bad[key] = Fault(code, function, at, more.get("message", ""), severity)
-
-    def faults(self) -> Iterator[Fault]:
-        """What is wrong on every way."""
-        silent = {
-            scaler
-            for scaler in self.steps
-            if scaler not in self.updates and scaler not in self.handed_on
-        }
-        for scaler in silent:
-            yield self.steps[scaler]
-        places = set()
-        for key, fault in self.bad.items():
-            if key in self.good or (fault.again and fault.scaler in silent):
-                continue
-            if fault.code in (NOT_SCALED, PARTLY_SCALED):
-                step = (fault.at.line, fault.at.column, fault.function)
-                site = self.blamed[step]
-                fault = replace(
-                    fault, code=NOT_SCALED, function=site[0], at=self._at(site)
-                )
-            place = (fault.code, fault.function, fault.at.line, fault.at.column)
-            if place not in places:
-                places.add(place)
-                yield fault
+class Protocol(Judged):
+    """Judges what each event does to the gradients and scalers of a way."""
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -538,62 +425,6 @@ class Protocol(Ways):
             status=frozenset(one for one in held.status if one[0] != optimizer),
             lived=frozenset(one for one in held.lived if one[1] != optimizer),
             marks=frozenset(one for one in held.marks if one[1] != optimizer),
-        )
-
-    # -- regions --------------------------------------------------------------------------------
-
-    def entering(self, function: str, stmt: ir.Stmt, instance: Key | None) -> None:
-        if instance is None or not any(one.instance == instance for one in self.open):
-            return
-        self._told(REENTERED, function, stmt)
-
-    def _in_region(
-        self, code: str, event: Event, function: str, stmt: ir.Stmt
-    ) -> Open | None:
-        found = self.region()
-        if found is not None:
-            self._told(code, function, event.call or stmt)
-        return found
-
-    def _numeric(self, event: AmpEvent, function: str, stmt: ir.Stmt) -> None:
-        found = self.region()
-        if found is None or found.region is None:
-            return
-        if event.code == BCE:
-            # Only the policies of CUDA and its like forbid it.
-            told = found.region.device not in ("cpu", "mps")
-        elif event.code == CUSTOM:
-            told = True
-        else:
-            told = found.region.dtype == "float16"
-        if told:
-            at = event.call or stmt
-            self._told(event.code, function, at, message=event.message)
-
-    def _step_in_region(self, event: Event, function: str, stmt: ir.Stmt) -> None:
-        found = self.region()
-        if found is None or found.region is None:
-            return
-        outermost = next(i for i, one in enumerate(self.open) if one.region)
-        loops = [one for one in self.open[outermost + 1 :] if one.region is None]
-        if loops and found.region.caches:
-            self._told(STEP_IN_REGION, function, event.call or stmt)
-        else:
-            self._told(
-                STEP_IN_REGION,
-                function,
-                event.call or stmt,
-                severity="warning",
-                message="the optimizer steps inside an autocast region; end the region before"
-                " backward()",
-            )
-
-    def _at(self, site: Site) -> ir.Stmt:
-        function, path = site
-        return next(
-            stmt
-            for stmt in ir.statements(self.program.functions[function].body)
-            if stmt.path == path
         )
 
 
