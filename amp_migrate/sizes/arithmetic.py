@@ -9,15 +9,15 @@ from math import gcd
 from typing import Any
 
 from amp_migrate.findings import Confidence
+from amp_migrate.sizes.choices import lifted
+from amp_migrate.sizes.heap import boxes_in
 from amp_migrate.sizes.traces import merged
 from amp_migrate.sizes.values import (
     Known,
     Tup,
     Unknown,
     Value,
-    boxes_in,
     is_whole,
-    lifted,
     multiple_of,
     unknown_multiple,
     weakest,

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
-from amp_migrate.sizes.arithmetic import MAX_ITEMS
 from amp_migrate.sizes.attributes import MODULE_BASES
+from amp_migrate.sizes.choices import joined
+from amp_migrate.sizes.definitions import Definitions
 from amp_migrate.sizes.machine import MAX_DEPTH, MAX_SAME, Activation, Given
-from amp_migrate.sizes.statements import RETURN, Statements
+from amp_migrate.sizes.statements import RETURN
 from amp_migrate.sizes.traces import link
 from amp_migrate.sizes.values import (
     OPEN,
@@ -27,26 +28,13 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
-    joined,
     weakened,
 )
 
-_FIELDS = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
-_DATACLASSES = frozenset(
-    {
-        "dataclasses.dataclass",
-        "attr.s",
-        "attr.dataclass",
-        "attr.define",
-        "attrs.define",
-        "attrs.frozen",
-        "pydantic.dataclasses.dataclass",
-    }
-)
 _MUTATORS = ("update", "merge", "override", "setattr", "load", "set_", "add_")
 
 
-class Calls(Statements):
+class Calls(Definitions):
     """What calls give, and what they make."""
 
     def call(self, func: Value, given: Given, site: ir.Call, frame: Frame) -> Value:
@@ -210,21 +198,19 @@ class Calls(Statements):
                 state[name] = more
                 continue
             if param.kind == "positional" and position < len(positional):
-                state[name] = self._passed(
+                state[name] = self.passed(
                     name, positional[position], exprs.get(position), given.line
                 )
                 position += 1
             elif name in keywords:
                 value = keywords.pop(name)
-                state[name] = self._passed(name, value, exprs.get(name), given.line)
+                state[name] = self.passed(name, value, exprs.get(name), given.line)
             elif given.rest == "unknown":
                 state[name] = Unknown("arguments")
             else:
                 state[name] = self._default(func, param, defaults.get(name), given.rest)
 
-    def _passed(
-        self, name: str, value: Value, expr: ir.Expr | None, line: int
-    ) -> Value:
+    def passed(self, name: str, value: Value, expr: ir.Expr | None, line: int) -> Value:
         if (
             isinstance(value, Known)
             and type(value.value) in (int, float)
@@ -248,46 +234,6 @@ class Calls(Statements):
                 value = replace(value, trace=trace)
         return weakened(value, Confidence.DEFAULT) if rest else value
 
-    def annotated(self, func: Func, param: ir.Param) -> Value:
-        """A parameter that nobody in the program gives: what its annotation makes of it."""
-        made = self.configuration(func, param.annotation)
-        return Unknown("parameter") if made is None else made
-
-    def configuration(self, func: Func, annotation: ir.Expr | None) -> Value | None:
-        """The defaults of a configuration class that annotates a parameter."""
-        if isinstance(annotation, ir.Operation) and annotation.op == "|":
-            annotation = annotation.operands[0]
-        if isinstance(annotation, ir.Item):
-            annotation = annotation.key
-        if isinstance(annotation, ir.Const) and isinstance(annotation.value, str):
-            if not annotation.value.isidentifier():
-                return None
-            annotation = ir.Name(annotation.value)
-        if not isinstance(annotation, (ir.Name, ir.Attr)):
-            return None
-        cls = self.evaluate(annotation, func.scope)
-        if not isinstance(cls, ClassValue) or not self.is_configuration(cls):
-            return None
-        site = ir.Call(annotation, (), func.function.line)
-        outer, self.path = self.path, Confidence.DEFAULT
-        try:
-            return self.instantiate(cls, Given(rest="default"), site, func.scope)
-        finally:
-            self.path = outer
-
-    def is_configuration(self, cls: ClassValue) -> bool:
-        """Whether a class holds settings, all with defaults: a dataclass, or one named like it."""
-        named = cls.facts.name.lower().endswith(("config", "args", "params", "options"))
-        if not (named or self._fields(cls)):
-            return False
-        origins = {
-            base.origin
-            for one in cls.mro
-            for base in one.bases
-            if isinstance(base, External)
-        }
-        return not any(origin.endswith("nn.Module") for origin in origins)
-
     def _call_lambda(self, func: Lambda, given: Given) -> Value:
         body = func.body
         if (
@@ -307,115 +253,6 @@ class Calls(Statements):
         finally:
             self.calls.pop()
 
-    # -- classes ------------------------------------------------------------------------------
-
-    def instantiate(
-        self, cls: ClassValue, given: Given, site: ir.Call, frame: Frame
-    ) -> Value:
-        """A new object of a class of the program."""
-        outside = [
-            base.origin if isinstance(base, External) else "?"
-            for one in cls.mro
-            for base in one.bases
-            if not isinstance(base, ClassValue)
-        ]
-        if self.method(cls, "__new__") is not None or any(
-            origin.startswith("enum.") for origin in outside
-        ):
-            self.spoil(given.values())
-            return Unknown("class")
-        made = Instance(cls)
-        if any(
-            origin in ("builtins.dict", "collections.OrderedDict") for origin in outside
-        ):
-            self.spoil([made], "entries")
-        init = self.method(cls, "__init__")
-        fields = self._fields(cls)
-        if isinstance(init, Func):
-            bound = replace(init, receiver=made)
-            self.call_function(bound, given, site)
-        elif fields:
-            self._fill_fields(cls, made, fields, given)
-            after = self.method(cls, "__post_init__")
-            if isinstance(after, Func):
-                self.call_function(replace(after, receiver=made), Given(), site)
-        elif outside:
-            for origin in outside:
-                layer = self.table.at(origin)
-                if layer is not None:
-                    inner = self.recorder.layer(self, layer, given, site, frame)
-                    if isinstance(inner, Instance):
-                        made.state.update(inner.state)
-                    break
-                if origin not in MODULE_BASES:
-                    for name, value in given.keywords.items():
-                        made.state[name] = value
-        return made
-
-    def _fields(self, cls: ClassValue) -> list[tuple[str, ir.Stmt, ClassValue]]:
-        """The fields of a dataclass, those of its bases first."""
-        found: dict[str, tuple[str, ir.Stmt, ClassValue]] = {}
-        is_one = False
-        for one in reversed(cls.mro):
-            facts = one.facts
-            named = [
-                self.program.origin(
-                    d.func if isinstance(d, ir.Call) else d, facts.parent
-                )
-                for d in facts.decorators
-            ]
-            kinds = {base.origin for base in one.bases if isinstance(base, External)}
-            if not (
-                any(name in _DATACLASSES for name in named) or kinds & _FIELDS or is_one
-            ):
-                continue
-            is_one = True
-            for stmt in facts.body:
-                if stmt.kind != "annassign":
-                    continue
-                target = (*stmt.targets, *stmt.exprs)[0]
-                if isinstance(target, ir.Name):
-                    found[target.id] = (target.id, stmt, one)
-        return list(found.values())
-
-    def _fill_fields(
-        self,
-        cls: ClassValue,
-        made: Instance,
-        fields: list[tuple[str, ir.Stmt, ClassValue]],
-        given: Given,
-    ) -> None:
-        for position, (name, stmt, _) in enumerate(fields[:MAX_ITEMS]):
-            value = given.get(position, name)
-            if value is not None:
-                expr = given.exprs.get(name) or given.exprs.get(position)
-                value = self._passed(name, value, expr, given.line)
-            elif stmt.value is None:
-                value = Unknown("parameter")
-            else:
-                value = self._field_default(cls, name, stmt)
-                if given.rest:
-                    value = weakened(value, Confidence.DEFAULT)
-            self.write(made, name, value)
-
-    def _field_default(self, cls: ClassValue, name: str, stmt: ir.Stmt) -> Value:
-        value = self.method(cls, name)
-        if value is None:
-            return Unknown("parameter")
-        if isinstance(value, Instance) and value.kind == "field":
-            if "default_factory" in value.state:
-                site = ir.Call(ir.Name("default_factory"), (), stmt.line)
-                return self.call(
-                    value.state["default_factory"], Given(), site, cls.scope
-                )
-            value = value.state.get("default", Unknown("parameter"))
-        if isinstance(value, Known) and type(value.value) in (int, float):
-            label = f"{cls.facts.name}.{name}"
-            return replace(
-                value, trace=link(label, stmt.value, stmt.line, None, "default")
-            )
-        return value
-
     def join_exits(self, start: int, exits: list, value: Value) -> Value:  # type: ignore[type-arg]
         """The state and the value behind a function that some ways left before its end."""
         for one in exits:
@@ -425,3 +262,15 @@ class Calls(Statements):
             self.heap.join(one.changes, now, fork)
             value = joined(one.value, value, fork)
         return value
+
+    # -- what the next part provides ------------------------------------------------------------
+
+    def instantiate(
+        self, cls: ClassValue, given: Given, site: ir.Call, frame: Frame
+    ) -> Value:
+        """A new object of a class of the program."""
+        raise NotImplementedError
+
+    def annotated(self, func: Func, param: ir.Param) -> Value:
+        """A parameter that nobody in the program gives: what its annotation makes of it."""
+        raise NotImplementedError

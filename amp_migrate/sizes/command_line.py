@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.machine import Given, Machine
+from amp_migrate.sizes.models import model
 from amp_migrate.sizes.traces import link
 from amp_migrate.sizes.values import (
     External,
@@ -23,21 +23,10 @@ from amp_migrate.sizes.values import (
     weakened,
 )
 
-Model = Callable[[Calls, External, Given, ir.Call, Frame], Value]
-MODELS: dict[str, Model] = {}
 _OPTIONS = "options"
 
 
-def _model(*origins: str) -> Callable[[Model], Model]:
-    def add(model: Model) -> Model:
-        for origin in origins:
-            MODELS[origin] = model
-        return model
-
-    return add
-
-
-@_model(
+@model(
     "argparse.ArgumentParser",
     "configargparse.ArgumentParser",
     "configargparse.ArgParser",
@@ -64,7 +53,7 @@ def _options(value: Value | None) -> Instance | None:
     return held if isinstance(held, Instance) else None
 
 
-@_model("parser.add_argument")
+@model("parser.add_argument")
 def _argument(
     m: Calls, f: External, given: Given, site: ir.Call, frame: Frame
 ) -> Value:
@@ -124,7 +113,7 @@ def _option_value(
     return default
 
 
-@_model(
+@model(
     "parser.add_argument_group",
     "parser.add_mutually_exclusive_group",
     "parser.add_subparsers",
@@ -142,7 +131,7 @@ def _group(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> 
     return f.of or Unknown("option")
 
 
-@_model("subparsers.add_parser")
+@model("subparsers.add_parser")
 def _subparser(
     m: Calls, f: External, given: Given, site: ir.Call, frame: Frame
 ) -> Value:
@@ -155,7 +144,7 @@ def _subparser(
     return made
 
 
-@_model("parser.set_defaults")
+@model("parser.set_defaults")
 def _set_defaults(
     m: Calls, f: External, given: Given, site: ir.Call, frame: Frame
 ) -> Value:
@@ -168,7 +157,7 @@ def _set_defaults(
     return Known(None)
 
 
-@_model("parser.parse_args", "parser.parse_known_args")
+@model("parser.parse_args", "parser.parse_known_args")
 def _parse(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> Value:
     options = _options(f.of)
     if options is None:

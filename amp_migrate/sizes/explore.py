@@ -12,29 +12,20 @@ from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import bindings
-from amp_migrate.sizes.calls import Calls
+from amp_migrate.sizes.construction import Construction
+from amp_migrate.sizes.heap import Heap
 from amp_migrate.sizes.layers import LayerTable
 from amp_migrate.sizes.machine import Activation, Given, OutOfSteps
-from amp_migrate.sizes.recording import Found, Recorder
-from amp_migrate.sizes.site import Instance as Sizes
-from amp_migrate.sizes.site import LayerSite, Size
-from amp_migrate.sizes.traces import chain
+from amp_migrate.sizes.recording import Recorder
+from amp_migrate.sizes.shared import changed_globals, gives_back, is_test
 from amp_migrate.sizes.values import (
-    Choice,
     ClassValue,
     Frame,
     Func,
-    Heap,
     Instance,
-    Known,
     Mapping_,
     Sequence,
     Unknown,
-    Value,
-    World,
-    alternatives,
-    compatible,
-    weakest,
 )
 
 MODULE_STEPS = 40_000
@@ -54,7 +45,7 @@ _SHARES = {
 _RECURSION = 8_000
 
 
-class Explorer(Calls):
+class Explorer(Construction):
     """Runs a program from every entry it has."""
 
     def __init__(
@@ -135,13 +126,13 @@ class Explorer(Calls):
         recorder = self.recorder
         recorder.closed = True
         self._until("files")
-        for file in sorted(self.program.modules, key=_is_test):
+        for file in sorted(self.program.modules, key=is_test):
             self.module(file)
         for frame in list(self.modules.values()):
             self._forget_shared(frame)
         self.heap.log.clear()
         self._until("mains")
-        for file, body in sorted(self._mains, key=lambda one: _is_test(one[0])):
+        for file, body in sorted(self._mains, key=lambda one: is_test(one[0])):
             run = partial(self.run, body, self.modules[file])
             self._from(run, MAIN_STEPS)
         recorder.closed = False
@@ -177,7 +168,7 @@ class Explorer(Calls):
                 continue
             if made.function.name in self.recorder.words:
                 file = ir.file_of(name)
-                found.append((_is_test(file), ranks[file], made))
+                found.append((is_test(file), ranks[file], made))
                 ranks[file] += 1
         found.sort(key=lambda one: one[:2])
         for _, _, made in found:
@@ -245,7 +236,7 @@ class Explorer(Calls):
         """Whether a function returns its only parameter: a register, which is not followed."""
         known = self._registers.get(function.qualname)
         if known is None:
-            known = self._registers[function.qualname] = _gives_back(function)
+            known = self._registers[function.qualname] = gives_back(function)
             home = self.modules.get(ir.file_of(function.qualname))
             if known and home is not None:
                 # What it notes elsewhere is not seen.
@@ -268,69 +259,10 @@ class Explorer(Calls):
     @property
     def _changed(self) -> Mapping[str, set[str]]:
         if self._changed_names is None:
-            self._changed_names = dict(_changed_globals(self.program))
+            self._changed_names = dict(changed_globals(self.program))
         return self._changed_names
 
     _changed_names: dict[str, set[str]] | None = None
-
-
-_CHANGING = frozenset(
-    "append extend insert pop clear update setdefault remove sort reverse popitem".split()
-)
-
-
-def _changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
-    found: dict[str, set[str]] = {file: set() for file in program.modules}
-    for qualname, function in program.functions.items():
-        if ir.is_top(qualname):
-            continue
-        for name in function.global_names:
-            found[ir.file_of(qualname)].add(name)
-        for stmt in ir.statements(function.body):
-            roots = [_root(t) for t in stmt.targets if isinstance(t, ir.Item)]
-            for expr in stmt.exprs:
-                for call in ir.calls_in(expr):
-                    if isinstance(call.func, ir.Attr) and call.func.attr in _CHANGING:
-                        if isinstance(call.func.value, ir.Name):
-                            roots.append(call.func.value.id)
-            for root in roots:
-                if root is None:
-                    continue
-                owner = program.owner(root, qualname)
-                if owner is not None and ir.is_top(owner):
-                    home = program.elsewhere(ir.Name(root), qualname)
-                    if home is None:
-                        found[ir.file_of(owner)].add(root)
-                    elif isinstance(home[0], ir.Name):
-                        found[ir.file_of(home[1])].add(home[0].id)
-    yield from found.items()
-
-
-def _gives_back(function: ir.Function) -> bool:
-    if len(function.params) != 1 or function.is_generator or function.is_async:
-        return False
-    name = function.params[0].name
-    returns = 0
-    for stmt in ir.statements(function.body):
-        if any(bound == name for bound, _, _ in bindings(stmt)):
-            return False
-        if stmt.kind == "return":
-            returns += 1
-            if stmt.value != ir.Name(name):
-                return False
-    return returns > 0 and function.body[-1].kind == "return"
-
-
-def _is_test(file: str) -> bool:
-    """Tests come last: what they make is small, and made to be looked at."""
-    parts = file.split("/")
-    return parts[-1].startswith("test") or "tests" in parts or "test" in parts[:-1]
-
-
-def _root(expr: ir.Expr) -> str | None:
-    while isinstance(expr, (ir.Item, ir.Attr)):
-        expr = expr.value
-    return expr.id if isinstance(expr, ir.Name) else None
 
 
 @contextmanager
@@ -352,109 +284,3 @@ def explored(
     with _deep():
         explorer.explore()
     return explorer
-
-
-def sites_of(explorer: Explorer) -> dict[str, list[LayerSite]]:
-    """The layers that were found, by file."""
-    found: dict[str, list[LayerSite]] = {file: [] for file in explorer.program.modules}
-    for one in explorer.recorder.found.values():
-        found[ir.file_of(one.function)].append(_site(one, explorer))
-    for sites in found.values():
-        sites.sort(key=lambda site: (int(site.call.line), site.call.column))
-    return found
-
-
-def _site(found: Found, explorer: Explorer) -> LayerSite:
-    instances: list[Sizes] = []
-    seen = set()
-    for row in found.rows:
-        for ready in _worlds(row):
-            sizes = {name: _size(value) for name, value in ready.items()}
-            key = tuple(
-                (n, s.value, s.multiple, s.confidence) for n, s in sizes.items()
-            )
-            if key not in seen:
-                seen.add(key)
-                instances.append(Sizes(sizes))
-    sure = all(
-        size.confidence is not Confidence.DEFAULT and size.value is not None
-        for instance in instances
-        for size in instance.sizes.values()
-    )
-    complete = found.complete and sure and not explorer.exhausted
-    return LayerSite(
-        layer=found.layer.name,
-        function=found.function,
-        call=found.call,
-        instances=tuple(instances),
-        complete=complete,
-        name=name_of(found.call, explorer.program.functions[found.function]),
-    )
-
-
-def _worlds(row: dict[str, Value]) -> Iterator[dict[str, Value]]:
-    """The sizes that can meet, where some are one of several."""
-    rows: list[tuple[World, dict[str, Value]]] = [(frozenset(), {})]
-    for name, value in row.items():
-        several = isinstance(value, Choice)
-        grown = []
-        for world, done in rows:
-            for other, one in alternatives(value):
-                if compatible(world, other):
-                    if several and isinstance(one, Known):
-                        confidence = weakest(one.confidence, Confidence.CANDIDATE)
-                        one = Known(one.value, one.trace, confidence)
-                    grown.append((world | other, {**done, name: one}))
-        rows = grown[:64]
-    for _, done in rows:
-        yield done
-
-
-def _size(value: Value) -> Size:
-    if isinstance(value, Known):
-        number = value.value
-        if isinstance(number, int) and -(1 << 62) < number < 1 << 62:
-            return Size(
-                int(number), abs(int(number)) or 1, chain(value.trace), value.confidence
-            )
-    if isinstance(value, Unknown):
-        return Size(
-            None, value.multiple, chain(value.trace), reason=value.reason or "unknown"
-        )
-    return Size(reason="no number")
-
-
-def name_of(call: ir.Call, function: ir.Function) -> str:
-    """What a call's result is bound to: ``lm_head``; empty where it is bound to nothing."""
-    for stmt in ir.statements(function.body):
-        if stmt.value is None or not any(
-            call is one for e in stmt.exprs for one in ir.walk(e)
-        ):
-            continue
-        if stmt.value is call and len(stmt.targets) == 1:
-            target = stmt.targets[0]
-            if isinstance(target, ir.Attr):
-                return target.attr
-            return target.id if isinstance(target, ir.Name) else ""
-        return _key_of(stmt.value, call)
-    return ""
-
-
-def _key_of(expr: ir.Expr, call: ir.Call) -> str:
-    for inner in ir.walk(expr):
-        if isinstance(inner, ir.Call):
-            for arg in inner.args:
-                if arg.value is call and arg.name:
-                    return arg.name
-        if isinstance(inner, ir.Display) and inner.kind == "dict":
-            for key, item in zip(inner.keys, inner.items, strict=False):
-                if item is call and isinstance(key, ir.Const):
-                    return str(key.value)
-        if (
-            isinstance(inner, ir.Display)
-            and inner.kind == "tuple"
-            and len(inner.items) == 2
-        ):
-            if inner.items[1] is call and isinstance(inner.items[0], ir.Const):
-                return str(inner.items[0].value)
-    return ""

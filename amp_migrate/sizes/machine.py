@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
+from amp_migrate.sizes.choices import choice
+from amp_migrate.sizes.heap import Changes, Heap, boxes_in
 from amp_migrate.sizes.layers import LayerTable
 from amp_migrate.sizes.values import (
     OPEN,
     Box,
-    Changes,
     Choice,
     ClassValue,
     Frame,
-    Heap,
     Known,
     Unknown,
     Value,
     World,
-    boxes_in,
-    choice,
     confidence_of,
     weakened,
     weakest,

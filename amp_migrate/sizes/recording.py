@@ -10,6 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import unpacked
 from amp_migrate.sizes.arithmetic import sure
+from amp_migrate.sizes.choices import lifted
 from amp_migrate.sizes.layers import Layer, LayerTable
 from amp_migrate.sizes.values import (
     ClassValue,
@@ -21,7 +22,6 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
-    lifted,
     weakened,
 )
 

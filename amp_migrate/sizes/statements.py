@@ -8,19 +8,15 @@ from dataclasses import replace
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project.bindings import IMPORTS
-from amp_migrate.sizes.attributes import Attributes
-from amp_migrate.sizes.machine import Activation, Exit, Loop, OutOfSteps
+from amp_migrate.sizes.entries import Entries
+from amp_migrate.sizes.heap import Changes
+from amp_migrate.sizes.machine import Activation, Exit, Loop
 from amp_migrate.sizes.traces import link, source
 from amp_migrate.sizes.values import (
     ITEMS,
     Absent,
-    Box,
-    Changes,
-    Choice,
-    ClassValue,
     External,
     Frame,
-    Func,
     Imported,
     Instance,
     Known,
@@ -29,27 +25,17 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
-    is_whole,
-    joined,
-    multiple_of,
-    same,
-    unknown_multiple,
     weakened,
     weakest,
 )
 
 NEXT, RETURN, BREAK, CONTINUE, RAISE = "next", "return", "break", "continue", "raise"
 
-MAX_TURNS = 256
-"""A loop over more items than these is one over an unknown number of them."""
-MAX_IDLE_TURNS = 24
-"""The same, where nothing in the loop leads to a layer: epochs, mostly."""
-MAX_PASSES = 12
 
 Run = Callable[[], str]
 
 
-class Statements(Attributes):
+class Statements(Entries):
     """Runs statements."""
 
     activation: Activation
@@ -105,13 +91,13 @@ class Statements(Attributes):
             case "if":
                 return self._if(stmt, frame)
             case "for":
-                return self._for(stmt, frame)
+                return self.for_loop(stmt, frame)
             case "while":
-                return self._while(stmt, frame)
+                return self.while_loop(stmt, frame)
             case "functiondef":
-                self._function(stmt, frame)
+                self.define_function(stmt, frame)
             case "classdef":
-                self._class(stmt, frame)
+                self.define_class(stmt, frame)
             case "with":
                 return self._with(stmt, frame)
             case "try" | "trystar":
@@ -227,12 +213,12 @@ class Statements(Attributes):
 
     # -- ways ---------------------------------------------------------------------------------
 
-    def _blocks(self, stmt: ir.Stmt) -> dict[str, tuple[ir.Stmt, ...]]:
+    def blocks_of(self, stmt: ir.Stmt) -> dict[str, tuple[ir.Stmt, ...]]:
         return {block.field: block.body for block in stmt.blocks}
 
     def _if(self, stmt: ir.Stmt, frame: Frame) -> str:
         assert stmt.value is not None
-        blocks = self._blocks(stmt)
+        blocks = self.blocks_of(stmt)
         body, orelse = blocks.get("body", ()), blocks.get("orelse", ())
         if self.recorder.is_main_test(stmt.value) and ir.is_top(frame.function):
             return self.main_block(body, frame)
@@ -277,7 +263,7 @@ class Statements(Attributes):
                 whole = self.heap.changes(self.activation.start)
                 returns.append(Exit(self.activation.value, whole))
             elif flow in (BREAK, CONTINUE) and self.activation.loops:
-                self._leave(flow)
+                self.leave(flow)
             left.add(flow)
             self.heap.undo(mark)
         if not ends:
@@ -291,11 +277,11 @@ class Statements(Attributes):
         self.heap.apply(total)
         return NEXT
 
-    def _note_return(self) -> None:
+    def note_return(self) -> None:
         whole = self.heap.changes(self.activation.start)
         self.activation.exits.append(Exit(self.activation.value, whole))
 
-    def _leave(self, flow: str) -> None:
+    def leave(self, flow: str) -> None:
         loop = self.activation.loops[-1]
         if flow is BREAK:
             loop.breaks.append(Exit(Known(None), self.heap.changes(loop.start)))
@@ -322,10 +308,10 @@ class Statements(Attributes):
                 self.evaluate(expr, frame)
         for target in stmt.targets:
             self.assign(target, Unknown("with"), frame)
-        return self.block(self._blocks(stmt).get("body", ()), frame)
+        return self.block(self.blocks_of(stmt).get("body", ()), frame)
 
     def _try(self, stmt: ir.Stmt, frame: Frame) -> str:
-        blocks = self._blocks(stmt)
+        blocks = self.blocks_of(stmt)
         handlers = [
             body for name, body in blocks.items() if name.startswith("handlers")
         ]
@@ -369,278 +355,23 @@ class Statements(Attributes):
         ]
         return self.fork([*ways, lambda: NEXT])
 
-    # -- loops --------------------------------------------------------------------------------
+    # -- what the next parts provide ------------------------------------------------------------
 
-    def _for(self, stmt: ir.Stmt, frame: Frame) -> str:
-        assert stmt.value is not None
-        blocks = self._blocks(stmt)
-        body, orelse = blocks.get("body", ()), blocks.get("orelse", ())
-        target = stmt.targets[0]
-        over = self.evaluate(stmt.value, frame)
-        items = self.elements(over)
-
-        def turn(value: Value) -> Run:
-            def run() -> str:
-                self.assign(target, value, frame)
-                return self.block(body, frame)
-
-            return run
-
-        worth = self.recorder.mentions(stmt)
-        if items is None or len(items) > (MAX_TURNS if worth else MAX_IDLE_TURNS):
-            reason = over.reason if isinstance(over, Unknown) else "loop"
-            flow = self.unknown_turns(turn(self._any_of(over, items, reason)))
-        else:
-            flow = self._known_turns([turn(item) for item in items])
-        return self._behind(flow, orelse, frame)
-
-    def _any_of(
-        self, over: Value, items: tuple[Value, ...] | None, reason: str
-    ) -> Value:
-        if isinstance(over, Known) and isinstance(over.value, range):
-            return Unknown(reason, whole=True)
-        return Unknown(reason)
-
-    def _behind(self, flow: str, orelse: tuple[ir.Stmt, ...], frame: Frame) -> str:
-        if flow is NEXT and orelse:
-            return self.block(orelse, frame)
-        return NEXT if flow is BREAK else flow
-
-    def _known_turns(self, turns: list[Run]) -> str:
-        loop = Loop(len(self.heap.log), 0)
-        self.activation.loops.append(loop)
-        ended = NEXT
-        try:
-            for turn in turns:
-                loop.turn, loop.continues = len(self.heap.log), []
-                flow = turn()
-                if flow not in (NEXT, CONTINUE):
-                    if not loop.continues:
-                        ended = flow
-                        break
-                    # Some ways left the loop, others go on with the next turn.
-                    if flow is RETURN:
-                        self._note_return()
-                    elif flow is BREAK:
-                        self._leave(BREAK)
-                    self.heap.undo(loop.turn)
-                    self.heap.apply(loop.continues.pop().changes)
-                self._join(loop.turn, loop.continues)
-        finally:
-            self.activation.loops.pop()
-        return self._ended(loop, ended)
-
-    def _ended(self, loop: Loop, ended: str) -> str:
-        if not loop.breaks:
-            return RAISE if ended == "noted" else ended
-        if ended in (RETURN, RAISE, "noted"):
-            if ended is RETURN:
-                self._note_return()
-            self.heap.undo(loop.start)
-            self.heap.apply(loop.breaks.pop().changes)
-        self._join(loop.start, loop.breaks)
-        return BREAK if ended is BREAK else NEXT
-
-    def _join(self, start: int, exits: list[Exit]) -> None:
-        for one in exits:
-            now = self.heap.changes(start)
-            self.heap.undo(start)
-            self.heap.join(one.changes, now, self.new_fork())
-
-    def _while(self, stmt: ir.Stmt, frame: Frame) -> str:
-        assert stmt.value is not None
-        blocks = self._blocks(stmt)
-        body, orelse = blocks.get("body", ()), blocks.get("orelse", ())
-        test = stmt.value
-        mark = len(self.heap.log)
-        turns = 0
-        # Only a loop that counts to an end for sure is followed turn by turn.
-        self.quiet += 1
-        try:
-            countable = self._counts(test, body, frame)
-        finally:
-            self.quiet -= 1
-            self.heap.undo(mark)
-        if countable is not None:
-            turns = countable
-            flow = self._known_turns([lambda: self._tested(test, body, frame)] * turns)
-        else:
-
-            def turn() -> str:
-                self.condition(test, frame)
-                return self.block(body, frame)
-
-            flow = self.unknown_turns(turn)
-        return self._behind(flow, orelse, frame)
-
-    def _tested(self, test: ir.Expr, body: tuple[ir.Stmt, ...], frame: Frame) -> str:
-        self.condition(test, frame)
-        return self.block(body, frame)
-
-    def _counts(
-        self, test: ir.Expr, body: tuple[ir.Stmt, ...], frame: Frame
-    ) -> int | None:
-        """How many turns a ``while`` takes, where its test is known each time; None where it is not."""
-        if _leaves(body):
-            return None
-        kept, self.activation = self.activation, Activation(frame, len(self.heap.log))
-        try:
-            for turns in range(33):
-                known = self.condition(test, frame)
-                if known is None or known.confidence is not Confidence.CERTAIN:
-                    return None
-                if not known.value:
-                    return turns
-                if self.block(body, frame) is not NEXT:
-                    return None
-        finally:
-            self.activation = kept
-        return None
-
-    def unknown_turns(self, turn: Run) -> str:
-        """A loop that runs any number of times: what it changes is no longer known when it runs."""
-        start = len(self.heap.log)
-        loop = Loop(start, start)
-        before: dict[tuple[int, object], Value | None] = {}
-        self.activation.loops.append(loop)
-        exits = len(self.activation.exits)
-        begun = Box.now()
-        try:
-            for attempt in range(MAX_PASSES + 1):
-                self.quiet += 1
-                changes = self._one_turn(loop, turn, exits)
-                self.quiet -= 1
-                # What a turn makes for itself, it makes anew each time.
-                changes = {
-                    place: one for place, one in changes.items() if one[0].born < begun
-                }
-                fresh = self._widen(changes, before, attempt)
-                if not fresh:
-                    break
-            else:
-                raise OutOfSteps
-            mark = len(self.heap.log)
-            loop.turn, loop.continues, loop.breaks = mark, [], []
-            flow = turn()
-            if flow is RETURN:
-                self._note_return()
-            changes = self.heap.changes(mark)
-            for one in (*loop.continues, *loop.breaks):
-                changes = {**one.changes, **changes}
-            self.heap.undo(mark)
-            # What did not exist before was made by a turn, or nobody will ask for it.
-            for (box_id, key), (box, name, value) in changes.items():
-                if before.get((box_id, key), _MISSING) is None or name not in box.state:
-                    self.heap.write(box, name, value)
-        finally:
-            self.activation.loops.pop()
-        return NEXT
-
-    def _one_turn(self, loop: Loop, turn: Run, exits: int) -> Changes:
-        mark = len(self.heap.log)
-        loop.turn, loop.continues, loop.breaks = mark, [], []
-        turn()
-        del self.activation.exits[exits:]
-        changes = self.heap.changes(mark)
-        for one in (*loop.continues, *loop.breaks):
-            changes = {**one.changes, **changes}
-        self.heap.undo(mark)
-        return changes
-
-    def _widen(
-        self,
-        changes: Changes,
-        before: dict[tuple[int, object], Value | None],
-        attempt: int,
-    ) -> bool:
-        """Forget what a turn changes; whether there was anything to forget."""
-        fresh = False
-        for place, (box, key, value) in changes.items():
-            now = box.state.get(key)
-            if now is not None and same(now, value):
-                continue
-            if isinstance(now, Unknown) and not _narrower(now, value):
-                continue
-            before.setdefault(place, now)
-            wide: Value = Unknown("loop")
-            if (
-                now is not None
-                and attempt < 2
-                and _is_number(now)
-                and _is_number(value)
-            ):
-                both = joined(now, value, self.new_fork())
-                whole = is_whole(now) and is_whole(value)
-                wide = unknown_multiple("loop", multiple_of(both), whole)
-            if isinstance(box, Box):
-                self.heap.write(box, key, wide)
-            fresh = True
-        return fresh
-
-    # -- definitions --------------------------------------------------------------------------
-
-    def _function(self, stmt: ir.Stmt, frame: Frame) -> None:
-        function = self.program.functions[stmt.names[1]]
-        scope = frame.parent if frame.receiver is _BODY else frame
-        assert scope is not None
-        defaults = tuple(
-            (param.name, self.evaluate(param.default, frame))
-            for param in function.params
-            if param.default is not None
-        )
-        made: Value = Func(function, scope, defaults, None, frame.owner)
-        self.recorder.made[function.qualname] = made
-        for decorator in reversed(function.decorators):
-            made = self._decorated(made, decorator, frame)
-        self.write(self.home(stmt.names[0], frame), stmt.names[0], made)
-
-    def _decorated(self, made: Value, decorator: ir.Expr, frame: Frame) -> Value:
-        """What a decorator makes of a function; most keep what it does with its arguments."""
-        maker = self.evaluate(decorator, frame)
-        if isinstance(maker, External) or isinstance(decorator, ir.Call):
-            self.recorder.decorated(self, made, decorator, frame)
-            if isinstance(maker, (Unknown, External)):
-                return made
-        if isinstance(maker, Func) and self.gives_back(maker.function):
-            return made
-        if isinstance(maker, Func):
-            from amp_migrate.sizes.machine import Given
-
-            site = ir.Call(decorator, (), maker.function.line)
-            result = self.call(maker, Given([made]), site, frame)
-            return result if isinstance(result, Func) else Unknown("decorator")
-        return made if isinstance(maker, Unknown) else Unknown("decorator")
-
-    def gives_back(self, function: ir.Function) -> bool:
-        """Whether a function returns its only parameter: a register, which is not followed."""
+    def for_loop(self, stmt: ir.Stmt, frame: Frame) -> str:
+        """Run a ``for``; how it is left."""
         raise NotImplementedError
 
-    def _class(self, stmt: ir.Stmt, frame: Frame) -> None:
-        facts = self.program.classes[stmt.names[1]]
-        scope = frame.parent if frame.receiver is _BODY else frame
-        assert scope is not None
-        cls = ClassValue(facts, scope)
-        cls.bases = tuple(self._base(base, frame) for base in facts.bases)
-        cls.mro = _linear(cls)
-        body = Frame(frame.function, scope, _BODY)
-        body.owner = cls
-        self.block(facts.body, body)
-        for name, value in body.state.items():
-            if isinstance(name, str):
-                cls.state[name] = value
-        self.recorder.classes.setdefault(facts.qualname, cls)
-        held: Value = cls
-        self.write(self.home(stmt.names[0], frame), stmt.names[0], held)
+    def while_loop(self, stmt: ir.Stmt, frame: Frame) -> str:
+        """Run a ``while``; how it is left."""
+        raise NotImplementedError
 
-    def _base(self, base: ir.Expr, frame: Frame) -> Value:
-        if isinstance(base, ir.Item):
-            base = base.value  # Generic[T]
-        return self.evaluate(base, frame)
+    def define_function(self, stmt: ir.Stmt, frame: Frame) -> None:
+        """Make the function of a ``def``."""
+        raise NotImplementedError
 
-
-_BODY = Known("class body")
-"""What marks the frame of a class body as such: functions in it do not see its names."""
-_MISSING = Known("missing")
+    def define_class(self, stmt: ir.Stmt, frame: Frame) -> None:
+        """Make the class of a ``class``."""
+        raise NotImplementedError
 
 
 _EXITS = {
@@ -655,45 +386,3 @@ def _last(expr: ir.Expr) -> str:
     if isinstance(expr, ir.Attr):
         return expr.attr
     return expr.id if isinstance(expr, ir.Name) else "?"
-
-
-def _leaves(body: tuple[ir.Stmt, ...]) -> bool:
-    return any(
-        stmt.kind in ("break", "continue", "return", "raise")
-        for stmt in ir.statements(body)
-    )
-
-
-def _is_number(value: Value) -> bool:
-    if isinstance(value, Known):
-        return isinstance(value.value, (int, float))
-    if isinstance(value, Choice):
-        return all(_is_number(one) for _, one in value.alternatives)
-    return isinstance(value, Unknown)
-
-
-def _narrower(wide: Unknown, value: Value) -> bool:
-    """Whether a value need not be what an unknown one is said to be."""
-    if not _is_number(value):
-        return wide.multiple != 1 or wide.whole
-    return multiple_of(value) % wide.multiple != 0 or (
-        wide.whole and not is_whole(value)
-    )
-
-
-def _linear(cls: ClassValue) -> tuple[ClassValue, ...]:
-    """The order in which a class and its bases are searched: C3, or one behind the other."""
-    lists = [list(b.mro) for b in cls.bases if isinstance(b, ClassValue)]
-    lists.append([b for b in cls.bases if isinstance(b, ClassValue)])
-    found = [cls]
-    while any(lists):
-        lists = [one for one in lists if one]
-        for one in lists:
-            head = one[0]
-            if not any(head in other[1:] for other in lists):
-                break
-        else:
-            head = lists[0][0]
-        found.append(head)
-        lists = [[c for c in one if c is not head] for one in lists]
-    return tuple(found)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from math import gcd
 from typing import TYPE_CHECKING
@@ -14,8 +13,6 @@ from amp_migrate.findings import Confidence
 if TYPE_CHECKING:
     from amp_migrate.sizes.traces import Trace
 
-MAX_CHOICES = 12
-"""More values than these for one variable are told as none."""
 MAX_MULTIPLE = 1 << 20
 
 World = frozenset[tuple[int, int]]
@@ -360,154 +357,3 @@ def same(one: Value, other: Value) -> bool:
             return len(a) == len(b) and all(map(same, a, b))
         case _:
             return False
-
-
-def alternatives(value: Value) -> tuple[tuple[World, Value], ...]:
-    """A value as a list of possible ones."""
-    if isinstance(value, Choice):
-        return value.alternatives
-    return ((frozenset(), value),)
-
-
-def compatible(one: World, other: World) -> bool:
-    """Whether two values can meet."""
-    if not one or not other:
-        return True
-    ways = dict(one)
-    return all(ways.get(fork, way) == way for fork, way in other)
-
-
-def choice(found: list[tuple[World, Value]], reason: str = "several values") -> Value:
-    """One value for several possible ones."""
-    flat = [
-        (world | inner, value)
-        for world, one in found
-        for inner, value in alternatives(one)
-        if compatible(world, inner)
-    ]
-    if not flat:
-        return Unknown(reason)
-    first = flat[0][1]
-    if all(same(first, value) for _, value in flat[1:]):
-        return weakened(first, weakest(*(confidence_of(v) for _, v in flat)))
-    blind = [value for _, value in flat if isinstance(value, Unknown)]
-    if blind or len(flat) > MAX_CHOICES:
-        if all(isinstance(v, Unknown) or _is_number(v) for _, v in flat):
-            multiple = gcd(*(multiple_of(value) for _, value in flat))
-            whole = all(is_whole(value) for _, value in flat)
-            why = blind[0].reason if blind else reason
-            return unknown_multiple(why, multiple, whole)
-        return Unknown(blind[0].reason if blind else reason)
-    return Choice(tuple(flat))
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, Known) and isinstance(value.value, (int, float))
-
-
-def lifted(values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
-    """``compute`` on every combination that can occur of what some values may be."""
-    if not any(isinstance(value, Choice) for value in values):
-        return compute(*values)
-    rows: list[tuple[World, tuple[Value, ...]]] = [(frozenset(), ())]
-    for value in values:
-        rows = [
-            (world | other, (*row, one))
-            for world, row in rows
-            for other, one in alternatives(value)
-            if compatible(world, other)
-        ]
-        if len(rows) > 4 * MAX_CHOICES:
-            return Unknown(
-                "several values", gcd(*(multiple_of(v) for v in values)) and 1
-            )
-    return choice([(world, compute(*row)) for world, row in rows])
-
-
-def joined(one: Value, other: Value, fork: int) -> Value:
-    """What a variable holds behind a fork, where it holds ``one`` on the first way."""
-    if same(one, other):
-        return weakened(one, weakest(confidence_of(one), confidence_of(other)))
-    match one, other:
-        case Absent(), _:
-            return other
-        case _, Absent():
-            return one
-        case Tup(items=a), Tup(items=b) if len(a) == len(b):
-            return Tup(
-                tuple(joined(x, y, fork) for x, y in zip(a, b, strict=True)), one.names
-            )
-    return choice([(frozenset({(fork, 0)}), one), (frozenset({(fork, 1)}), other)])
-
-
-@dataclass
-class Heap:
-    """Every change of every box, so that a way that was tried can be undone."""
-
-    log: list[tuple[Box, object, Value | None]] = field(default_factory=list)
-
-    def write(self, box: Box, key: object, value: Value) -> None:
-        """Change one entry of a box."""
-        state = box.state
-        self.log.append((box, key, state.get(key)))
-        state[key] = value
-
-    def undo(self, mark: int) -> None:
-        """Take back all that was changed since the log was ``mark`` long."""
-        log = self.log
-        while len(log) > mark:
-            box, key, old = log.pop()
-            if old is None:
-                box.state.pop(key, None)
-            else:
-                box.state[key] = old
-
-    def changes(self, mark: int) -> Changes:
-        """What was changed since ``mark``, as it is now."""
-        return {
-            (id(box), key): (box, key, box.state[key])
-            for box, key, _ in self.log[mark:]
-            if key in box.state
-        }
-
-    def passed(self, mark: int) -> list[Changes]:
-        """What was changed since ``mark``: as it is now, and all that it was in between."""
-        found = [self.changes(mark)]
-        first: set[tuple[int, object]] = set()
-        for box, key, old in self.log[mark:]:
-            place = (id(box), key)
-            if place in first and old is not None:
-                found.append({place: (box, key, old)})
-            first.add(place)
-        return found
-
-    def apply(self, changes: Changes) -> None:
-        """Make changes again that were undone."""
-        for box, key, value in list(changes.values()):
-            self.write(box, key, value)
-
-    def join(self, one: Changes, other: Changes, fork: int) -> None:
-        """Make the changes of two ways that begin here, so that each entry holds either's value."""
-        for key in list(dict.fromkeys((*one, *other))):
-            box, name, _ = one.get(key) or other[key]
-            now = box.state.get(name, _ABSENT)
-            left = one[key][2] if key in one else now
-            right = other[key][2] if key in other else now
-            self.write(box, name, joined(left, right, fork))
-
-
-Changes = dict[tuple[int, object], tuple[Box, object, Value]]
-_ABSENT = Absent()
-
-
-def boxes_in(value: Value) -> Iterator[Box]:
-    """The boxes that a value is, or is a tuple or choice of."""
-    match value:
-        case Box():
-            yield value
-        case Tup(items=items):
-            for item in items:
-                yield from boxes_in(item)
-        case Choice(alternatives=found):
-            for _, one in found:
-                yield from boxes_in(one)
