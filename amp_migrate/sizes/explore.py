@@ -29,7 +29,7 @@ from amp_migrate.sizes.values import (
 )
 
 MODULE_STEPS = 40_000
-STATEMENT_STEPS = 2_000
+STATEMENT_STEPS = 500
 """What each statement of a file still gets when those before it used up all."""
 MAIN_STEPS = 60_000
 ENTRY_STEPS = 20_000
