@@ -9,6 +9,7 @@ from importlib import import_module
 
 from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
+from amp_migrate.options import LintOptions
 
 Run = Callable[[Context, str], Iterable[Finding]]
 """A check of one file of a program, by its path."""
@@ -23,6 +24,21 @@ class Check:
     codes: tuple[str, ...]
     words: re.Pattern[str]
     """What a text holds if the check may find something in it."""
+    extended: bool = False
+    """So do the names of layers of the user's own (``extend-rules``)."""
+
+    def is_about(self, text: str, options: LintOptions) -> bool:
+        """Whether a text holds what the check looks for."""
+        if self.words.search(text):
+            return True
+        if not self.extended or not options.extend_rules:
+            # A probe may have seen layers that are made under any name.
+            return self.extended and bool(options.probed)
+        # Imported here: few users have layers of their own in files without torch's.
+        from amp_migrate.sizes.layers import layer_table
+
+        names = layer_table(options.extend_rules).short_names
+        return any(name in text for name in names)
 
     def run(self, context: Context, file: str) -> Iterable[Finding]:
         """What is found in one file."""
@@ -37,6 +53,11 @@ def _throughput(module: str, words: str, *codes: str) -> Check:
     return Check(f"throughput.{module}", codes, re.compile(words))
 
 
+_LAYERS = re.compile(
+    r"Linear|Conv|Embedding|RNN|LSTM|GRU|Attention|Transformer|AdaptiveLog"
+    r"|linear\(|embedding\(|conv|matmul|\bb?mm\b|[\w)\]]\s*@\s*[\w(]"
+)
+
 SHAPES: tuple[Check, ...] = (
     Check(
         "shapes.layers",
@@ -44,14 +65,14 @@ SHAPES: tuple[Check, ...] = (
             *("TCU101", "TCU102", "TCU103", "TCU104"),
             *("TCU105", "TCU106", "TCU109", "TCU112"),
         ),
-        re.compile(""),
+        _LAYERS,
+        extended=True,
     ),
     Check("shapes.widths", ("TCU107",), re.compile(r"\bint\(|\bround\(|//")),
     Check("shapes.attention", ("TCU108",), re.compile("softmax|Softmax")),
-    Check("shapes.fine", ("TCU110", "TCU111", "TCU114"), re.compile("")),
+    Check("shapes.fine", ("TCU110", "TCU111", "TCU114"), _LAYERS, extended=True),
     Check("shapes.batches", ("TCU113",), re.compile("batch_size")),
 )
-"""What a layer may be called is the user's choice (``extend-rules``): no words tell."""
 
 
 def _misuse(module: str, words: str, *codes: str) -> Check:

@@ -11,6 +11,7 @@ from amp_migrate.lint.checks import CHECKS, Check
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import Selection, selection
 from amp_migrate.lint.suppressions import silenced
+from amp_migrate.options import LintOptions
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
@@ -62,7 +63,10 @@ class Looked:
             for file in work.given
             if "torch" in texts[file]
         }
-        checks = {file: _checks(texts[file], one) for file, one in chosen.items()}
+        checks = {
+            file: _checks(texts[file], one, work.options.lint)
+            for file, one in chosen.items()
+        }
         # The rest of the program is read where a check may look at it: most files of a run need none.
         self.program = self._read(texts if any(checks.values()) else work.given)
         context = Context(self.program, work.sources, work.options, work.telling)
@@ -103,12 +107,12 @@ class Looked:
         return Program(modules, self.work.sources.layout)
 
 
-def _checks(text: str, chosen: Selection) -> list[Check]:
+def _checks(text: str, chosen: Selection, options: LintOptions) -> list[Check]:
     """Those that may find something in a text that the user wants to hear of."""
     return [
         check
         for check in CHECKS
-        if check.words.search(text) and any(map(chosen.takes, check.codes))
+        if check.is_about(text, options) and any(map(chosen.takes, check.codes))
     ]
 
 

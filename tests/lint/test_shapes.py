@@ -243,18 +243,16 @@ def test_tests_are_told_and_no_more(tmp_path: Path) -> None:
 def test_layers_of_the_users_own(tmp_path: Path) -> None:
     rules = tmp_path / "layers.toml"
     rules.write_text(
-        '[layers.FusedLinear]\norigins = ["mycompany.nn.FusedLinear"]\nlike = "Linear"\n'
+        '[layers.Dense]\norigins = ["mycompany.nn.Dense"]\nlike = "Linear"\n'
     )
     text = """
         import torch
-        from mycompany.nn import FusedLinear
+        from mycompany.nn import Dense
 
-        layer = FusedLinear(1024, out_features=1500)
+        layer = Dense(1024, out_features=1500)
     """
     (found,) = lint(text, select=SHAPES, extend_rules=(str(rules),))
-    assert found.code == "TCU102" and found.message.startswith(
-        "FusedLinear(1024, 1500)"
-    )
+    assert found.code == "TCU102" and found.message.startswith("Dense(1024, 1500)")
     assert not lint(text, select=SHAPES)
 
 
