@@ -13,6 +13,7 @@ from amp_migrate.api import Options, migrate_source
 from amp_migrate.cli import main
 from amp_migrate.findings import Finding, Severity
 from amp_migrate.gpus.target import target, tile_waste
+from amp_migrate.lint.shapes.scale import scale
 
 SHAPES = ("TCU10", "TCU112")
 
@@ -409,3 +410,12 @@ def test_what_the_gpu_cannot_be_bound_by_is_no_warning() -> None:
     found = one("self.up = nn.Linear(100, 8192)")
     assert found is not None and found.severity is Severity.INFO
     assert "bound by memory below 153 on ampere" in found.message
+
+
+def test_words_are_looked_for_within_one_name() -> None:
+    words = scale()
+    assert words.says("classes", ["numClasses", "x"])
+    assert words.says("classes", ["--num-classes (default 10)"])
+    assert words.says("vocabulary", ["cfg.VOCAB_SIZE"])
+    assert not words.says("classes", ["the output = dim"])
+    assert not words.says("vocabulary", ["n = words"])

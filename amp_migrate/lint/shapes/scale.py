@@ -12,6 +12,7 @@ from typing import Any
 from amp_migrate.catalogue import CatalogueError, rules_folder
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NAME = re.compile(r"[\w-]+")
 _BETWEEN = re.compile(r"[^a-z0-9]+")
 
 
@@ -37,8 +38,8 @@ class Scale:
 
     def says(self, kind: str, texts: Iterable[str]) -> bool:
         """Whether one of some names or texts has a word of a kind, such as ``vocabulary``."""
-        for text in texts:
-            words = f" {words_of(text)} "
+        for name in (name for text in texts for name in _NAME.findall(text)):
+            words = f" {words_of(name)} "
             if any(f" {word} " in words for word in self.words[kind]):
                 return True
         return False
