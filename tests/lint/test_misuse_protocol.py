@@ -8,6 +8,9 @@ from textwrap import indent
 import pytest
 from lint_support import lint, lint_files, told
 
+from amp_migrate.api import Options, lint_source
+from amp_migrate.options import LintOptions
+
 HEAD = """\
 import torch
 from torch import nn
@@ -261,6 +264,16 @@ scaler.update()
 scaler.scale(loss).backward()
 finish(scaler, optimizer)
 """,
+    "a backward of a framework": """\
+fabric.backward(scaler.scale(loss))
+scaler.step(optimizer)
+scaler.update()
+""",
+    "a backward that is not known": """\
+self.backward(compute(scaler, loss))
+scaler.step(optimizer)
+scaler.update()
+""",
     "a scaled loss in a variable": """\
 scaled = scaler.scale(loss)
 scaled.backward()
@@ -391,3 +404,25 @@ def test_odd_code_is_no_crash(body: str) -> None:
         lint(loop(body + "\n"), select=("AMP",))
     except Exception as error:
         assert type(error).__name__ == "SourceError"
+
+
+def fixed(body: str) -> str:
+    options = LintOptions(select=("AMP",), fix=True, unsafe_fixes=True)
+    return lint_source(loop(body), options=Options(lint=options)).output
+
+
+def test_what_is_missing_is_inserted() -> None:
+    right = (
+        "scaler.scale(loss).backward()\n"
+        "scaler.unscale_(optimizer)\n"
+        f"{CLIP}\n"
+        "scaler.step(optimizer)\n"
+        "scaler.update()\n"
+    )
+    for line in ("scaler.unscale_(optimizer)\n", "scaler.update()\n"):
+        assert fixed(right.replace(line, "")) == loop(right)
+
+
+def test_nothing_is_inserted_where_a_branch_decides() -> None:
+    code, body = WRONG["clipped in the branch that scales"]
+    assert code == "AMP101" and fixed(body) == loop(body)

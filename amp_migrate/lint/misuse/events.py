@@ -205,11 +205,24 @@ class AmpEvents(Events):
         name = ir.key_of(loss) or ""
         if name.rpartition(".")[2] in FRAMEWORK_RECEIVERS:
             return AmpEvent("foreign", *where)
-        handed = any(arg.name is None for arg in call.args)
-        if handed and isinstance(call.func, ir.Attr) and call.func.value is loss:
-            first = call.args[0].value
+        given = next((arg.value for arg in call.args if arg.name is None), None)
+        if (
+            given is not None
+            and isinstance(call.func, ir.Attr)
+            and call.func.value is loss
+        ):
             # backward(loss) is a framework's, backward(torch.ones_like(out)) and backward(-1) torch's.
-            if not isinstance(first, (ir.Call, ir.Const)):
+            scaled = self._scaled_by(given, stmt, function)
+            if scaled is not None:
+                return AmpEvent("scaled", *where, scaler=scaled, subject=given)
+            made = (
+                self.program.origin(given.func, function)
+                if isinstance(given, ir.Call)
+                else ""
+            )
+            if not isinstance(given, ir.Const) and not (made or "").startswith(
+                "torch."
+            ):
                 return AmpEvent("foreign", *where)
         return AmpEvent("plain", *where, subject=loss)
 

@@ -37,6 +37,7 @@ from amp_migrate.lint.misuse.faults import (
     Judged,
 )
 from amp_migrate.lint.misuse.owners import Owners
+from amp_migrate.lint.misuse.remedies import remedy
 from amp_migrate.lint.misuse.state import (
     APPLIED,
     NOBODY,
@@ -453,7 +454,8 @@ def protocol_of(context: Context) -> Protocol:
 
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong with the protocol in one file of a program."""
-    for fault in protocol_of(context).faults():
+    protocol = protocol_of(context)
+    for fault in protocol.faults():
         if ir.file_of(fault.function) == file:
             yield context.finding(
                 fault.code,
@@ -461,6 +463,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
                 fault.at,
                 fault.message,
                 severity=fault.severity,
+                fix=remedy(fault, protocol.events),
             )
 
 
