@@ -426,3 +426,24 @@ def test_what_is_missing_is_inserted() -> None:
 def test_nothing_is_inserted_where_a_branch_decides() -> None:
     code, body = WRONG["clipped in the branch that scales"]
     assert code == "AMP101" and fixed(body) == loop(body)
+
+
+def test_a_scaler_from_callers_that_are_not_in_sight() -> None:
+    text = """\
+        import torch
+        def train(model, optimizer, data, use_amp, scaler=None):
+            for x in data:
+                optimizer.zero_grad()
+                with torch.autocast("cuda", enabled=use_amp):
+                    loss = model(x).pow(2).mean()
+                if use_amp:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                optimizer.step()
+        """
+    assert told(lint(text, select=("AMP",))) == ["13 AMP112"]
+    right = text.replace("        optimizer.step()", "            optimizer.step()")
+    assert lint(right, select=("AMP",)) == ()

@@ -26,6 +26,8 @@ _LOOKS_AT = re.compile(
 )
 _AMP = re.compile(r"autocast|GradScaler|unscale_|(?i:scaler)")
 _AMP_WORDS = frozenset(("GradScaler", "unscale_"))
+_AMP_TOGETHER = frozenset(("autocast", "scale", "backward", "update"))
+"""What a file speaks of whose ``scaler`` is one of gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,8 @@ class AmpEvents(Events):
             expr = expr.value
         name = (ir.key_of(expr) or "").rpartition(".")[2]
         words = program.modules[ir.file_of(function)].identifiers
-        return bool(_LOOKS_LIKE_SCALER.search(name)) and bool(words & _AMP_WORDS)
+        under_amp = bool(words & _AMP_WORDS) or words >= _AMP_TOGETHER
+        return bool(_LOOKS_LIKE_SCALER.search(name)) and under_amp
 
     def _is_off(self, expr: ir.Expr, function: str) -> bool:
         values = self.amp.values(expr, function)
