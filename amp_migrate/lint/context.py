@@ -10,6 +10,7 @@ from amp_migrate.findings import Confidence, Finding, Fix, Severity, Step
 from amp_migrate.options import Options
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
+from amp_migrate.project.testing import is_test
 from amp_migrate.telling import Telling
 
 
@@ -27,6 +28,10 @@ class Context:
     def functions(self, file: str) -> list[str]:
         """The functions of a file, its top level included, in source order."""
         return [name for name in self.program.functions if ir.file_of(name) == file]
+
+    def is_test(self, file: str) -> bool:
+        """Whether a file holds tests, whose speed is nobody's concern."""
+        return is_test(self.telling.file(file))
 
     def finding(
         self,

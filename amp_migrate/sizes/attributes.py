@@ -7,7 +7,7 @@ from collections.abc import Callable
 from amp_migrate.facts import ir
 from amp_migrate.sizes.choices import choice
 from amp_migrate.sizes.displays import Displays
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.values import (
     OPEN,
     Absent,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from amp_migrate.facts import ir
@@ -9,7 +10,8 @@ from amp_migrate.findings import Confidence
 from amp_migrate.sizes.attributes import MODULE_BASES
 from amp_migrate.sizes.choices import joined
 from amp_migrate.sizes.definitions import Definitions
-from amp_migrate.sizes.machine import MAX_DEPTH, MAX_SAME, Activation, Given
+from amp_migrate.sizes.given import Given
+from amp_migrate.sizes.machine import MAX_DEPTH, MAX_SAME, Activation
 from amp_migrate.sizes.statements import RETURN
 from amp_migrate.sizes.traces import link
 from amp_migrate.sizes.values import (
@@ -85,14 +87,12 @@ class Calls(Definitions):
     def _call_external(
         self, func: External, given: Given, site: ir.Call, frame: Frame
     ) -> Value:
-        from amp_migrate.sizes.library import model_of
-
         layer = self.table.at(func.origin)
         if layer is not None and func.of is None:
             return self.recorder.layer(self, layer, given, site, frame)
         if func.of is not None and func.origin.endswith(".__init__"):
             return self._initialised(func, given, site, frame)
-        model = model_of(func.origin)
+        model = self.model_of(func.origin)
         if model is not None:
             return model(self, func, given, site, frame)
         if func.origin in self.table.attributes:
@@ -264,6 +264,10 @@ class Calls(Definitions):
         return value
 
     # -- what the next part provides ------------------------------------------------------------
+
+    def model_of(self, origin: str) -> Callable[..., Value] | None:
+        """What is known to happen in a library's function."""
+        raise NotImplementedError
 
     def instantiate(
         self, cls: ClassValue, given: Given, site: ir.Call, frame: Frame

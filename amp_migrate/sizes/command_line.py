@@ -7,7 +7,8 @@ from dataclasses import replace
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.sizes.calls import Calls
-from amp_migrate.sizes.machine import Given, Machine
+from amp_migrate.sizes.given import Given
+from amp_migrate.sizes.machine import Machine
 from amp_migrate.sizes.models import model
 from amp_migrate.sizes.traces import link
 from amp_migrate.sizes.values import (

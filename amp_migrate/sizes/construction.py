@@ -9,7 +9,7 @@ from amp_migrate.findings import Confidence
 from amp_migrate.sizes.arithmetic import MAX_ITEMS
 from amp_migrate.sizes.attributes import MODULE_BASES
 from amp_migrate.sizes.calls import Calls
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.traces import link
 from amp_migrate.sizes.values import (
     ClassValue,

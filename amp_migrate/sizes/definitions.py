@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.facts import ir
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.loops import Loops
 from amp_migrate.sizes.values import (
     ClassValue,
@@ -40,14 +41,12 @@ class Definitions(Loops):
         """What a decorator makes of a function; most keep what it does with its arguments."""
         maker = self.evaluate(decorator, frame)
         if isinstance(maker, External) or isinstance(decorator, ir.Call):
-            self.recorder.decorated(self, made, decorator, frame)
+            self.decorated(made, decorator, frame)
             if isinstance(maker, (Unknown, External)):
                 return made
         if isinstance(maker, Func) and self.gives_back(maker.function):
             return made
         if isinstance(maker, Func):
-            from amp_migrate.sizes.machine import Given
-
             site = ir.Call(decorator, (), maker.function.line)
             result = self.call(maker, Given([made]), site, frame)
             return result if isinstance(result, Func) else Unknown("decorator")

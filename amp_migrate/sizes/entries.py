@@ -7,7 +7,7 @@ from amp_migrate.sizes.arithmetic import MAX_ITEMS, sure
 from amp_migrate.sizes.attributes import Attributes, decorations
 from amp_migrate.sizes.choices import choice, joined
 from amp_migrate.sizes.expressions import hashable
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.values import (
     ITEMS,
     OPEN,

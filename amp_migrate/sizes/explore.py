@@ -12,12 +12,16 @@ from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import bindings
+from amp_migrate.project.testing import is_test
+from amp_migrate.sizes.command_line import click_option
 from amp_migrate.sizes.construction import Construction
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.heap import Heap
 from amp_migrate.sizes.layers import LayerTable
-from amp_migrate.sizes.machine import Activation, Given, OutOfSteps
+from amp_migrate.sizes.library import model_of
+from amp_migrate.sizes.machine import Activation, OutOfSteps
 from amp_migrate.sizes.recording import Recorder
-from amp_migrate.sizes.shared import changed_globals, gives_back, is_test
+from amp_migrate.sizes.shared import changed_globals, gives_back
 from amp_migrate.sizes.values import (
     ClassValue,
     Frame,
@@ -26,6 +30,7 @@ from amp_migrate.sizes.values import (
     Mapping_,
     Sequence,
     Unknown,
+    Value,
 )
 
 MODULE_STEPS = 40_000
@@ -126,6 +131,7 @@ class Explorer(Construction):
         recorder = self.recorder
         recorder.closed = True
         self._until("files")
+        # Tests come last: what they make is small, and made to be looked at.
         for file in sorted(self.program.modules, key=is_test):
             self.module(file)
         for frame in list(self.modules.values()):
@@ -231,6 +237,16 @@ class Explorer(Construction):
             if isinstance(found, Func):
                 given = Given(rest="default", line=method.function.line)
                 self.call_function(found, given, site)
+
+    # -- what libraries do ----------------------------------------------------------------------
+
+    def model_of(self, origin: str) -> Callable[..., Value] | None:
+        """What is known to happen in a library's function."""
+        return model_of(origin)
+
+    def decorated(self, made: Value, decorator: ir.Expr, frame: Frame) -> None:
+        """Note the defaults of a command line that click hands to a function."""
+        click_option(self, made, decorator, frame)
 
     def gives_back(self, function: ir.Function) -> bool:
         """Whether a function returns its only parameter: a register, which is not followed."""

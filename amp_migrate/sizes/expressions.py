@@ -8,8 +8,8 @@ from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.sizes.arithmetic import MAX_TEXT, binary, sure, truth, unary
 from amp_migrate.sizes.choices import joined, lifted
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.lookup import Lookup
-from amp_migrate.sizes.machine import Given
 from amp_migrate.sizes.values import (
     ITEMS,
     OPEN,

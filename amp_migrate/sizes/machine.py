@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.sizes.choices import choice
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.heap import Changes, Heap, boxes_in
 from amp_migrate.sizes.layers import LayerTable
+from amp_migrate.sizes.recording import Recorder
 from amp_migrate.sizes.values import (
     OPEN,
     Box,
@@ -27,9 +28,6 @@ from amp_migrate.sizes.values import (
     weakest,
 )
 
-if TYPE_CHECKING:
-    from amp_migrate.sizes.recording import Recorder
-
 MAX_DEPTH = 40
 """Calls within calls."""
 MAX_SAME = 12
@@ -38,32 +36,6 @@ MAX_SAME = 12
 
 class OutOfSteps(Exception):
     """One way into the program takes longer than it may; what it found so far holds."""
-
-
-@dataclass(slots=True)
-class Given:
-    """The arguments of a call."""
-
-    positional: list[Value] = field(default_factory=list)
-    keywords: dict[str, Value] = field(default_factory=dict)
-    rest: str = ""
-    """What may follow unseen: ``""`` nothing, ``default`` only if somebody outside says so (then what
-    a parameter is by default is likely), ``unknown`` anything."""
-    exprs: dict[int | str, ir.Expr] = field(default_factory=dict)
-    """How the arguments are written, by position or name."""
-    line: int = 0
-
-    def get(self, position: int, name: str) -> Value | None:
-        """The value for a parameter, if it is given."""
-        if name in self.keywords:
-            return self.keywords[name]
-        if 0 <= position < len(self.positional):
-            return self.positional[position]
-        return Unknown("arguments") if self.rest == "unknown" else None
-
-    def values(self) -> list[Value]:
-        """All that is given."""
-        return [*self.positional, *self.keywords.values()]
 
 
 @dataclass(slots=True)
@@ -205,4 +177,8 @@ class Machine:
 
     def module(self, file: str) -> Frame:
         """The variables of a file's top level, which is run if it was not."""
+        raise NotImplementedError
+
+    def decorated(self, made: Value, decorator: ir.Expr, frame: Frame) -> None:
+        """Note what a library's decorator says of a function."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from amp_migrate.facts import ir
 from amp_migrate.sizes.calls import Calls
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.values import External, Frame, Value
 
 Model = Callable[[Calls, External, Given, ir.Call, Frame], Value]

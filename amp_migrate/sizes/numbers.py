@@ -11,7 +11,7 @@ from amp_migrate.facts import ir
 from amp_migrate.sizes.arithmetic import MAX_BITS, sure
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.choices import lifted
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.models import MODELS, Model, model
 from amp_migrate.sizes.values import (
     External,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from amp_migrate.facts import ir
+from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import unpacked
-from amp_migrate.sizes.arithmetic import sure
+from amp_migrate.sizes.arithmetic import binary, sure
 from amp_migrate.sizes.choices import lifted
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.layers import Layer, LayerTable
 from amp_migrate.sizes.values import (
     ClassValue,
@@ -25,12 +27,17 @@ from amp_migrate.sizes.values import (
     weakened,
 )
 
-if TYPE_CHECKING:
-    from amp_migrate.sizes.machine import Given, Machine
-
 Key = tuple[str, int, int]
 """A call by its function, line and column."""
 MAX_INSTANCES = 256
+
+
+class Running(Protocol):
+    """What is asked of the machine that runs the program."""
+
+    path: Confidence
+    quiet: int
+    at: ir.Stmt | None
 
 
 class Found:
@@ -110,19 +117,11 @@ class Recorder:
             and ir.Const("__main__") in test.operands
         )
 
-    def decorated(
-        self, machine: Machine, made: Value, decorator: ir.Expr, frame: Frame
-    ) -> None:
-        """Note the defaults of a command line that click hands to a function."""
-        from amp_migrate.sizes.command_line import click_option
-
-        click_option(machine, made, decorator, frame)
-
     # -- layers -------------------------------------------------------------------------------
 
     def layer(
         self,
-        machine: Machine,
+        machine: Running,
         layer: Layer,
         given: Given,
         site: ir.Call,
@@ -153,7 +152,7 @@ class Recorder:
         return made
 
     def _row(
-        self, machine: Machine, layer: Layer, values: dict[str, Value]
+        self, machine: Running, layer: Layer, values: dict[str, Value]
     ) -> dict[str, Value] | None:
         """Sizes by name; None for a function whose weight is no parameter of known sizes."""
         row: dict[str, Value] = {}
@@ -171,7 +170,7 @@ class Recorder:
 
     def _weighed(
         self,
-        machine: Machine,
+        machine: Running,
         layer: Layer,
         values: dict[str, Value],
         row: dict[str, Value],
@@ -198,14 +197,14 @@ class Recorder:
                     break
                 plain, _, shared = name.partition(" / ")
                 if shared:
-                    value = machine_times(machine, value, row.get(shared, Known(1)))
+                    value = binary("*", value, row.get(shared, Known(1)))
                 row[plain] = value
             return row
         return None
 
     def product(
         self,
-        machine: Machine,
+        machine: Running,
         values: list[Value],
         operands: tuple[ir.Expr, ...],
         frame: Frame,
@@ -224,7 +223,7 @@ class Recorder:
 
     def _note(
         self,
-        machine: Machine,
+        machine: Running,
         layer: Layer,
         row: dict[str, Value],
         site: ir.Call,
@@ -249,13 +248,6 @@ class Recorder:
             else:
                 found.complete = False
         found.complete = found.complete and self.closed
-
-
-def machine_times(machine: Machine, one: Value, other: Value) -> Value:
-    """The product of two sizes."""
-    from amp_migrate.sizes.arithmetic import binary
-
-    return binary("*", one, other)
 
 
 def _taps(kernel: Value, spatial: int) -> Value:

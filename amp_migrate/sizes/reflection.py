@@ -7,7 +7,7 @@ from amp_migrate.findings import Confidence
 from amp_migrate.sizes.arithmetic import sure
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.choices import lifted
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.models import model
 from amp_migrate.sizes.values import (
     ITEMS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amp_migrate.facts import ir
 from amp_migrate.sizes.arithmetic import MAX_ITEMS, sure
 from amp_migrate.sizes.calls import Calls
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.models import model
 from amp_migrate.sizes.values import (
     ITEMS,

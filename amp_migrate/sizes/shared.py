@@ -55,12 +55,6 @@ def gives_back(function: ir.Function) -> bool:
     return returns > 0 and function.body[-1].kind == "return"
 
 
-def is_test(file: str) -> bool:
-    """Tests come last: what they make is small, and made to be looked at."""
-    parts = file.split("/")
-    return parts[-1].startswith("test") or "tests" in parts or "test" in parts[:-1]
-
-
 def _root(expr: ir.Expr) -> str | None:
     while isinstance(expr, (ir.Item, ir.Attr)):
         expr = expr.value

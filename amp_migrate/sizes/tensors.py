@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from amp_migrate.facts import ir
 from amp_migrate.sizes.calls import Calls
-from amp_migrate.sizes.machine import Given
+from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.models import MODELS, Model, model
 from amp_migrate.sizes.values import External, Frame, Known, Tensor, Tup, Unknown, Value
 

@@ -34,7 +34,6 @@ class Scale:
     words: dict[str, tuple[str, ...]]
     names: dict[str, frozenset[str]]
     checkpoint: frozenset[str]
-    tests: re.Pattern[str]
 
     def says(self, kind: str, texts: Iterable[str]) -> bool:
         """Whether one of some names or texts has a word of a kind, such as ``vocabulary``."""
@@ -73,5 +72,4 @@ def _scale(data: dict[str, Any]) -> Scale:
         words={kind: tuple(words) for kind, words in data["words"].items()},
         names={kind: frozenset(names) for kind, names in data["names"].items()},
         checkpoint=frozenset(data["surroundings"]["checkpoint"]),
-        tests=re.compile(data["surroundings"]["tests"]),
     )

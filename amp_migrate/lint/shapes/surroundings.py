@@ -42,7 +42,7 @@ def surroundings(context: Context, file: str) -> Surroundings:
     program, words = context.program, scale()
     mentioned = program.modules[file].identifiers
     return Surroundings(
-        tested=words.tests.search(context.telling.file(file)) is not None,
+        tested=context.is_test(file),
         from_checkpoint=not words.checkpoint.isdisjoint(mentioned),
         compiled=_compiles(context),
         on_cpu=_is_on_cpu(context, file),

@@ -47,7 +47,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     if not found or not own.isdisjoint(_CHECKPOINTS):
         # Weights of this very architecture exist.
         return
-    if training.is_test(file) or _is_cpu_only(training, file):
+    if training.context.is_test(file) or _is_cpu_only(training, file):
         return
     kept = training.speaks_of(file, *_CHECKPOINTS) or _is_touched(training, file)
     for function, call in found.values():

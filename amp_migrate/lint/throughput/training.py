@@ -18,7 +18,6 @@ from amp_migrate.project.optimizers import Optimizers
 _KEY = "training"
 _NO_TRAINING = ("AMP004", "AMP011")
 """A backward() that is not torch's, or on which no optimizer steps."""
-_TESTS = re.compile(r"(^|/)(tests?/|test_[^/]*$|conftest\.py$|[^/]*_test\.py$)")
 _STEP_NAME = re.compile(
     r"(?i)step|batch|update|iter|optimi[sz]e|learn|train|closure|fit"
 )
@@ -79,13 +78,9 @@ class Training:
 
     def reaches_gpu(self, file: str) -> bool:
         """Whether something in those files is put on an accelerator."""
-        if self.is_test(file):
+        if self.context.is_test(file):
             return False
         return any(self._moves_there(one) for one in self.around(file))
-
-    def is_test(self, file: str) -> bool:
-        """Whether a file holds tests, whose speed is nobody's concern."""
-        return bool(_TESTS.search(self.context.telling.file(file)))
 
     def is_demo(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether a statement only tries out what its file is for, where the file is run itself."""
