@@ -11,6 +11,7 @@ from amp_migrate.sizes.attributes import MODULE_BASES
 from amp_migrate.sizes.choices import joined
 from amp_migrate.sizes.definitions import Definitions
 from amp_migrate.sizes.given import Given
+from amp_migrate.sizes.labels import labelled
 from amp_migrate.sizes.machine import MAX_DEPTH, MAX_SAME, Activation
 from amp_migrate.sizes.statements import RETURN
 from amp_migrate.sizes.traces import link
@@ -211,14 +212,7 @@ class Calls(Definitions):
                 state[name] = self._default(func, param, defaults.get(name), given.rest)
 
     def passed(self, name: str, value: Value, expr: ir.Expr | None, line: int) -> Value:
-        if (
-            isinstance(value, Known)
-            and type(value.value) in (int, float)
-            and expr is not None
-            and expr != ir.Name(name)
-        ):
-            return replace(value, trace=link(name, expr, line, value.trace))
-        return value
+        return value if expr is None else labelled(self.heap, value, name, expr, line)
 
     def _default(
         self, func: Func, param: ir.Param, value: Value | None, rest: str

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from amp_migrate.sizes.choices import joined
 from amp_migrate.sizes.values import Absent, Box, Choice, Tup, Value
-
-if TYPE_CHECKING:
-    pass
-
 
 Changes = dict[tuple[int, object], tuple[Box, object, Value]]
 

@@ -10,6 +10,7 @@ from amp_migrate.findings import Confidence
 from amp_migrate.project.bindings import IMPORTS
 from amp_migrate.sizes.entries import Entries
 from amp_migrate.sizes.heap import Changes
+from amp_migrate.sizes.labels import labelled, unpacked
 from amp_migrate.sizes.machine import Activation, Exit, Loop
 from amp_migrate.sizes.traces import link, source
 from amp_migrate.sizes.values import (
@@ -134,18 +135,12 @@ class Statements(Entries):
         value = self.evaluate(stmt.value, frame)
         for target in stmt.targets:
             named = value
-            if isinstance(target, (ir.Name, ir.Attr)):
-                named = self.traced(target, value, stmt)
+            if isinstance(target, ir.Display):
+                named = unpacked(self.heap, value, target, stmt.value, stmt.line)
+            elif ir.key_of(target) is not None:
+                name = source(target)
+                named = labelled(self.heap, value, name, stmt.value, stmt.line)
             self.assign(target, named, frame)
-
-    def traced(self, target: ir.Expr, value: Value, stmt: ir.Stmt) -> Value:
-        """A number with the link of its chain that this statement is."""
-        if isinstance(value, Known) and type(value.value) in (int, float):
-            if target == stmt.value:
-                return value
-            trace = link(source(target), stmt.value, stmt.line, value.trace)
-            return replace(value, trace=trace)
-        return value
 
     def assign(self, target: ir.Expr, value: Value, frame: Frame) -> None:
         """Give a variable, attribute or entry a value."""

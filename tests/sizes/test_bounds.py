@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.sizes.support import all_of, only, sites
+from sizes_support import all_of, only, sites
 
 ODD = {
     "a power": "nn.Linear(10**10**10, 1)",

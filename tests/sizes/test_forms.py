@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.sizes.support import all_of, only, sites, told
+from sizes_support import all_of, only, sites, told
 
 FORMS = {
     "literal": ("nn.Linear(784, 500)", ["in=784 out=500"]),
@@ -335,3 +334,27 @@ def test_what_an_annotation_means_stands_in_for_a_caller() -> None:
                 super().__init__()
                 self.fc = nn.Linear(config.dim, 4 * config.dim)
         """) == ["in=50257 out=201028"]
+
+
+def test_a_number_of_a_table_says_which_entry_it_is() -> None:
+    found = sites("""
+        CONFIG = {"vocab": 50257, "width": 768}
+        size, wide = 999, dict(hidden=1500)
+
+        class Model(nn.Module):
+            def __init__(self, config, dims):
+                nn.Linear(config["width"], config["vocab"])
+                nn.Linear(dims[0], dims[1])
+
+        Model(CONFIG, [784, 500])
+        nn.Linear(size, wide["hidden"])
+        """)
+    steps = [
+        [step.text for size in site.instances[0].sizes.values() for step in size.chain]
+        for site in found
+    ]
+    assert steps == [
+        ["CONFIG['width'] = 768", "CONFIG['vocab'] = 50257"],
+        ["dims[0] = 784", "dims[1] = 500"],
+        ["size = 999", "wide['hidden'] = 1500"],
+    ]
