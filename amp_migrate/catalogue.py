@@ -59,7 +59,7 @@ class LintRule(Rule):
     """Something that lint finds fault with."""
 
     severity: str = "warning"
-    """``error``, ``warning`` or ``info``: the usual grade; a finding may be graded down, with the reason."""
+    """``error``, ``warning`` or ``info``: the worst grade; a finding may be graded down, with the reason."""
     fix: str = "none"
     """``safe``, ``unsafe`` or ``none``: what ``--fix`` can do about it, at most."""
     default: bool = True

@@ -60,7 +60,7 @@ class Context:
             code=code,
             severity=severity or Severity(rule.severity),
             place=place,
-            message=message or rule.message.rstrip("."),
+            message=_begun(message or rule.message.rstrip(".")),
             symbol="" if ir.is_top(function) else symbol,
             expression=expression or place.text,
             chain=tuple(map(self._told, chain)),
@@ -77,3 +77,9 @@ class Context:
             return step
         told = self.telling.place(place.path, place.line, place.column)
         return replace(step, place=told)
+
+
+def _begun(message: str) -> str:
+    """With a capital, where it begins with a word and not with a name of the program."""
+    first = message.split(" ", 1)[0]
+    return message[0].upper() + message[1:] if first.isalpha() else message
