@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -343,3 +344,27 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
     assert not loaded & heavy
     rooms = ("amp_migrate.smoke", "amp_migrate.codemod", "amp_migrate.migration")
     assert not [name for name in loaded if name.startswith(rooms)]
+
+
+# Odd programs
+
+
+def test_a_file_that_is_too_deep_is_no_matter_of_its_neighbours() -> None:
+    branches = "".join(f"elif x == {n}:\n    y = {n}\n" for n in range(400))
+    write(a=f"import b\nimport torch\nif x:\n    pass\n{branches}", b=CLIP)
+    result = lint("--output-format", "concise")
+    assert result.exit_code == Lint.ERROR
+    assert "b.py:12:5 AMP101" in result.stdout
+    assert "a.py: nested too deeply" in result.stderr
+
+
+def test_many_layers_in_one_body_take_no_more_time_each() -> None:
+    def seconds(count: int) -> float:
+        layers = "".join(f"l{n} = nn.Linear({n + 1001}, 64)\n" for n in range(count))
+        write(a=f"import torch\nfrom torch import nn\n{layers}")
+        before = time.process_time()
+        lint("--jobs", "1", "--output-format", "concise")
+        return time.process_time() - before
+
+    seconds(10)
+    assert seconds(1500) < 15 * seconds(300)

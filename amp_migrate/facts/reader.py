@@ -12,6 +12,7 @@ from amp_migrate.facts.each import as_loop, steps_each
 from amp_migrate.facts.imports import imports_by_name
 from amp_migrate.facts.marks import off_marks
 from amp_migrate.facts.syntax import parse
+from amp_migrate.results import SourceError
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -49,12 +50,15 @@ _OPERATORS: dict[type[ast.AST], str] = {
 def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     """The facts of one file.
 
-    Raises `SourceError` where the text is not valid for the Python that runs this.
+    Raises `SourceError` where the text is not valid for the Python that runs this, or too deep.
     """
     tree = parse(text, path)
     lines = text.split("\n")
     reader = _Reader(lines, path)
-    reader.read_top(tree)
+    try:
+        reader.read_top(tree)
+    except RecursionError:
+        raise SourceError(path, "nested too deeply to be read") from None
     off_lines, off = off_marks(text, tree)
     return ir.ModuleFacts(
         path=path,

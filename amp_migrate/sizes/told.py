@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
@@ -25,14 +25,30 @@ from amp_migrate.sizes.values import (
 def sites_of(explorer: Explorer) -> dict[str, list[LayerSite]]:
     """The layers that were found, by file."""
     found: dict[str, list[LayerSite]] = {file: [] for file in explorer.program.modules}
+    around: dict[str, Mapping[int, ir.Stmt]] = {}
     for one in explorer.recorder.found.values():
-        found[ir.file_of(one.function)].append(_site(one, explorer))
+        if one.function not in around:
+            around[one.function] = _around(explorer.program.functions[one.function])
+        stmt = around[one.function].get(id(one.call))
+        found[ir.file_of(one.function)].append(_site(one, stmt, explorer))
     for sites in found.values():
         sites.sort(key=lambda site: (int(site.call.line), site.call.column))
     return found
 
 
-def _site(found: Found, explorer: Explorer) -> LayerSite:
+def _around(function: ir.Function) -> Mapping[int, ir.Stmt]:
+    """The statements with a value that calls stand in, by the identity of the call."""
+    return {
+        id(call): stmt
+        for stmt in ir.statements(function.body)
+        if stmt.value is not None
+        for expr in stmt.exprs
+        for call in ir.walk(expr)
+        if isinstance(call, ir.Call)
+    }
+
+
+def _site(found: Found, stmt: ir.Stmt | None, explorer: Explorer) -> LayerSite:
     instances: list[Sizes] = []
     seen = set()
     for row in found.rows:
@@ -56,7 +72,7 @@ def _site(found: Found, explorer: Explorer) -> LayerSite:
         call=found.call,
         instances=tuple(instances),
         complete=complete,
-        name=name_of(found.call, explorer.program.functions[found.function]),
+        name=_name_of(found.call, stmt),
     )
 
 
@@ -92,20 +108,16 @@ def _size(value: Value) -> Size:
     return Size(reason="no number")
 
 
-def name_of(call: ir.Call, function: ir.Function) -> str:
+def _name_of(call: ir.Call, stmt: ir.Stmt | None) -> str:
     """What a call's result is bound to: ``lm_head``; empty where it is bound to nothing."""
-    for stmt in ir.statements(function.body):
-        if stmt.value is None or not any(
-            call is one for e in stmt.exprs for one in ir.walk(e)
-        ):
-            continue
-        if stmt.value is call and len(stmt.targets) == 1:
-            target = stmt.targets[0]
-            if isinstance(target, ir.Attr):
-                return target.attr
-            return target.id if isinstance(target, ir.Name) else ""
-        return _key_of(stmt.value, call)
-    return ""
+    if stmt is None or stmt.value is None:
+        return ""
+    if stmt.value is call and len(stmt.targets) == 1:
+        target = stmt.targets[0]
+        if isinstance(target, ir.Attr):
+            return target.attr
+        return target.id if isinstance(target, ir.Name) else ""
+    return _key_of(stmt.value, call)
 
 
 def _key_of(expr: ir.Expr, call: ir.Call) -> str:
