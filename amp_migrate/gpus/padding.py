@@ -8,6 +8,9 @@ from amp_migrate.gpus.profiles import Profile
 
 CHEAP_PADDING = 2.0
 """Percent that a larger multiple than necessary may add to a size."""
+FEW_CHANNELS = 4
+"""cuDNN has kernels of its own for images of up to four channels, and pads NCHW by itself (cuDNN
+developer guide, 2.8.4.3; NVIDIA's convolution guide: 4 channels suffice in a first layer)."""
 
 
 def padded_size(size: int, item_bytes: int, profile: Profile) -> int:

@@ -157,14 +157,16 @@ def _source(expr: ir.Expr, depth: int) -> str:
                 for part in operands
             ).removesuffix(":")
         case ir.Operation(op=op, operands=operands) if len(operands) == 2:
+            # The right side of what is read from the left binds more loosely than it looks.
+            looser = (0, 1) if op != "**" else (1, 0)
             sides = [
                 (
                     f"({_source(side, inner)})"
                     if isinstance(side, ir.Operation)
-                    and _BINDING.get(side.op, 0) < _BINDING.get(op, 0)
+                    and _BINDING.get(side.op, 0) < _BINDING.get(op, 0) + at_right
                     else _source(side, inner)
                 )
-                for side in operands
+                for side, at_right in zip(operands, looser, strict=True)
             ]
             return f" {op} ".join(sides)
         case _:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amp_migrate.gpus.padding import padded_size
+from amp_migrate.gpus.padding import FEW_CHANNELS, padded_size
 from amp_migrate.gpus.profiles import Profile
 
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-FEW_CHANNELS = 4
-"""cuDNN has kernels of its own for images of up to four channels, and pads NCHW by itself (cuDNN
-developer guide, 2.8.4.3; NVIDIA's convolution guide: 4 channels suffice in a first layer)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,22 @@ def test_an_info_says_why_it_is_none() -> None:
     found = one("self.up = nn.Linear(120, 84)")
     assert found is not None and found.severity is Severity.INFO
     assert found.message.endswith(
-        "at most 49 FLOPs a byte at any batch size: bound by memory"
+        "out_features 84 is not divisible by 8 for float16;"
+        " at most 50 FLOPs a byte at any batch size: memory-bound"
     )
+
+
+def test_what_padding_would_cost_is_told_of_what_is_cut_into_tiles() -> None:
+    for made, tiled in (
+        ("nn.Linear(120, 84)", True),
+        ("nn.Conv2d(3, 64, 7)", False),
+        ("nn.Embedding(50257, 500)", False),
+        ("nn.Conv2d(36, 36, 3, groups=36)", False),
+    ):
+        found = one(f"self.up = {made}")
+        assert found is not None and "waste" not in found.message
+        misfit, *_ = dict(found.data)["misfits"]  # type: ignore[misc]
+        assert ("tile_waste" in misfit) == tiled
 
 
 def test_both_sizes_of_a_layer_are_one_finding() -> None:
@@ -409,7 +423,7 @@ def test_a_group_is_padded_by_itself() -> None:
 def test_what_the_gpu_cannot_be_bound_by_is_no_warning() -> None:
     found = one("self.up = nn.Linear(100, 8192)")
     assert found is not None and found.severity is Severity.INFO
-    assert "bound by memory below 153 on ampere" in found.message
+    assert "memory-bound below 153 on ampere" in found.message
 
 
 def test_words_are_looked_for_within_one_name() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 
 from amp_migrate.findings import Severity
+from amp_migrate.gpus.padding import FEW_CHANNELS
 from amp_migrate.gpus.target import Target
 from amp_migrate.lint.shapes.scale import Scale
 from amp_migrate.lint.shapes.shape import Kind, Shape
@@ -94,7 +96,7 @@ def _structural(
     if shape.kind is Kind.TABLE:
         yield "a table is looked up, not multiplied"
     if shape.kind is Kind.DEPTHWISE:
-        yield "depthwise: not on Tensor Cores in any case"
+        yield "depthwise: no matrix product"
     if shape.kind in (Kind.CONVOLUTION, Kind.GROUPED):
         yield from _channels(shape, scale)
     if shape.kind in (Kind.LINEAR, Kind.CONVOLUTION):
@@ -111,10 +113,10 @@ def _channels(shape: Shape, scale: Scale) -> Iterator[str]:
         found.value if (found := shape.widths.get(name)) is not None else None
         for name in ("in", "out")
     )
-    if shape.groups == 1:
-        if into is not None and into <= scale.few_channels:
-            yield f"a convolution over {into} channels, as of images: cuDNN has kernels for it"
-        if out is not None and out <= scale.few_channels:
+    if shape.groups == 1 and shape.taps > 1:
+        if into is not None and into <= FEW_CHANNELS:
+            yield f"few channels come in ({into}), as of an image: cuDNN has kernels for that"
+        if out is not None and out <= FEW_CHANNELS:
             yield f"an image, a mask or a score comes out: {out} wide"
     if shape.kind is Kind.CONVOLUTION:
         narrow = [
@@ -140,7 +142,7 @@ def _too_small(width: str, shape: Shape, scale: Scale) -> Iterator[str]:
         return
     most = shape.most(width)
     if most is not None and most < scale.intensity:
-        yield f"at most {most:.0f} FLOPs a byte at any batch size: bound by memory"
+        yield f"at most {ceil(most)} FLOPs a byte at any batch size: memory-bound"
     weights = max((weights for _, weights in shape.bounds(width)), default=None)
     if weights is not None and weights < scale.weights:
         yield f"{weights} weights: too small to matter"
@@ -165,6 +167,6 @@ def _uncertain(
         most, needed = shape.most(width), target.ridge * target.type.bytes / 2
         if most is not None and most < needed:
             yield (
-                f"at most {most:.0f} FLOPs a byte at any batch size: "
-                f"bound by memory below {needed:.0f} on {target.profile.name}"
+                f"at most {ceil(most)} FLOPs a byte at any batch size: "
+                f"memory-bound below {needed:.0f} on {target.profile.name}"
             )

@@ -117,6 +117,7 @@ class _Judge:
                 word_of(width, site.layer),
                 size,
                 _padded(width, size.value or 0, instance, target),
+                shape.is_tiled(width),
             )
             found = grade(
                 width,
@@ -146,8 +147,12 @@ class _Judge:
         what = fault(misfits, target, code == FLOAT8, per)
         if warned:
             words = f"{head}: {what}{_cost(code, target)}; {remedy(misfits)}"
+        elif code == EXEMPT:
+            # What padding would cost is of no interest where it would bring nothing.
+            words = f"{head}: {what} for {target.type.name}; {'; '.join(reasons)}"
         else:
-            words = f"{head}: {what} ({remedy(misfits)}); {'; '.join(reasons)}"
+            kind = "" if code == FLOAT8 else f" for {target.type.name}"
+            words = f"{head}: {what}{kind} ({remedy(misfits)}); {'; '.join(reasons)}"
         sizes = dict.fromkeys(one.misfit.value for mine in each for one in mine)
         data: list[tuple[str, object]] = [
             ("layer", site.layer.name),

@@ -21,6 +21,8 @@ class Misfit:
     """By that of the layer's own parameter, ``out_features``."""
     size: Size
     padded: int
+    tiled: bool
+    """It is a side of the result of a product, and so is cut into tiles."""
 
     @property
     def value(self) -> int:
@@ -40,14 +42,16 @@ class Misfit:
 
     def as_data(self) -> dict[str, object]:
         """For machines: sizes in elements, the waste as a share of 1."""
-        return {
+        told: dict[str, object] = {
             "name": self.word,
             "size": self.value,
             "padded": self.padded,
             "adds_percent": round(self.adds_percent, 2),
-            "tile": tile_of(self.value),
-            "tile_waste": round(tile_waste(self.value), 4),
         }
+        if self.tiled:
+            told["tile"] = tile_of(self.value)
+            told["tile_waste"] = round(tile_waste(self.value), 4)
+        return told
 
 
 def word_of(width: str, layer: Layer) -> str:
@@ -90,11 +94,11 @@ def remedy(misfits: Sequence[Misfit]) -> str:
 
 
 def _remedy(one: Misfit) -> str:
+    costs = f"{one.padded} adds {_percent(one.adds_percent)}"
+    if not one.tiled:
+        return costs
     tile, waste = tile_of(one.value), 100 * tile_waste(one.value)
-    return (
-        f"{one.padded} adds {_percent(one.adds_percent)}, "
-        f"tiles of {tile} waste {_percent(waste)} at {one.value}"
-    )
+    return f"{costs}, tiles of {tile} waste {_percent(waste)} at {one.value}"
 
 
 def _percent(number: float) -> str:

@@ -30,7 +30,6 @@ class Scale:
     tile_waste: float
     tiled: int
     head: int
-    few_channels: int
     words: dict[str, tuple[str, ...]]
     names: dict[str, frozenset[str]]
     checkpoint: frozenset[str]
@@ -68,7 +67,6 @@ def _scale(data: dict[str, Any]) -> Scale:
     worth = {name: value for name, value in data["worth"].items() if name != "sources"}
     return Scale(
         **worth,
-        few_channels=data["few"]["channels"],
         words={kind: tuple(words) for kind, words in data["words"].items()},
         names={kind: frozenset(names) for kind, names in data["names"].items()},
         checkpoint=frozenset(data["surroundings"]["checkpoint"]),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from amp_migrate.gpus.padding import FEW_CHANNELS
 from amp_migrate.sizes.site import Instance, Size
 
 
@@ -79,6 +80,18 @@ class Shape:
         if not found and len(self.widths) == 1:
             found = [float(size.value) for size in self.widths.values() if size.value]
         return max(found) * self.taps if found else None
+
+    def is_tiled(self, width: str) -> bool:
+        """Whether a width is a side of some product's result, which is cut into tiles.
+
+        The channels of an image are none in a first convolution: its input has no gradient. A table is
+        looked up, and a depthwise convolution is no product.
+        """
+        if self.kind in (Kind.TABLE, Kind.DEPTHWISE):
+            return False
+        size = self.widths[width].value
+        first = width == "in" and size is not None and size <= FEW_CHANNELS
+        return not (first and self.kind in (Kind.CONVOLUTION, Kind.GROUPED))
 
     @property
     def weights(self) -> int:
