@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from lint_support import lint, lint_files
+from lint_support import lint, lint_files, told
 
 from amp_migrate.api import Options, migrate_source
 from amp_migrate.cli import main
@@ -433,3 +433,66 @@ def test_words_are_looked_for_within_one_name() -> None:
     assert words.says("vocabulary", ["cfg.VOCAB_SIZE"])
     assert not words.says("classes", ["the output = dim"])
     assert not words.says("vocabulary", ["n = words"])
+
+
+TRAINED = """
+    import torch
+    from torch import nn
+
+    batch_size = {batch}
+    model = nn.Linear(784, 500).cuda()
+    {run}
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "run", "reason"),
+    [
+        (4096, "model(torch.ones(3, 784)).sum().backward()", ""),
+        (100, "model(torch.ones(3, 784)).sum().backward()", "in batches of 100"),
+        (4096, "with torch.no_grad(): model(torch.ones(3))", "nothing here trains it"),
+        (100, "model(embed(tokens)).sum().backward()", ""),
+        (4096, "", ""),
+    ],
+    ids=["large batches", "small batches", "only run", "tokens", "a library"],
+)
+def test_what_is_done_with_a_layer_tells_what_its_size_costs(
+    batch: int, run: str, reason: str
+) -> None:
+    (found,) = lint(TRAINED.format(batch=batch, run=run), select=("TCU102",))
+    assert found.severity is (Severity.INFO if reason else Severity.WARNING)
+    assert reason in found.message
+
+
+def test_a_tpu_is_no_gpu() -> None:
+    (found,) = lint(
+        """
+        import torch_xla.core.xla_model as xm
+        from torch import nn
+
+        device = xm.xla_device()
+        nn.Linear(784, 500).to(device)(batch).sum().backward()
+        """,
+        select=("TCU102",),
+    )
+    assert found.message.endswith("the program names no GPU")
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        "torch.einsum('b h i j, h g -> b g i j', torch.softmax(q @ k, -1), v)",
+        "torch.softmax(q @ k.T, -1) @ v",
+    ],
+    ids=["heads that are mixed", "matrices"],
+)
+def test_what_no_fused_kernel_does_is_not_told(attention: str) -> None:
+    text = f"""
+        import torch
+
+        def attend(q, k, v):
+            return {attention}
+    """
+    assert lint(text, select=("TCU108",)) == ()
+    usual = text.replace(attention, "torch.softmax(q @ k.transpose(-2, -1), -1) @ v")
+    assert told(lint(usual, select=("TCU108",))) == ["5 TCU108"]

@@ -555,3 +555,31 @@ def test_the_networks_of_a_library_are_not_the_model(tmp_path: Path) -> None:
     }
     found = lint_files(tmp_path, texts, select=("TCU202",))
     assert {name for name, some in found.items() if some} == {"a.py", "b.py"}
+
+
+def test_a_clock_in_what_drives_the_loop_needs_synchronize() -> None:
+    driver = """\
+def timed(loader):
+    for batch in loader:
+        begun = time.time()
+        yield batch
+        print(time.time() - begun)
+
+
+"""
+    text = script(f"{STEP}torch.cuda.synchronize()\n")
+    assert codes(text, "TCU302") == ["warning"]
+    text = text.replace("enumerate(loader)", "timed(loader)")
+    assert codes(driver + text, "TCU302") == ["info"]
+
+
+def test_data_parallel_beside_distributed_is_for_one_process() -> None:
+    both = HEAD + dedent("""\
+        if distributed:
+            model = nn.parallel.DistributedDataParallel(model)
+        else:
+            model = nn.DataParallel(model)
+        """)
+    assert codes(script(head=both), "TCU308") == []
+    alone = f"{HEAD}model = nn.DataParallel(model)\n"
+    assert codes(script(head=alone), "TCU308") == ["info"]

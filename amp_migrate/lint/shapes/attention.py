@@ -92,7 +92,7 @@ class _Function:
                     if package != "torch" or name not in _PRODUCTS:
                         return []
                     if name == "einsum":
-                        return given[1:] if len(given) == 3 else []
+                        return given[1:] if _is_matmul(given) else []
                     return given[-2:] if len(given) >= 2 else []
                 if isinstance(func, ir.Attr) and func.attr in ("matmul", "bmm"):
                     return [func.value, *given] if len(given) == 1 else []
@@ -107,7 +107,11 @@ class _Function:
         if scores is None or self._is_shared(names):
             return False
         product, _, _ = self._through(scores, index)
-        return product is not None and len(self._product(product)) == 2
+        operands = [] if product is None else self._product(product)
+        # What is transposed by .T is a matrix, and the fused kernels take none.
+        return len(operands) == 2 and not any(
+            isinstance(one, ir.Attr) and one.attr == "T" for one in operands
+        )
 
     def _is_shared(self, names: set[str]) -> bool:
         """Whether the weights are returned, kept or handed on, so that they have to exist."""
@@ -203,3 +207,19 @@ class _Function:
             ):
                 return None
         return None
+
+
+def _is_matmul(given: list[ir.Expr]) -> bool:
+    """Whether einsum's arguments are those of a product over the last index of the first operand.
+
+    ``"b h i j, h g -> b g i j"`` is none: it mixes the heads, which no fused kernel does.
+    """
+    match given:
+        case [ir.Const(value=str(subscripts)), _, _]:
+            first, _, rest = subscripts.partition(",")
+            output = rest.partition("->")[2]
+            spaced = " " in subscripts.strip().replace(", ", ",").replace(" -> ", "->")
+            labels = first.split() if spaced else list(first.strip())
+            outputs = output.split() if spaced else list(output.strip())
+            return bool(labels and outputs) and labels[-1] not in outputs
+    return False

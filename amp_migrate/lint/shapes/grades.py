@@ -155,7 +155,9 @@ def _uncertain(
     if around.tested:
         yield "in a test"
     if around.on_cpu:
-        yield "the program names no accelerator"
+        yield "the program names no GPU"
+    if around.untrained:
+        yield "nothing here trains it"
     if around.from_checkpoint:
         yield "published weights are loaded, which have this size"
     if code not in (VOCABULARY, FLOAT8):
@@ -170,3 +172,10 @@ def _uncertain(
                 f"at most {ceil(most)} FLOPs a byte at any batch size: "
                 f"memory-bound below {needed:.0f} on {target.profile.name}"
             )
+        elif around.rows is not None and shape.kind is Kind.LINEAR:
+            most = shape.most(width, around.rows)
+            if most is not None and most < needed:
+                yield (
+                    f"at most {ceil(most)} FLOPs a byte in batches of {around.rows}: "
+                    f"memory-bound below {needed:.0f} on {target.profile.name}"
+                )

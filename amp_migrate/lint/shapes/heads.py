@@ -80,7 +80,9 @@ def _reason(site: Site, shape: Shape, around: Surroundings) -> str:
     if around.tested:
         return "in a test"
     if around.on_cpu:
-        return "the program names no accelerator"
+        return "the program names no GPU"
+    if around.untrained:
+        return "nothing here trains it"
     if around.from_checkpoint:
         return "published weights are loaded, which have this size"
     if shape.weights < scale().weights:

@@ -62,10 +62,11 @@ class Shape:
                 most = inner * outer * self.taps / (inner + outer)
                 yield most, inner * outer * self.taps * self.groups
 
-    def most(self, width: str) -> float | None:
+    def most(self, width: str, rows: int | None = None) -> float | None:
         """The FLOPs a byte of the best of a width's products, at most; None where nothing is known.
 
-        The smaller of two sizes bounds them whatever the larger is.
+        The smaller of two sizes bounds them whatever the larger is. ``rows``: how many there are, at most;
+        None where that is not known.
         """
         found = []
         for product in self.products:
@@ -74,7 +75,8 @@ class Shape:
                 outer = self.widths[product.outer].value
                 if inner and outer:
                     outer *= product.times
-                    found.append(inner * outer / (inner + outer))
+                    share = 0.0 if rows is None else 1 / rows
+                    found.append(1 / (1 / inner + 1 / outer + share))
                 elif one := inner or outer:
                     found.append(float(one))
         if not found and len(self.widths) == 1:

@@ -20,6 +20,15 @@ _TYPES = {
     "torch.half": "float16",
     "torch.bfloat16": "bfloat16",
 }
+_TRAINS = frozenset(
+    "backward Trainer fit accelerate Accelerator GradScaler deepspeed optim Optimizer AdamW".split()
+)
+_RUNS = frozenset("no_grad inference_mode eval generate".split())
+_BATCH = re.compile(r"(?i)batch_?size$|^bs$")
+_SEQUENCES = re.compile(
+    r"Embedding|[Aa]tten|[Tt]oken|(?i:seq)|[Pp]atch|Transformer|LSTM|GRU|RNN|rearrange"
+)
+"""Where these are, a row is not a sample."""
 _FLOAT8 = re.compile(r"(torchao\.float8|transformer_engine)\b")
 
 
@@ -34,7 +43,11 @@ class Surroundings:
     compiled: bool
     """The program compiles its model, and the compiler pads by itself."""
     on_cpu: bool
-    """The program trains, and mentions no accelerator."""
+    """The program trains, and mentions no GPU."""
+    untrained: bool
+    """The program runs its models, and trains none."""
+    rows: int | None
+    """Samples in a batch, where every row is a sample and the program writes the number down."""
 
 
 def surroundings(context: Context, file: str) -> Surroundings:
@@ -46,6 +59,8 @@ def surroundings(context: Context, file: str) -> Surroundings:
         from_checkpoint=not words.checkpoint.isdisjoint(mentioned),
         compiled=_compiles(context),
         on_cpu=_is_on_cpu(context, file),
+        untrained=_is_untrained(context, file),
+        rows=_rows(context, file),
     )
 
 
@@ -89,15 +104,50 @@ def _compiles(context: Context) -> bool:
     return bool(context.shared[key])
 
 
+def _around(context: Context, file: str) -> list[ir.ModuleFacts]:
+    modules = context.program.modules
+    return [modules[one] for one in context.program.around([file]) if one in modules]
+
+
 def _is_on_cpu(context: Context, file: str) -> bool:
-    """Whether a program trains on the CPU only, as far as can be seen."""
-    program = context.program
-    around = program.around([file])
-    facts = [program.modules[one] for one in around if one in program.modules]
+    """Whether a program trains on no GPU, as far as can be seen."""
+    facts = _around(context, file)
     if not any("backward" in one.identifiers for one in facts):
         return False
-    texts = (context.sources.texts.get(one.path, "") for one in facts)
+    texts = [context.sources.texts.get(one.path, "") for one in facts]
+    if any("torch_xla" in text for text in texts):
+        return not any("cuda" in text for text in texts)
     return not any(_DEVICE.search(text) for text in texts)
+
+
+def _is_untrained(context: Context, file: str) -> bool:
+    """Whether models are only run. A library that does neither is trained by others."""
+    mentioned = frozenset().union(*(one.identifiers for one in _around(context, file)))
+    return _TRAINS.isdisjoint(mentioned) and not _RUNS.isdisjoint(mentioned)
+
+
+def _rows(context: Context, file: str) -> int | None:
+    facts = _around(context, file)
+    if any(_SEQUENCES.search(context.sources.texts.get(f.path, "")) for f in facts):
+        return None
+    paths = {one.path for one in facts}
+    found = set()
+    for name, function in context.program.functions.items():
+        if ir.file_of(name) in paths:
+            for stmt in ir.statements(function.body):
+                if stmt.kind == "assign" and isinstance(stmt.value, ir.Const):
+                    for target in stmt.targets:
+                        if isinstance(target, ir.Name) and _BATCH.search(target.id):
+                            found.add(stmt.value.value)
+    for name, _, call in context.program.calls_named("DataLoader"):
+        if ir.file_of(name) in paths:
+            given = call.argument(1, "batch_size")
+            if isinstance(given, ir.Const):
+                found.add(given.value)
+            elif not isinstance(given, ir.Name) or not _BATCH.search(given.id):
+                return None
+    numbers = [one for one in found if type(one) is int]
+    return max(numbers) if numbers and len(numbers) == len(found) else None
 
 
 def _autocast_type(context: Context, profile_name: str) -> str | None:

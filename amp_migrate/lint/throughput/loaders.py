@@ -85,7 +85,7 @@ def _work_of(flow: Flow, made: Creation, at: Made, depth: int) -> str:
     if package.startswith("torchvision.datasets"):
         given = {arg.name: arg.value for arg in made.call.args}
         if given.get("transform", ir.Const(None)) != ir.Const(None):
-            return "images are decoded and transformed"
+            return "items are transformed"
         return ""
     for ref in program.resolve(made.call.func, function):
         item = program.method(ref.name, "__getitem__") if ref.kind == "class" else None

@@ -30,12 +30,18 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     training = Training.of(context)
     program = context.program
     for name in context.functions(file):
-        for stmt in ir.statements(program.functions[name].body):
-            for call in calls_of(stmt):
-                if program.origin(call.func, name) not in _DP:
-                    continue
-                if training.trains(file) and not training.is_demo(name, stmt):
+        made = [
+            (stmt, call, program.origin(call.func, name))
+            for stmt in ir.statements(program.functions[name].body)
+            for call in calls_of(stmt)
+        ]
+        if any(origin in _DDP for _, _, origin in made):
+            continue  # the other way is for those who start one process
+        for stmt, call, origin in made:
+            if origin in _DP and training.trains(file):
+                if not training.is_demo(name, stmt):
                     yield context.finding("TCU308", name, call)
+                    break
     steps = training.steps_in(file)
     if not steps or training.speaks_of(file, *_HANDLED) or not _is_ddp(training, file):
         return

@@ -29,6 +29,8 @@ _SIZED = re.compile(
 _MULTISCALE = re.compile(
     r"(?i)multi_?scale|scale_?range|random_?scale|randomscale|bucket"
 )
+_NCHW_NORMS = ("InstanceNorm2d", "instance_norm")
+"""Their results are in NCHW whatever they are given, so that each would cost a copy."""
 _GAMES = frozenset("gym gymnasium pettingzoo atari_py ale_py dm_control".split())
 
 
@@ -49,7 +51,9 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     if not layers.is_convolutional:
         return
     region = next((r for step in steps if (r := _region(context, step))), None)
-    if region is not None and not training.speaks_of(file, "channels_last"):
+    if region is not None and not training.speaks_of(
+        file, "channels_last", *_NCHW_NORMS
+    ):
         yield context.finding("TCU202", region[0], region[1])
     if _is_sized(context, training, file) and not training.speaks_of(file, *_TUNED):
         yield context.finding("TCU203", first.function, first.at)

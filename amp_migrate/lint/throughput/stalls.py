@@ -77,10 +77,16 @@ def _reads_later(step: Step) -> bool:
 
 
 def _is_timed(context: Context, step: Step) -> bool:
-    """Whether a clock is read in the step, or an event of CUDA is timed."""
+    """Whether a clock is read in the step, by the generator that drives its loop, or an event is timed."""
+    program = context.program
+    blocks = [(step.function, step.block)]
+    if step.at.kind == "for" and isinstance(step.at.value, ir.Call):
+        for driver in program.callees(step.at.value, step.function):
+            blocks.append((driver, program.functions[driver].body))
     return any(
-        context.program.origin(call.func, step.function) in _CLOCKS
+        program.origin(call.func, function) in _CLOCKS
         or (isinstance(call.func, ir.Attr) and call.func.attr == "elapsed_time")
-        for stmt in ir.statements(step.block)
+        for function, block in blocks
+        for stmt in ir.statements(block)
         for call in calls_of(stmt)
     )
