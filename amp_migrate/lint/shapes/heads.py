@@ -35,7 +35,7 @@ def findings(
     assert shape.head is not None and shape.head.value is not None
     reason = _reason(site, shape, around)
     if not reason and len(bad) < len(known):
-        reason = "only some of what arrives here"
+        reason = "one of several sizes that arrive here"
     words = f"{head_of(site.layer, instance)}: {_fault(shape, target)}"
     yield context.finding(
         CODE,

@@ -190,15 +190,26 @@ class _Judge:
         )
         if all_bad and not guessed:
             return
-        sizes = list(dict.fromkeys(one.misfit.value for mine in each for one in mine))
+        widths = {one.misfit.width for mine in each for one in mine}
+        sizes = list(dict.fromkeys(_arriving(site, widths)))
         told = ", ".join(map(str, sizes[:MOST_LISTED]))
-        more = (
-            f" and {len(sizes) - MOST_LISTED} more" if len(sizes) > MOST_LISTED else ""
-        )
+        if len(sizes) > MOST_LISTED:
+            told += f" and {len(sizes) - MOST_LISTED} more"
         if all_bad:
-            yield f"others may arrive than {told}{more}"
+            yield f"others may arrive than {told}"
+        elif len(sizes) > 1:
+            yield f"one of several sizes that arrive here: {told}"
         else:
-            yield f"only some of what arrives here: {told}{more}"
+            yield "it matters for some of the layers that are made here"
+
+
+def _arriving(site: Site, widths: set[str]) -> Iterator[int]:
+    """Every size that is known to arrive at some widths, aligned or not."""
+    for instance in site.found.instances:
+        shape = shape_of(instance, site.layer.widths, site.layer.spatial)
+        for width, size in shape.widths.items():
+            if width in widths and size.value is not None:
+                yield size.value
 
 
 def _padded(width: str, size: int, instance: Instance, target: Target) -> int:
