@@ -27,7 +27,7 @@ class Context:
 
     def functions(self, file: str) -> list[str]:
         """The functions of a file, its top level included, in source order."""
-        return [name for name in self.program.functions if ir.file_of(name) == file]
+        return list(self.program.modules[file].functions)
 
     def is_test(self, file: str) -> bool:
         """Whether a file holds tests, whose speed is nobody's concern."""

@@ -6,7 +6,8 @@ What is carried along a way is the business of those who walk: here it is one im
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -126,6 +127,20 @@ class Walk(ABC, Generic[Held]):
         """States that meet, where they may be thrown together."""
         return states
 
+    @contextmanager
+    def _observed(
+        self, states: Iterable[State[Held]] = ()
+    ) -> Iterator[set[State[Held]]]:
+        """Gathers all states inside, some to begin with, where an exception may lead from any of them."""
+        observed = set(states)
+        if not self.handlers:
+            # Nobody asks, and a call that was walked before need not be walked again to be observed.
+            yield observed
+            return
+        self._observers.append(observed)
+        yield observed
+        self._observers.pop()
+
     # -- functions and blocks -----------------------------------------------------------------
 
     def _function(
@@ -135,10 +150,9 @@ class Walk(ABC, Generic[Held]):
             self._calls_itself(qualname)
             return set(states)
         self._active.append(qualname)
-        observed: set[State[Held]] = set()
-        self._observers.append(observed)
-        flow = self._block(qualname, self.program.functions[qualname].body, set(states))
-        self._observers.pop()
+        body = self.program.functions[qualname].body
+        with self._observed() as observed:
+            flow = self._block(qualname, body, set(states))
         self._active.pop()
         if self.handlers and is_guarded(self.program, qualname):
             flow.after |= observed
@@ -204,10 +218,8 @@ class Walk(ABC, Generic[Held]):
                 return self._try(function, stmt, states)
             case "with":
                 states = self._line(function, stmt, states)
-                observed = set(states)
-                self._observers.append(observed)
-                flow = self._block(function, stmt.blocks[0].body, states)
-                self._observers.pop()
+                with self._observed(states) as observed:
+                    flow = self._block(function, stmt.blocks[0].body, states)
                 if self.handlers and swallows(self.program, function, stmt):
                     flow.after |= observed
                 return flow
@@ -335,10 +347,8 @@ class Walk(ABC, Generic[Held]):
         self, function: str, stmt: ir.Stmt, states: set[State[Held]]
     ) -> Flow[Held]:
         blocks = {block.field: block.body for block in stmt.blocks}
-        observed = set(states)
-        self._observers.append(observed)
-        flow = self._block(function, blocks["body"], set(states))
-        self._observers.pop()
+        with self._observed(states) as observed:
+            flow = self._block(function, blocks["body"], set(states))
         if "orelse" in blocks:
             after = self._block(function, blocks["orelse"], flow.after)
             flow.after = set()

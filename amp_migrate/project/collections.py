@@ -34,6 +34,8 @@ class Collections:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._keys: dict[tuple[str, ir.Expr, int], tuple[Key, ...]] = {}
+        self._holders: dict[tuple[str, str], str] = {}
 
     def definitions(self, expr: ir.Expr, function: str) -> list[Definition]:
         """Where the variable or attribute that an expression names gets its values."""
@@ -103,7 +105,13 @@ class Collections:
 
     def holder(self, class_name: str, attr: str) -> str:
         """The topmost class here that sets an attribute, so that subclasses share it."""
-        for base in reversed(list(self.program.bases(class_name))):
+        asked = (class_name, attr)
+        if asked not in self._holders:
+            self._holders[asked] = self._find_holder(class_name, attr)
+        return self._holders[asked]
+
+    def _find_holder(self, class_name: str, attr: str) -> str:
+        for base in reversed(self.program.bases(class_name)):
             for method in self.program.classes[base].methods:
                 function = self.program.functions[method[1]]
                 for stmt in ir.statements(function.body):
@@ -149,6 +157,13 @@ class Collections:
         """The keys of a collection's elements; `ANY` where it is not written out."""
         if depth > _MOST_LEVELS:
             return ()
+        # Functions that hand a parameter on to each other have very many ways to the same question.
+        asked = (function, expr, depth)
+        if asked not in self._keys:
+            self._keys[asked] = self._find_keys(expr, function, depth)
+        return self._keys[asked]
+
+    def _find_keys(self, expr: ir.Expr, function: str, depth: int) -> tuple[Key, ...]:
         if isinstance(expr, ir.Comprehension):
             return (ANY,)
         found = {key: None for key, _ in self.elements(expr, function)}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from amp_migrate.facts import ir
 from amp_migrate.project.bindings import calls_of, unpacked
@@ -36,6 +37,21 @@ class CallSite:
     """Whether the first parameter is filled by the receiver."""
 
 
+@dataclass(slots=True)
+class _Named:
+    """The calls of one name, by their place among them."""
+
+    open: dict[int, tuple[str, ir.Stmt, ir.Call]]
+    """Those of which it is not known yet what they run."""
+    settled: dict[str, dict[int, CallSite]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """The others, by the function that they run."""
+
+
+_Answer = TypeVar("_Answer")
+
+
 class Program(Names):
     """The linked facts of some files: scopes, imports, classes and calls among them."""
 
@@ -52,6 +68,9 @@ class Program(Names):
         self._provisional: dict[tuple[str, ir.Expr], tuple[frozenset[Ref], int]] = {}
         """Answers that lack what the question at that depth will find."""
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
+        self._bases: dict[str, tuple[str, ...]] = {}
+        self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
+        self._named: dict[str, _Named] = {}
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -134,8 +153,16 @@ class Program(Names):
             r.name for r in self.resolve(expr, function) if r.kind == "instance"
         )
 
-    def bases(self, class_name: str) -> Iterator[str]:
+    def bases(self, class_name: str) -> tuple[str, ...]:
         """The classes of this program that a class derives from, itself first."""
+        if class_name in self._bases:
+            return self._bases[class_name]
+        found, whole = self._whole(lambda: tuple(self._find_bases(class_name)))
+        if whole:
+            self._bases[class_name] = found
+        return found
+
+    def _find_bases(self, class_name: str) -> Iterator[str]:
         seen: set[str] = set()
         pending = [class_name]
         while pending:
@@ -239,6 +266,15 @@ class Program(Names):
                 if answer[1] < depth
             }
         return found
+
+    def _whole(self, ask: Callable[[], _Answer]) -> tuple[_Answer, bool]:
+        """An answer, and whether it is whole: lacks nothing that a question further out will find."""
+        outer, self._cut = self._cut, sys.maxsize
+        try:
+            found = ask()
+        finally:
+            cut, self._cut = self._cut, min(outer, self._cut)
+        return found, cut == sys.maxsize
 
     def _resolve(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
         origin = self.origin(expr, function)
@@ -359,6 +395,15 @@ class Program(Names):
 
     def callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
         """Functions of this program that a call may run: functions, methods, constructors."""
+        key = (function, call.func)
+        if key in self._callees:
+            return self._callees[key]
+        found, whole = self._whole(lambda: self._find_callees(call, function))
+        if whole:
+            self._callees[key] = found
+        return found
+
+    def _find_callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
         found: list[str] = []
         for ref in sorted(
             self.resolve(call.func, function), key=lambda ref: (ref.kind, ref.name)
@@ -378,7 +423,7 @@ class Program(Names):
         if isinstance(call.func, ir.Attr) and _is_super_call(call.func.value):
             own = self.self_class(function)
             if own is not None:
-                for base in list(self.bases(own[1]))[1:]:
+                for base in self.bases(own[1])[1:]:
                     method = self.method(base, call.func.attr)
                     if method is not None:
                         found.append(method)
@@ -390,16 +435,8 @@ class Program(Names):
         """Calls by the function they run."""
         sites: dict[str, list[CallSite]] = defaultdict(list)
         for qualname, stmt, call in self.all_calls():
-            for callee in self.callees(call, qualname):
-                sites[callee].append(
-                    CallSite(
-                        qualname,
-                        stmt,
-                        call,
-                        callee,
-                        self.fills_self(call, callee, qualname),
-                    )
-                )
+            for site in self._sites_at(qualname, stmt, call):
+                sites[site.callee].append(site)
         return sites
 
     def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
@@ -468,13 +505,43 @@ class Program(Names):
             }
         elif wanted.name in ("forward", "__call__"):
             return []
-        sites = []
-        for name in self._with_aliases(names):
-            for qualname, stmt, call in self._calls_by_name.get(name, []):
-                if function in self.callees(call, qualname):
-                    bound = self.fills_self(call, function, qualname)
-                    sites.append(CallSite(qualname, stmt, call, function, bound))
-        return sites
+        return [
+            site
+            for name in self._with_aliases(names)
+            for site in self._sites_named(name, function)
+        ]
+
+    def _sites_named(self, name: str, function: str) -> list[CallSite]:
+        """The calls of a name that run a function, in the order of the program.
+
+        Each call is asked once for all that it runs: a large program has thousands of calls, and of
+        constructors, of one name.
+        """
+        named = self._named.get(name)
+        if named is None:
+            calls = dict(enumerate(self._calls_by_name.get(name, ())))
+            named = self._named[name] = _Named(calls)
+        found: dict[int, CallSite] = {}
+        for index, one in list(named.open.items()):
+            if index not in named.open:
+                # A question within one of the others has settled it.
+                continue
+            sites, whole = self._whole(lambda one=one: self._sites_at(*one))  # type: ignore[misc]
+            if whole and named.open.pop(index, None) is not None:
+                for site in sites:
+                    named.settled[site.callee][index] = site
+                continue
+            for site in sites:
+                if site.callee == function:
+                    found[index] = site
+        found |= named.settled.get(function, {})
+        return [found[index] for index in sorted(found)]
+
+    def _sites_at(self, caller: str, stmt: ir.Stmt, call: ir.Call) -> list[CallSite]:
+        return [
+            CallSite(caller, stmt, call, callee, self.fills_self(call, callee, caller))
+            for callee in self.callees(call, caller)
+        ]
 
     def calls_named(self, name: str) -> list[tuple[str, ir.Stmt, ir.Call]]:
         """Every call of a function or method of some name, with its function and statement."""
