@@ -107,6 +107,14 @@ class Trace:
     """The expressions, each with its function, that name what a slot is another name for."""
     each: dict[Slot, tuple[Slot, ...]] = field(default_factory=dict)
     """Variables of ``for`` loops with the slots whose optimizers they stand for in turn."""
+    brief: bool = False
+    """It is only asked whether all is born in sight, without parameters: what shows that it is not
+    ends it, since functions that call each other have very many ways to follow."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more of a brief one needs to be followed."""
+        return self.brief and bool(self.problems or self.parameters)
 
 
 class Optimizers:
@@ -161,7 +169,7 @@ class Optimizers:
         return frozenset(birth.slot for birth in self.trace(slot).births)
 
     def _follow(self, slot: Slot, trace: Trace) -> None:
-        if slot in trace.slots:
+        if slot in trace.slots or trace.is_over:
             return
         trace.slots.add(slot)
         program = self.program
@@ -303,6 +311,8 @@ class Optimizers:
         program = self.program
         function = program.functions[slot.owner]
         trace.parameters.add(slot)
+        if trace.is_over:
+            return
         sites = program.call_sites.get(slot.owner, [])
         if not sites:
             reason = f"{slot.name} is a parameter of {function.name}(), which nothing calls here"
@@ -389,6 +399,8 @@ class Optimizers:
         index: int | None,
         trace: Trace,
     ) -> None:
+        if trace.is_over:
+            return
         match value:
             case ir.Const(value=None):
                 return
@@ -520,7 +532,7 @@ class Optimizers:
             source = self.slot(value, callee)
             if source is None or source.owner != callee:
                 return False
-            trace = Trace()
+            trace = Trace(brief=True)
             self._follow(source, trace)
             if trace.problems or trace.parameters or not trace.births:
                 return False
