@@ -79,7 +79,7 @@ class Judged(Ways):
 
     def judge_from(self, root: str) -> None:
         """Judge all ways that begin at a function."""
-        before, good = dict(self.bad), set(self.good)
+        before, good, steps = dict(self.bad), set(self.good), dict(self.steps)
         self.optimizers, self.steps_plainly = set(), False
         # The first walk tells which optimizers there are, the second judges.
         self.walk_from(root)
@@ -88,7 +88,8 @@ class Judged(Ways):
             self.walk_from(root)
         self.all_optimizers |= self.optimizers
         if self.is_exhausted:
-            self.bad = before
+            # The update that belongs to a step may lie behind where the walk ended.
+            self.bad, self.steps = before, steps
             return
         alone = len(self.optimizers) == 1
         # Where all optimizers are the scaler's, no loss may do without it.

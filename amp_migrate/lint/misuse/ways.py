@@ -47,6 +47,9 @@ class Ways(Walk[Held]):
         self._too_many = False
         self._idle: dict[Site, bool] = {}
         self._asked: dict[str, frozenset[str]] = {}
+        self._called: dict[str, set[str]] = {}
+        self._endless: set[tuple[object, ...]] = set()
+        """Calls, with what holds when they are made, that were found to have too many ways."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -89,11 +92,20 @@ class Ways(Walk[Held]):
                 k for k in state.known if k[0] == _EVERYWHERE and _raw(k[1]) in tests
             )
             key = (callee, state.held, shared | known, self._way_to(callee))
-            if key not in self._memo or self._observers:
+            if key not in self._memo:
+                below = self._below(callee)
+                given = frozenset(b for b in bound.items() if b[0][0] in below)
+                again = (callee, state.held, shared | known, given)
+                if self._too_many or again in self._endless:
+                    # The engine that all roots of a program hand their steps to is given up once.
+                    self._too_many = True
+                    return {state}
                 self._bound.append(bound)
                 entered = State(state.held, shared | known)
                 self._memo[key] = frozenset(self._function(callee, {entered}))
                 self._bound.pop()
+                if self._too_many:
+                    self._endless.add(again)
             own = state.known - shared
             after |= {
                 State(s.held, own | {k for k in s.known if k[0] == _EVERYWHERE})
@@ -101,12 +113,18 @@ class Ways(Walk[Held]):
             }
         return after
 
+    def _below(self, function: str) -> set[str]:
+        """A function with all that a call of it may call."""
+        if function not in self._called:
+            self._called[function] = self.events.called_from(function)
+        return self._called[function]
+
     def _tests_below(self, function: str) -> frozenset[str]:
         """The tests that a function makes, or one that it calls."""
         if function not in self._asked:
             self._asked[function] = frozenset(
                 test
-                for one in self.events.called_from(function)
+                for one in self._below(function)
                 if self.events.kinds(one)
                 for test in self._tests_of(one)
             )
