@@ -169,6 +169,8 @@ class Attributes(Displays):
         return None
 
     def _bound(self, held: Value, receiver: Instance, cls: ClassValue) -> Value:
+        if self.is_descriptor(held):
+            return Unknown("descriptor")
         if not isinstance(held, Func):
             return held
         kinds = decorations(held.function)
@@ -188,7 +190,13 @@ class Attributes(Displays):
                 return Func(held.function, held.scope, held.defaults, cls, held.owner)
             if "property" in kinds:
                 return Unknown("property")
-        return held
+        return Unknown("descriptor") if self.is_descriptor(held) else held
+
+    def is_descriptor(self, held: Value) -> bool:
+        """Whether what a class holds is asked for the value each time, and told what is assigned."""
+        if not isinstance(held, Instance) or held.cls is None:
+            return False
+        return any(self.method(held.cls, name) for name in ("__get__", "__set__"))
 
     def _of_super(self, receiver: Value, after: ClassValue, name: str) -> Value:
         cls = receiver.cls if isinstance(receiver, Instance) else receiver

@@ -23,6 +23,8 @@ from amp_migrate.sizes.values import (
     weakened,
 )
 
+_VALUES = ("builtins.", "collections.")
+"""Where bases come from whose keywords are no attributes of the object."""
 _FIELDS = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
 
 
@@ -92,11 +94,26 @@ class Construction(Calls):
             for base in one.bases
             if not isinstance(base, ClassValue)
         ]
-        if self.method(cls, "__new__") is not None or any(
-            origin.startswith("enum.") for origin in outside
-        ):
+        if any(origin.startswith("enum.") for origin in outside):
             self.spoil(given.values())
             return Unknown("class")
+        if cls.metaclass is not None and self.method(cls.metaclass, "__call__"):
+            self.spoil(given.values())
+            self._made(cls, Given(rest="unknown"), outside, site, frame)
+            return Unknown("class")
+        made = self._made(cls, given, outside, site, frame)
+        # What ``__new__`` gives may be another object, or one that was there before.
+        return made if self.method(cls, "__new__") is None else Unknown("class")
+
+    def _made(
+        self,
+        cls: ClassValue,
+        given: Given,
+        outside: list[str],
+        site: ir.Call,
+        frame: Frame,
+    ) -> Value:
+        """An object with what its constructor does to it."""
         made = Instance(cls)
         if any(
             origin in ("builtins.dict", "collections.OrderedDict") for origin in outside
@@ -120,7 +137,7 @@ class Construction(Calls):
                     if isinstance(inner, Instance):
                         made.state.update(inner.state)
                     break
-                if origin not in MODULE_BASES:
+                if origin not in MODULE_BASES and not origin.startswith(_VALUES):
                     for name, value in given.keywords.items():
                         made.state[name] = value
         return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from amp_migrate.facts import ir
 from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.loops import Loops
@@ -17,6 +19,7 @@ from amp_migrate.sizes.values import (
 
 _BODY = Known("class body")
 """What marks the frame of a class body as such: functions in it do not see its names."""
+_ACCESSORS = ("setter", "deleter")
 
 
 class Definitions(Loops):
@@ -39,6 +42,9 @@ class Definitions(Loops):
 
     def _decorated(self, made: Value, decorator: ir.Expr, frame: Frame) -> Value:
         """What a decorator makes of a function; most keep what it does with its arguments."""
+        if isinstance(decorator, ir.Attr) and decorator.attr in _ACCESSORS:
+            # The property stays what reads it; whatever is assigned to it is not followed.
+            return self.evaluate(decorator.value, frame)
         maker = self.evaluate(decorator, frame)
         if isinstance(maker, External) or isinstance(decorator, ir.Call):
             self.decorated(made, decorator, frame)
@@ -63,6 +69,7 @@ class Definitions(Loops):
         cls = ClassValue(facts, scope)
         cls.bases = tuple(self._base(base, frame) for base in facts.bases)
         cls.mro = _linear(cls)
+        cls.metaclass = self._metaclass(cls, stmt, frame)
         body = Frame(frame.function, scope, _BODY)
         body.owner = cls
         self.block(facts.body, body)
@@ -70,8 +77,38 @@ class Definitions(Loops):
             if isinstance(name, str):
                 cls.state[name] = value
         self.recorder.classes.setdefault(facts.qualname, cls)
+        for above in cls.mro[1:]:
+            begun = above.state.get("__init_subclass__")
+            if isinstance(begun, Func):
+                # Its keywords stand where no facts are.
+                site = ir.Call(ir.Name(facts.name), (), facts.line)
+                bound = replace(begun, receiver=cls)
+                self.call(bound, Given(rest="unknown"), site, frame)
+                break
         held: Value = cls
+        for decorator in reversed(facts.decorators):
+            held = self._wrapped(held, decorator, frame)
         self.write(self.home(stmt.names[0], frame), stmt.names[0], held)
+
+    def _metaclass(
+        self, cls: ClassValue, stmt: ir.Stmt, frame: Frame
+    ) -> ClassValue | None:
+        known = (*cls.facts.bases, *cls.facts.decorators)
+        for expr in stmt.exprs:
+            if isinstance(expr, (ir.Name, ir.Attr)) and expr not in known:
+                given = self.evaluate(expr, frame)
+                if isinstance(given, ClassValue):
+                    return given
+        return next((one.metaclass for one in cls.mro[1:] if one.metaclass), None)
+
+    def _wrapped(self, cls: Value, decorator: ir.Expr, frame: Frame) -> Value:
+        """What a decorator of the program makes of a class; one of a library is known to leave it."""
+        maker = self.evaluate(decorator, frame)
+        if not isinstance(maker, Func) or self.gives_back(maker.function):
+            return cls
+        site = ir.Call(decorator, (), maker.function.line)
+        made = self.call(maker, Given([cls]), site, frame)
+        return made if isinstance(made, ClassValue) else Unknown("decorator")
 
     def _base(self, base: ir.Expr, frame: Frame) -> Value:
         if isinstance(base, ir.Item):

@@ -163,6 +163,9 @@ class Entries(Attributes):
                 if isinstance(held, Func) and "property" in decorations(held.function):
                     self.spoil([value], "property")
                     return
+                if held is not None and self.is_descriptor(held):
+                    self.write(value, name, Unknown("descriptor"))
+                    return
             self.write(value, name, new)
         elif isinstance(value, ClassValue):
             self.write(value, name, new)

@@ -23,7 +23,11 @@ class Heap:
     def write(self, box: Box, key: object, value: Value) -> None:
         """Change one entry of a box."""
         state = box.state
-        self.log.append((box, key, state.get(key)))
+        old = state.get(key)
+        self.log.append((box, key, old))
+        if isinstance(old, Absent):
+            # What was deleted and comes back is the last of its dict.
+            del state[key]
         state[key] = value
 
     def undo(self, mark: int) -> None:

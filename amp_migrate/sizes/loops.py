@@ -41,6 +41,8 @@ MAX_PASSES = 12
 
 
 _MISSING = Known("missing")
+_EITHER = "either"
+"""How a loop ends that may have been broken out of, or not."""
 
 
 class Loops(Statements):
@@ -79,7 +81,9 @@ class Loops(Statements):
     def _behind(self, flow: str, orelse: tuple[ir.Stmt, ...], frame: Frame) -> str:
         if flow is NEXT and orelse:
             return self.block(orelse, frame)
-        return NEXT if flow is BREAK else flow
+        if flow is _EITHER and orelse:
+            return self.fork([lambda: self.block(orelse, frame), lambda: NEXT])
+        return NEXT if flow in (BREAK, _EITHER) else flow
 
     def _known_turns(self, turns: list[Run]) -> str:
         loop = Loop(len(self.heap.log), 0)
@@ -114,7 +118,9 @@ class Loops(Statements):
             self.heap.undo(loop.start)
             self.heap.apply(loop.breaks.pop().changes)
         self._join(loop.start, loop.breaks)
-        return BREAK if ended is BREAK else NEXT
+        if ended is BREAK:
+            return BREAK
+        return _EITHER if ended is NEXT else BREAK
 
     def _join(self, start: int, exits: list[Exit]) -> None:
         for one in exits:
@@ -197,6 +203,7 @@ class Loops(Statements):
             mark = len(self.heap.log)
             loop.turn, loop.continues, loop.breaks = mark, [], []
             flow = turn()
+            broken = flow is BREAK or bool(loop.breaks)
             if flow is RETURN:
                 self.note_return()
             changes = self.heap.changes(mark)
@@ -209,7 +216,7 @@ class Loops(Statements):
                     self.heap.write(box, name, value)
         finally:
             self.activation.loops.pop()
-        return NEXT
+        return _EITHER if broken else NEXT
 
     def _one_turn(self, loop: Loop, turn: Run, exits: int) -> Changes:
         mark = len(self.heap.log)

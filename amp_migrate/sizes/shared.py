@@ -48,11 +48,21 @@ def gives_back(function: ir.Function) -> bool:
     for stmt in ir.statements(function.body):
         if any(bound == name for bound, _, _ in bindings(stmt)):
             return False
+        if any(isinstance(t, ir.Attr) and _root(t) == name for t in stmt.targets):
+            return False
+        if any(_sets(call, name) for e in stmt.exprs for call in ir.calls_in(e)):
+            return False
         if stmt.kind == "return":
             returns += 1
             if stmt.value != ir.Name(name):
                 return False
     return returns > 0 and function.body[-1].kind == "return"
+
+
+def _sets(call: ir.Call, name: str) -> bool:
+    """``setattr(name, ...)``."""
+    first = call.args[0].value if call.args else None
+    return call.func == ir.Name("setattr") and first == ir.Name(name)
 
 
 def _root(expr: ir.Expr) -> str | None:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project.bindings import IMPORTS
-from amp_migrate.sizes.entries import Entries
+from amp_migrate.sizes.assignments import Assignments
 from amp_migrate.sizes.heap import Changes
-from amp_migrate.sizes.labels import labelled, unpacked
 from amp_migrate.sizes.machine import Activation, Exit, Loop
-from amp_migrate.sizes.traces import link, source
 from amp_migrate.sizes.values import (
-    ITEMS,
-    Absent,
     External,
     Frame,
     Imported,
-    Instance,
     Known,
-    Mapping_,
-    Sequence,
-    Tup,
     Unknown,
     Value,
     weakened,
@@ -36,7 +27,7 @@ NEXT, RETURN, BREAK, CONTINUE, RAISE = "next", "return", "break", "continue", "r
 Run = Callable[[], str]
 
 
-class Statements(Entries):
+class Statements(Assignments):
     """Runs statements."""
 
     activation: Activation
@@ -75,14 +66,14 @@ class Statements(Entries):
         self.at = stmt
         match stmt.kind:
             case "assign" | "annassign":
-                self._assign(stmt, frame)
+                self.assignment(stmt, frame)
             case "expr":
                 if stmt.value is not None:
                     self.evaluate(stmt.value, frame)
                     if self._exits(stmt.value, frame):
                         return RAISE
             case "augassign":
-                self._augmented(stmt, frame)
+                self.augmented(stmt, frame)
             case "return":
                 result: Value = Known(None)
                 if stmt.value is not None:
@@ -113,7 +104,7 @@ class Statements(Entries):
                 return CONTINUE
             case "delete":
                 for target in stmt.targets:
-                    self._delete(target, frame)
+                    self.delete(target, frame)
             case kind if kind in IMPORTS:
                 for name in stmt.names:
                     if name != "*":
@@ -126,85 +117,6 @@ class Statements(Entries):
             return False
         func = self.evaluate(expr.func, frame)
         return isinstance(func, External) and func.origin in _EXITS.values()
-
-    # -- assignments --------------------------------------------------------------------------
-
-    def _assign(self, stmt: ir.Stmt, frame: Frame) -> None:
-        if stmt.value is None:
-            return
-        value = self.evaluate(stmt.value, frame)
-        for target in stmt.targets:
-            named = value
-            if isinstance(target, ir.Display):
-                named = unpacked(self.heap, value, target, stmt.value, stmt.line)
-            elif ir.key_of(target) is not None:
-                name = source(target)
-                named = labelled(self.heap, value, name, stmt.value, stmt.line)
-            self.assign(target, named, frame)
-
-    def assign(self, target: ir.Expr, value: Value, frame: Frame) -> None:
-        """Give a variable, attribute or entry a value."""
-        match target:
-            case ir.Name(id=name):
-                self.write(self.home(name, frame), name, value)
-            case ir.Display():
-                parts = self.unpacked(value, target)
-                for item, part in zip(target.items, parts, strict=True):
-                    if isinstance(item, ir.Operation) and item.op == "starred":
-                        item = item.operands[0]
-                    self.assign(item, part, frame)
-            case ir.Attr(value=base, attr=attr):
-                self.set_attribute(self.evaluate(base, frame), attr, value)
-            case ir.Item(value=base, key=key):
-                held = self.evaluate(base, frame)
-                if isinstance(key, ir.Operation) and key.op == "slice":
-                    self.spoil([held], "slice")
-                else:
-                    self.set_item(held, self.evaluate(key, frame), value)
-
-    def _augmented(self, stmt: ir.Stmt, frame: Frame) -> None:
-        assert stmt.value is not None
-        target = stmt.targets[0]
-        before = self.evaluate(target, frame)
-        value = self.evaluate(stmt.value, frame)
-        if isinstance(before, Sequence) and stmt.op in ("+", "*"):
-            result = self.operate(stmt.op, before, value)
-            if stmt.op == "+" and not isinstance(value, Sequence):
-                more = self.elements(value)
-                result = self.operate(
-                    "+", before, Unknown("list") if more is None else Tup(more)
-                )
-            held = result.state[ITEMS] if isinstance(result, Sequence) else None
-            self.write(before, ITEMS, held or Unknown("list"))
-            return
-        if isinstance(before, Mapping_) and stmt.op == "|":
-            self.fill(before, value)
-            return
-        result = self.operate(stmt.op, before, value)
-        if isinstance(result, Known) and type(result.value) in (int, float):
-            shown = ir.Operation(stmt.op, (target, stmt.value))
-            trace = link(source(target), shown, stmt.line, result.trace)
-            result = replace(result, trace=trace)
-        self.assign(target, result, frame)
-
-    def _delete(self, target: ir.Expr, frame: Frame) -> None:
-        match target:
-            case ir.Name(id=name):
-                self.write(self.home(name, frame), name, Absent())
-            case ir.Attr(value=base, attr=attr):
-                held = self.evaluate(base, frame)
-                if isinstance(held, Instance):
-                    self.write(held, attr, Absent())
-            case ir.Item(value=base, key=key):
-                held = self.evaluate(base, frame)
-                if isinstance(held, Mapping_):
-                    entry = self.evaluate(key, frame)
-                    if isinstance(entry, Known) and ("key", entry.value) in held.state:
-                        self.write(held, ("key", entry.value), Absent())
-                    elif not isinstance(entry, Known):
-                        self.spoil([held], "deleted")
-                elif isinstance(held, Sequence):
-                    self.write(held, ITEMS, Unknown("list"))
 
     # -- ways ---------------------------------------------------------------------------------
 
@@ -303,7 +215,17 @@ class Statements(Entries):
                 self.evaluate(expr, frame)
         for target in stmt.targets:
             self.assign(target, Unknown("with"), frame)
-        return self.block(self.blocks_of(stmt).get("body", ()), frame)
+        body = self.blocks_of(stmt).get("body", ())
+        if any(self._suppresses(expr, frame) for expr in stmt.exprs):
+            return self._tried(body, (), [()], frame)
+        return self.block(body, frame)
+
+    def _suppresses(self, expr: ir.Expr, frame: Frame) -> bool:
+        """Whether a ``with`` ends where its body raises, and the program goes on behind it."""
+        if not isinstance(expr, ir.Call):
+            return False
+        origin = self.program.origin(expr.func, frame.function)
+        return origin in ("contextlib.suppress", "pytest.raises")
 
     def _try(self, stmt: ir.Stmt, frame: Frame) -> str:
         blocks = self.blocks_of(stmt)
@@ -311,6 +233,18 @@ class Statements(Entries):
             body for name, body in blocks.items() if name.startswith("handlers")
         ]
         body, orelse = blocks.get("body", ()), blocks.get("orelse", ())
+        flow = self._tried(body, orelse, handlers, frame)
+        after = self.block(blocks.get("finalbody", ()), frame)
+        return flow if after is NEXT else after
+
+    def _tried(
+        self,
+        body: tuple[ir.Stmt, ...],
+        orelse: tuple[ir.Stmt, ...],
+        handlers: list[tuple[ir.Stmt, ...]],
+        frame: Frame,
+    ) -> str:
+        """Run what may raise, and what then runs."""
 
         def whole() -> str:
             flow = self.block(body, frame)
@@ -335,9 +269,7 @@ class Statements(Entries):
 
         ways: list[Run] = [whole]
         ways += [lambda one=handler: broken(one) for handler in handlers]  # type: ignore[misc]
-        flow = self.fork(ways) if handlers else whole()
-        after = self.block(blocks.get("finalbody", ()), frame)
-        return flow if after is NEXT else after
+        return self.fork(ways) if handlers else whole()
 
     def _match(self, stmt: ir.Stmt, frame: Frame) -> str:
         assert stmt.value is not None

@@ -171,7 +171,7 @@ class Frame(Box):
 class ClassValue(Box):
     """A class of the program with what its body made."""
 
-    __slots__ = ("bases", "facts", "mro", "scope")
+    __slots__ = ("bases", "facts", "metaclass", "mro", "scope")
 
     def __init__(self, facts: ir.Class, scope: Frame) -> None:
         super().__init__()
@@ -179,6 +179,8 @@ class ClassValue(Box):
         self.scope = scope
         self.mro: tuple[ClassValue, ...] = (self,)
         self.bases: tuple[Value, ...] = ()
+        self.metaclass: ClassValue | None = None
+        """A class of the program that makes its objects."""
 
 
 class Instance(Box):
