@@ -184,9 +184,17 @@ class Construction(Calls):
                 value = Unknown("parameter")
             else:
                 value = self._field_default(cls, name, stmt)
-                if given.rest:
+                if given.rest and name in self.recorder.overwritten:
+                    value = self._overwritten(value)
+                elif given.rest:
                     value = weakened(value, Confidence.DEFAULT)
             self.write(made, name, value)
+
+    def _overwritten(self, value: Value) -> Value:
+        """A default that the program does not leave as it is, on the way to whoever is seen here."""
+        if isinstance(value, Known) and value.trace is not None:
+            value = replace(value, trace=replace(value.trace, kind="overwritten"))
+        return weakened(value, Confidence.CANDIDATE)
 
     def _field_default(self, cls: ClassValue, name: str, stmt: ir.Stmt) -> Value:
         value = self.method(cls, name)

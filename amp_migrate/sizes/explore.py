@@ -21,7 +21,7 @@ from amp_migrate.sizes.layers import LayerTable
 from amp_migrate.sizes.library import model_of
 from amp_migrate.sizes.machine import Activation, OutOfSteps
 from amp_migrate.sizes.recording import Recorder
-from amp_migrate.sizes.shared import changed_globals, gives_back
+from amp_migrate.sizes.shared import changed_globals, gives_back, set_from_outside
 from amp_migrate.sizes.values import (
     ClassValue,
     Frame,
@@ -62,6 +62,7 @@ class Explorer(Construction):
         self.allowed = steps
         self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
         self._registers: dict[str, bool] = {}
+        self._outside = set_from_outside(program)
 
     # -- files --------------------------------------------------------------------------------
 
@@ -77,6 +78,8 @@ class Explorer(Construction):
                 self._guarded(lambda: self._top(top, frame), MODULE_STEPS)
             finally:
                 self.heap = kept
+            for name in self._outside.get(file, ()):
+                frame.state[name] = Unknown("set by another file")
         return frame
 
     def _top(self, top: ir.Function, frame: Frame) -> None:

@@ -69,7 +69,8 @@ class Recorder:
         self.instances: dict[str, list[Instance]] = {}
         self.closed = False
         """What runs now was started by the program itself, with nothing left open."""
-        self.replaced = _replaced(program)
+        self.replaced, self.overwritten = _written(program)
+        """What of libraries the program replaces; the attributes that it sets from outside of objects."""
         self._mentions: dict[int, tuple[object, bool]] = {}
         self.words = self._interesting()
 
@@ -301,9 +302,10 @@ def _words_of(expr: ir.Expr) -> Iterator[str]:
             yield "@"
 
 
-def _replaced(program: Program) -> frozenset[str]:
-    """What the program puts something else in the place of: ``torch.nn.Linear = Mine``."""
+def _written(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """What is assigned to: of libraries (``torch.nn.Linear = Mine``), and of objects (``cfg.vocab = 5``)."""
     found: set[str] = set()
+    attributes: set[str] = set()
     for name, function in program.functions.items():
         for stmt in ir.statements(function.body):
             if stmt.kind not in ("assign", "augassign", "annassign", "for", "with"):
@@ -313,4 +315,6 @@ def _replaced(program: Program) -> frozenset[str]:
                     origin = program.origin(target, name)
                     if origin is not None:
                         found.add(origin)
-    return frozenset(found)
+                    elif target.value != ir.Name("self"):
+                        attributes.add(target.attr)
+    return frozenset(found), frozenset(attributes)

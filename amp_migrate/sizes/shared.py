@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.project import Program
-from amp_migrate.project.bindings import bindings
+from amp_migrate.project.bindings import bindings, unpacked
 
 _CHANGING = frozenset(
     "append extend insert pop clear update setdefault remove sort reverse popitem".split()
@@ -38,6 +38,20 @@ def changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
                     elif isinstance(home[0], ir.Name):
                         found[ir.file_of(home[1])].add(home[0].id)
     yield from found.items()
+
+
+def set_from_outside(program: Program) -> dict[str, set[str]]:
+    """The variables of each file that another assigns to: ``config.width = 5``."""
+    found: dict[str, set[str]] = {}
+    for qualname, function in program.functions.items():
+        for stmt in ir.statements(function.body):
+            for target, _, _ in unpacked(stmt):
+                if not isinstance(target, ir.Attr) or _root(target) == "self":
+                    continue
+                home = program.elsewhere(target, qualname)
+                if home is not None and isinstance(home[0], ir.Name):
+                    found.setdefault(ir.file_of(home[1]), set()).add(home[0].id)
+    return found
 
 
 def gives_back(function: ir.Function) -> bool:

@@ -21,7 +21,8 @@ class Trace:
     value: ir.Expr | None
     line: ir.Line
     kind: str = ""
-    """``default`` of a parameter or field, ``option`` of a command line; empty for an assignment."""
+    """``default`` of a parameter or field, ``overwritten`` where the program also assigns to it, ``option``
+    of a command line; empty for an assignment."""
     before: tuple[Trace, ...] = ()
     depth: int = 0
 
@@ -33,6 +34,8 @@ class Trace:
         told = f"{self.name} = {source(self.value)}"
         if self.kind == "default":
             return f"{told} (default)"
+        if self.kind == "overwritten":
+            return f"{told} (default; the program also sets {self.name.rpartition('.')[2]})"
         if self.kind == "option":
             return f"{self.name} (default {source(self.value)})"
         return told

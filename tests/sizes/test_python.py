@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from sizes_support import all_of, only
+from sizes_support import all_of, only, sites
+
+from amp_migrate.findings import Confidence
 
 SEMANTICS = {
     "a property that is set is what its setter makes of it": (
@@ -191,3 +193,53 @@ def test_a_class_that_a_decorator_notes_is_what_it_was() -> None:
     M(5)
     """
     assert all_of(text) == [["in=5 out=8"]]
+
+
+def test_a_variable_of_a_file_that_another_sets_is_not_known() -> None:
+    text = """
+    import config
+    import net
+
+    config.width = 300
+    net.Net()
+    nn.Linear(config.width, config.depth)
+    """
+    config = "width = 512\ndepth = 7\n"
+    net = """
+    from torch import nn
+    import config
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(config.width, 8)
+    """
+    assert only(text, config=config, net=net) == ["in=? out=7"]
+
+
+def test_a_default_that_the_program_sets_says_so() -> None:
+    text = """
+    from dataclasses import dataclass
+
+    @dataclass
+    class GPTConfig:
+        vocab: int = 50257
+        width: int = 768
+
+    class GPT(nn.Module):
+        def __init__(self, config: GPTConfig):
+            super().__init__()
+            self.head = nn.Linear(config.width, config.vocab)
+
+    def main(config, data):
+        config.vocab = data.vocab
+        return GPT(config)
+    """
+    (site,) = sites(text)
+    sizes = next(one.sizes for one in site.instances if one.sizes["out"].value)
+    vocab = sizes["out"]
+    assert [step.text for step in vocab.chain] == [
+        "GPTConfig.vocab = 50257 (default; the program also sets vocab)"
+    ]
+    assert vocab.confidence is Confidence.CANDIDATE
+    assert sizes["in"].confidence is Confidence.DEFAULT
