@@ -104,6 +104,13 @@ def lint_codes() -> tuple[str, ...]:
     return tuple(code for code in codes() if _LINT_CODE.fullmatch(code))
 
 
+def lint_code(name: str) -> str:
+    """The code of the rule of lint that goes by a name, or nothing; no rule is read for it."""
+    found = _files()
+    named = (c for c in lint_codes() if found[c].name == f"{c}-{name}.toml")
+    return next(named, "")
+
+
 def rules() -> tuple[Rule, ...]:
     """All rules, ordered by code."""
     return tuple(rule(code) for code in codes())

@@ -12,6 +12,7 @@ import pytest
 
 from amp_migrate import catalogue
 from amp_migrate.catalogue import CatalogueError, Refusal, refusal, rules
+from amp_migrate.smoke.harness.protocol import rules as monitor
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "rules"
@@ -133,3 +134,10 @@ def test_malformed_file(tmp_path: Path, old: str, new: str, complaint: str) -> N
         CatalogueError, match=f"^AMP077-made-up.toml: .*{re.escape(complaint)}"
     ):
         catalogue._load(path)
+
+
+def test_what_the_monitor_sees_has_the_code_that_lint_has_for_it() -> None:
+    codes = {name: catalogue.lint_code(name) for name in monitor.RULES}
+    assert codes.pop("forward-outside-autocast") == ""
+    assert all(codes.values())
+    assert codes["clipped-scaled-gradients"] == "AMP101"

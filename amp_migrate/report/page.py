@@ -219,7 +219,7 @@ def _findings(findings: Sequence[Finding]) -> Markup:
                     class_=f"pill {'bad' if finding.severity == 'error' else 'open'}",
                 ),
                 " ",
-                element("b", finding.rule),
+                element("b", finding.title),
                 f": {finding.message}",
                 f" ({finding.count} times)" if finding.count > 1 else "",
             )

@@ -37,7 +37,7 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
     for finding in verdict.findings:
         place = f"{finding.path}:{finding.line}"
         times = "" if finding.count == 1 else f" ({finding.count} times)"
-        yield f"    {place}: {finding.rule}: {finding.message}{times}", ""
+        yield f"    {place}: {finding.title}: {finding.message}{times}", ""
     yield f"  {_extent(verdict)}", ""
     for line in _speeds(verdict.speeds):
         yield f"  {line}", ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from amp_migrate.catalogue import lint_code
 from amp_migrate.smoke import mixed
 from amp_migrate.smoke.compare import injection, new_warnings
 from amp_migrate.smoke.order import OFF, Order, Switches, Task
@@ -162,6 +163,7 @@ def protocol(
             line["line"],
             line["message"],
             line["count"],
+            lint_code(line["rule"]),
         )
         for line in latest.values()
     ]

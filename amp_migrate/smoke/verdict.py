@@ -78,6 +78,13 @@ class Finding:
     line: int
     message: str
     count: int = 1
+    code: str = ""
+    """That of lint, where it knows the same fault without running the program."""
+
+    @property
+    def title(self) -> str:
+        """What people are told that it is: ``AMP101 clipped-scaled-gradients``."""
+        return f"{self.code} {self.rule}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from importlib import resources, util
 from pathlib import Path
 from typing import Any
@@ -252,3 +253,15 @@ def test_notebooks_are_told_by_cells_and_by_lines_of_their_files() -> None:
     [issue] = json.loads(lint("--output-format", "gitlab").stdout)
     assert "clip_grad_norm_" in lines[issue["location"]["lines"]["begin"] - 1]
     assert issue["description"].startswith("AMP101: cell 3, line 6: ")
+
+
+def test_sarif_of_a_file_whose_name_is_not_unicode() -> None:
+    name = os.fsdecode(b"caf\xe9.py")
+    try:
+        Path(name).write_text(CLIP, encoding="utf-8")
+    except OSError:
+        pytest.skip("the file system takes Unicode only")
+    result = lint("--output-format", "sarif")
+    (found,) = json.loads(result.stdout)["runs"][0]["results"]
+    place = found["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place["uri"] == "caf%E9.py"

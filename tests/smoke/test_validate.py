@@ -274,6 +274,7 @@ def test_the_line_that_breaks_the_protocol_is_named(validate: Any) -> None:
     (finding,) = said.only["findings"]
     assert (finding["path"], finding["line"]) == ("train.py", line)
     assert (finding["rule"], finding["count"]) == ("clipped-scaled-gradients", 6)
+    assert finding["code"] == "AMP101"
 
 
 def test_a_script_under_amp_has_nothing_to_migrate(validate: Any) -> None:

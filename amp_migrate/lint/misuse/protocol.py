@@ -16,15 +16,9 @@ from amp_migrate.lint.misuse.amp import Key, amp_of
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.faults import (
     BACKWARD_IN_REGION,
-    CLIPPED,
-    EDITED,
     MISSING_UPDATE,
     NOT_SCALED,
     PARTLY_SCALED,
-    READ,
-    REBORN,
-    STEP_OUTSIDE,
-    STEP_WITHOUT_CHECK,
     STEPPED_TWICE,
     TWO_SCALERS,
     UNSCALED_AFTER_STEP,
@@ -34,8 +28,8 @@ from amp_migrate.lint.misuse.faults import (
     UPDATED_BEFORE_STEP,
     UPDATED_BETWEEN,
     Fault,
-    Judged,
 )
+from amp_migrate.lint.misuse.outside import Outside
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.remedies import remedy
 from amp_migrate.lint.misuse.state import (
@@ -51,14 +45,14 @@ from amp_migrate.lint.misuse.state import (
     Mark,
 )
 from amp_migrate.plan.events import Event
-from amp_migrate.plan.walk import Site, State
+from amp_migrate.plan.walk import State
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
 """Kinds of event that make ways worth walking."""
 
 
-class Protocol(Judged):
+class Protocol(Outside):
     """Judges what each event does to the gradients and scalers of a way."""
 
     # -- events ---------------------------------------------------------------------------------
@@ -322,57 +316,6 @@ class Protocol(Judged):
         held = held.updated(scaler)
         return held.marked("update", scaler, (function, stmt.path))
 
-    def _plain_step(
-        self,
-        held: Held,
-        optimizer: Key | None,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
-    ) -> Held:
-        if optimizer is None:
-            return held
-        self.steps_plainly = True
-        waiting = held.of(optimizer)
-        mark = held.mark(APPLIED, optimizer)
-        if not waiting and mark is not None and not mark.around:
-            # Where this statement follows whatever branch the scaler steps in, no test keeps them apart.
-            certain = _follows((function, stmt.path), mark.site)
-            self._judge(True, STEP_OUTSIDE, event, function, stmt, certain or None)
-        if waiting:
-            scaled = {kind for kind, _ in waiting} <= {SCALED, STALE}
-            state = held.state(optimizer)
-            raw = scaled and state == "" and not held.by_hand
-            self._judge(raw, STEP_OUTSIDE, event, function, stmt)
-            self._judge(
-                scaled and state == UNSCALED, STEP_WITHOUT_CHECK, event, function, stmt
-            )
-        return held.used(optimizer)
-
-    def _touched(
-        self, held: Held, event: AmpEvent, function: str, stmt: ir.Stmt
-    ) -> None:
-        code = {"clip": CLIPPED, "read": READ, "edit": EDITED}[event.kind]
-        if not any(kind in (SCALED, STALE) for kind, _ in held.grads):
-            return
-        known = self.optimizers
-        told = self.owners.of(event.subject, function, known, self)
-        meant = told or known
-        clean = held.by_hand or not all(
-            {kind for kind, _ in held.of(one)} == {SCALED} for one in meant
-        )
-        if event.call is not None:
-            clean = clean or any(
-                isinstance(inner, ir.Attr) and inner.attr == "get_scale"
-                for inner in ir.walk(event.call)
-            )
-        states = [bool(held.state(one)) for one in meant]
-        unscaled = all(states) if told else any(states)
-        if not meant:
-            return
-        wrong = not clean and not unscaled
-        self._judge(wrong, code, event, function, stmt)
-
     def _opaque(self, held: Held, event: AmpEvent, function: str) -> Held:
         given = [arg.value for arg in event.call.args] if event.call else []
         for expr in (*given, event.scaler):
@@ -386,58 +329,6 @@ class Protocol(Judged):
         """Somebody unseen may have done anything."""
         grads = frozenset({(UNKNOWN, NOBODY)})
         return Held(grads=grads, lived=held.lived)
-
-    # -- births ---------------------------------------------------------------------------------
-
-    def _new_scaler(
-        self, held: Held, scaler: Key | None, function: str, stmt: ir.Stmt
-    ) -> Held:
-        if scaler is None:
-            return held
-        kept = frozenset(one for one in held.checked if one[0] != scaler)
-        status = frozenset(one for one in held.status if one[2] != scaler)
-        held = replace(held, checked=kept, status=status)
-        loops = {loop for s, _, around in held.lived if s == scaler for loop in around}
-        if not loops or not self._is_straight(frozenset(loops)):
-            return held
-        return held.marked("reborn", scaler, (function, stmt.path))
-
-    def _is_straight(self, loops: frozenset[Site]) -> bool:
-        """Whether no condition stands between some loop and here."""
-        sites = [(function, stmt.path) for function, stmt in self._around]
-        inside = [index for index, site in enumerate(sites) if site in loops]
-        return bool(inside) and not any(
-            stmt.kind in ("if", "try", "match")
-            for _, stmt in self._around[inside[0] + 1 :]
-        )
-
-    def _reborn(self, held: Held, scaler: Key, optimizer: Key) -> Held:
-        mark = held.mark("reborn", scaler)
-        if mark is None:
-            return held
-        if any(one[:2] == (scaler, optimizer) for one in held.lived):
-            self._told(REBORN, mark.site[0], self._at(mark.site))
-        return held
-
-    @staticmethod
-    def _new_optimizer(held: Held, optimizer: Key) -> Held:
-        return replace(
-            held.used(optimizer),
-            status=frozenset(one for one in held.status if one[0] != optimizer),
-            lived=frozenset(one for one in held.lived if one[1] != optimizer),
-            marks=frozenset(one for one in held.marks if one[1] != optimizer),
-        )
-
-
-def _follows(later: Site, earlier: Site) -> bool:
-    """Whether a statement stands in a block that an earlier one, or one around that, stands in too."""
-    path, depth = later[1], len(later[1]) - 1
-    return (
-        later[0] == earlier[0]
-        and earlier[1][:depth] == path[:depth]
-        and earlier[1][depth][0] == path[depth][0]
-        and earlier[1][depth][1] < path[depth][1]
-    )
 
 
 def protocol_of(context: Context) -> Protocol:

@@ -6,6 +6,7 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -128,7 +129,7 @@ def is_cell(place: Place) -> bool:
 
 def _physical(path: str, folder: Path, region: dict[str, Any]) -> dict[str, Any]:
     found = name(path, folder)
-    artifact: dict[str, Any] = {"uri": quote(found)}
+    artifact: dict[str, Any] = {"uri": quote(os.fsencode(found))}
     if Path(found).is_absolute():
         artifact = {"uri": Path(found).as_uri()}
     elif not found.startswith("<"):
