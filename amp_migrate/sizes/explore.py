@@ -60,6 +60,7 @@ class Explorer(Construction):
         self.spent = 0
         self.most = steps
         self.allowed = steps
+        self._shares: Mapping[str, float] = {}
         self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
         self._registers: dict[str, bool] = {}
         self._outside = set_from_outside(program)
@@ -130,35 +131,49 @@ class Explorer(Construction):
     # -- entries ------------------------------------------------------------------------------
 
     def explore(self) -> None:
-        """Run all that there is to run."""
+        """Run all that there is to run.
+
+        Tests come last, and tell of themselves only: what they make is small, and made to be looked at.
+        """
+        tests = frozenset(filter(is_test, self.program.modules))
+        self._explore(frozenset(self.program.modules) - tests, _SHARES)
+        self.recorder.in_tests = True
+        self._explore(tests, {})
+
+    def _explore(self, files: frozenset[str], shares: Mapping[str, float]) -> None:
+        """Run what the files hold; ``shares``: see `_SHARES`."""
         recorder = self.recorder
         recorder.closed = True
+        self._shares = shares
         self._until("files")
-        # Tests come last: what they make is small, and made to be looked at.
-        for file in sorted(self.program.modules, key=is_test):
-            self.module(file)
+        for file in self.program.modules:
+            if file in files:
+                self.module(file)
         for frame in list(self.modules.values()):
             self._forget_shared(frame)
         self.heap.log.clear()
         self._until("mains")
-        for file, body in sorted(self._mains, key=lambda one: is_test(one[0])):
-            run = partial(self.run, body, self.modules[file])
-            self._from(run, MAIN_STEPS)
+        for file, body in self._mains:
+            if file in files:
+                run = partial(self.run, body, self.modules[file])
+                self._from(run, MAIN_STEPS)
         recorder.closed = False
         self._until("functions")
-        for function in self._free_functions():
+        for function in self._free_functions(files):
             self._enter(function)
         self._until("classes")
-        for name in list(recorder.classes):
+        classes = [name for name in recorder.classes if ir.file_of(name) in files]
+        for name in classes:
             self._construct(name)
         self._until("again")
         for name in self._undecided():
-            self._construct(name, again=True)
+            if ir.file_of(name) in files:
+                self._construct(name, again=True)
         self._until("")
-        self._methods()
+        self._methods(files)
 
     def _until(self, kind: str) -> None:
-        self.allowed = int(_SHARES.get(kind, 1.0) * self.most)
+        self.allowed = int(self._shares.get(kind, 1.0) * self.most)
 
     def _from(self, run: Callable[[], object], limit: int = ENTRY_STEPS) -> None:
         if self.spent >= self.allowed:
@@ -168,19 +183,20 @@ class Explorer(Construction):
         self._guarded(run, limit)
         self.heap.undo(mark)
 
-    def _free_functions(self) -> Iterator[Func]:
+    def _free_functions(self, files: frozenset[str]) -> Iterator[Func]:
         """Functions that lead to layers and that nothing has run yet: of each file one in turn."""
         ranks: Counter[str] = Counter()
-        found: list[tuple[bool, int, Func]] = []
+        found: list[tuple[int, Func]] = []
         for name, made in self.recorder.made.items():
             if not isinstance(made, Func) or made.function.class_name is not None:
                 continue
             if made.function.name in self.recorder.words:
                 file = ir.file_of(name)
-                found.append((is_test(file), ranks[file], made))
-                ranks[file] += 1
-        found.sort(key=lambda one: one[:2])
-        for _, _, made in found:
+                if file in files:
+                    found.append((ranks[file], made))
+                    ranks[file] += 1
+        found.sort(key=lambda one: one[0])
+        for _, made in found:
             if made.function.qualname not in self.recorder.reached:
                 yield made
 
@@ -218,10 +234,12 @@ class Explorer(Construction):
         given = Given(rest="default", line=cls.facts.line)
         self._from(lambda: self.instantiate(cls, given, site, cls.scope))
 
-    def _methods(self) -> None:
+    def _methods(self, files: frozenset[str]) -> None:
         """Run what no constructor runs: ``forward`` of a made object, with unknown arguments."""
         for name, function in self.program.functions.items():
             if function.class_name is None or name in self.recorder.reached:
+                continue
+            if ir.file_of(name) not in files:
                 continue
             cls = self.recorder.classes.get(function.class_name)
             if cls is None or not any(self.recorder.mentions(s) for s in function.body):

@@ -10,6 +10,7 @@ from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import unpacked
+from amp_migrate.project.testing import is_test
 from amp_migrate.sizes.arithmetic import binary, sure
 from amp_migrate.sizes.choices import lifted
 from amp_migrate.sizes.given import Given
@@ -67,6 +68,8 @@ class Recorder:
         self.options: dict[str, dict[str, Value]] = {}
         """What click gives a function's parameters where the user does not."""
         self.instances: dict[str, list[Instance]] = {}
+        self.in_tests = False
+        """Only what tests make is noted: what they ask of others is small."""
         self.closed = False
         """What runs now was started by the program itself, with nothing left open."""
         self.replaced, self.overwritten = _written(program)
@@ -233,6 +236,8 @@ class Recorder:
         if machine.quiet or not isinstance(site.line, ir.Line):
             return
         function = frame.function
+        if self.in_tests and not is_test(ir.file_of(function)):
+            return
         key = (function, int(site.line), site.column)
         found = self.found.get(key)
         if found is None or found.layer is not layer:

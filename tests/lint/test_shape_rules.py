@@ -496,3 +496,23 @@ def test_what_no_fused_kernel_does_is_not_told(attention: str) -> None:
     assert lint(text, select=("TCU108",)) == ()
     usual = text.replace(attention, "torch.softmax(q @ k.transpose(-2, -1), -1) @ v")
     assert told(lint(usual, select=("TCU108",))) == ["5 TCU108"]
+
+
+def test_what_tests_make_says_nothing_of_the_package(tmp_path: Path) -> None:
+    model = """
+        from torch import nn
+
+        class Model(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.out = nn.Linear(width, 4096)
+        """
+    made = "from model import Model\n\nmodel = Model(1501)\n"
+    found = lint_files(
+        tmp_path,
+        {"model.py": model, "tests/test_model.py": made},
+        select=SHAPES,
+    )
+    assert found["model.py"] == ()
+    found = lint_files(tmp_path, {"train.py": made}, select=SHAPES)
+    assert told(found["model.py"]) == ["7 TCU102"]
