@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-FACTS_VERSION = 5
+FACTS_VERSION = 6
 
 MODULE = "<module>"
 """The name of a file's top level, which is treated as a function without parameters."""
@@ -208,7 +208,8 @@ class Stmt:
     names: tuple[str, ...] = ()
     """Names that a ``def``, ``class``, ``import``, ``global``, ``nonlocal``, handler or pattern concerns."""
     op: str = ""
-    """The operator of an augmented assignment; `LISTED` of a ``for`` that is written as a list."""
+    """The operator of an augmented assignment; `LISTED` of a ``for`` that is written as a list;
+    ``no field`` of an annotation in a dataclass that makes none."""
     is_elif: bool = False
     step: Call | None = None
     """Of ``loss = optimizer.step(closure)`` that is read as ``loss = closure()``: the plain step that

@@ -14,6 +14,7 @@ from amp_migrate.facts.marks import off_marks
 from amp_migrate.facts.syntax import parse
 from amp_migrate.results import SourceError
 
+_NO_FIELD = ("ClassVar", "typing.ClassVar", "KW_ONLY", "dataclasses.KW_ONLY")
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -206,12 +207,13 @@ class _Reader:
                 read = self._expr(value)
                 bound = [self._target(target) for target in targets]
                 return make(read, bound, (read, *bound))
-            case ast.AnnAssign(target=target, value=value):
+            case ast.AnnAssign(target=target, value=value, annotation=annotation):
                 bound_to = self._target(target)
+                op = "" if _is_field(annotation) else "no field"
                 if value is None:
-                    return make(exprs=(bound_to,))
+                    return make(exprs=(bound_to,), op=op)
                 read = self._expr(value)
-                return make(read, (bound_to,), (read, bound_to))
+                return make(read, (bound_to,), (read, bound_to), op=op)
             case ast.AugAssign(target=target, op=operator, value=value):
                 read = self._expr(value)
                 bound_to = self._target(target)
@@ -595,3 +597,13 @@ class _Reader:
             lazy=isinstance(node, ast.GeneratorExp),
             is_set=isinstance(node, ast.SetComp),
         )
+
+
+def _is_field(annotation: ast.expr) -> bool:
+    """Whether an annotation in a dataclass makes a field: not `ClassVar`, nor the mark `KW_ONLY`."""
+    if isinstance(annotation, ast.Subscript):
+        annotation = annotation.value
+    if isinstance(annotation, ast.Constant):
+        return not str(annotation.value).startswith(_NO_FIELD)
+    name = getattr(annotation, "attr", getattr(annotation, "id", ""))
+    return name not in _NO_FIELD

@@ -177,7 +177,10 @@ class Attributes(Displays):
         if kinds & {"property", "cached_property"}:
             bound = Func(held.function, held.scope, held.defaults, receiver, held.owner)
             site = ir.Call(ir.Name(held.function.name), (), held.function.line)
-            return self.call(bound, Given(), site, held.scope)
+            found = self.call(bound, Given(), site, held.scope)
+            if "cached_property" in kinds:
+                self.write(receiver, held.function.name, found)
+            return found
         if "staticmethod" in kinds:
             return held
         target: Value = cls if "classmethod" in kinds else receiver

@@ -93,6 +93,12 @@ class Calls(Definitions):
             return self.recorder.layer(self, layer, given, site, frame)
         if func.of is not None and func.origin.endswith(".__init__"):
             return self._initialised(func, given, site, frame)
+        of_layer = self.table.at(func.origin.removesuffix(".__init__"))
+        if of_layer is not None and given.positional:
+            # ``nn.Linear.__init__(self, ...)``: as ``super().__init__(...)``.
+            bound = External(func.origin, given.positional[0])
+            rest = replace(given, positional=given.positional[1:], exprs={})
+            return self._initialised(bound, rest, site, frame)
         model = self.model_of(func.origin)
         if model is not None:
             return model(self, func, given, site, frame)

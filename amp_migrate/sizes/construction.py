@@ -161,7 +161,7 @@ class Construction(Calls):
                 continue
             is_one = True
             for stmt in facts.body:
-                if stmt.kind != "annassign":
+                if stmt.kind != "annassign" or stmt.op == "no field":
                     continue
                 target = (*stmt.targets, *stmt.exprs)[0]
                 if isinstance(target, ir.Name):

@@ -202,6 +202,8 @@ def _vars(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) -> V
         ):
             m.spoil([value], "vars")
         return made
+    if isinstance(value, Instance) and value.cls is not None:
+        return External("dict.of", value)
     return Unknown("vars")
 
 

@@ -516,3 +516,8 @@ def test_what_tests_make_says_nothing_of_the_package(tmp_path: Path) -> None:
     assert found["model.py"] == ()
     found = lint_files(tmp_path, {"train.py": made}, select=SHAPES)
     assert told(found["model.py"]) == ["7 TCU102"]
+
+
+def test_a_layer_in_double_precision_is_none_of_tensor_cores() -> None:
+    assert grade("self.up = nn.Linear(1024, 1500, dtype=torch.float64)") == ""
+    assert grade("self.up = nn.Linear(1024, 1500, dtype=torch.float32)") != ""

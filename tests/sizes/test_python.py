@@ -150,6 +150,63 @@ SEMANTICS = {
         """,
         ["in=16 out=8", "in=8 out=8"],
     ),
+    "a class variable is no field": (
+        """
+        from dataclasses import KW_ONLY, dataclass
+        from typing import ClassVar
+
+        @dataclass
+        class C:
+            a: int
+            shared: ClassVar[int] = 99
+            b: int = 5
+            _: KW_ONLY
+            c: int = 6
+
+        made = C(1, 2)
+        nn.Linear(made.b, made.shared)
+        """,
+        ["in=2 out=99"],
+    ),
+    "a property that is computed once": (
+        """
+        from functools import cached_property
+
+        class C:
+            made = 0
+
+            @cached_property
+            def width(self):
+                C.made += 1
+                return C.made
+
+        c = C()
+        nn.Linear(c.width + c.width, c.made)
+        """,
+        ["in=2 out=1"],
+    ),
+    "what vars gives is the object": (
+        """
+        class C:
+            def __init__(self):
+                self.a = 4
+
+        c = C()
+        vars(c).update(a=8)
+        nn.Linear(c.a, 1)
+        """,
+        ["in=8 out=1"],
+    ),
+    "a base's constructor by its name": (
+        """
+        class Mine(nn.Linear):
+            def __init__(self, width, **more):
+                nn.Linear.__init__(self, width, width + 1, **more)
+
+        Mine(7)
+        """,
+        ["in=7 out=8"],
+    ),
     "a metaclass makes the object": (
         """
         class Meta(type):
