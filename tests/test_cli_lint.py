@@ -358,6 +358,19 @@ def test_a_file_that_is_too_deep_is_no_matter_of_its_neighbours() -> None:
     assert "a.py: nested too deeply" in result.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+def test_a_full_disk_is_no_internal_error() -> None:
+    write(a=CLIP)
+    command = [sys.executable, "-m", "amp_migrate", "lint"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == Lint.ERROR
+    assert "error: standard output: cannot be written: No space left" in ended.stderr
+    assert "internal" not in ended.stderr
+
+
 def test_many_layers_in_one_body_take_no_more_time_each() -> None:
     def seconds(count: int) -> float:
         layers = "".join(f"l{n} = nn.Linear({n + 1001}, 64)\n" for n in range(count))

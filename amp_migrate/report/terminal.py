@@ -27,8 +27,14 @@ class Terminal:
     def write(self, data: bytes) -> None:
         """Put ``data`` on standard output as it is, whatever the locale."""
         stream = sys.stdout.buffer
-        stream.write(data)
-        stream.flush()
+        try:
+            stream.write(data)
+            stream.flush()
+        except BrokenPipeError:
+            raise  # whoever reads has seen enough
+        except OSError as error:
+            message = f"standard output: cannot be written: {error.strerror}"
+            raise click.ClickException(message) from None
 
     def write_text(self, text: str) -> None:
         """Put ``text`` on standard output, escaping what its encoding lacks."""
