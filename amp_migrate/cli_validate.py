@@ -39,9 +39,6 @@ EXAMPLES = [
     ),
 ]
 
-NO_PAGES = frozenset({".py", ".pyi", ".ipynb"})
-"""What a page is not written over: these are named by mistake, where the file was left out."""
-
 
 def _known_profile(
     _ctx: click.Context, _param: click.Parameter, value: str | None
@@ -269,8 +266,6 @@ def _module_file(module: str) -> Path:
 
 
 def _destination(path: str) -> Destination:
-    if Path(path).suffix in NO_PAGES:
-        raise UserError(f"--report {path}: that is a program's name, not a page's")
     try:
         return Destination(path)
     except SourceError as error:

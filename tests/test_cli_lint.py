@@ -108,6 +108,8 @@ def test_a_file_gets_what_standard_output_would() -> None:
     lint("--output-file", "out.txt")
     assert Path("out.txt").read_text().startswith("clip.py:12:5 AMP101")
     assert lint("--output-file", "no/out.txt").exit_code == Lint.ERROR
+    given = lint("a.py", "--output-file", "b.py")
+    assert given.exit_code == Lint.ERROR and "is a program" in given.stderr
 
 
 def test_standard_input() -> None:

@@ -8,15 +8,21 @@ import os
 import secrets
 from pathlib import Path
 
+from amp_migrate.results import SourceError
 from amp_migrate.sources import files
+
+_PROGRAMS = frozenset({".py", ".pyi", ".ipynb"})
+"""These are named by mistake, where the file was left out."""
 
 
 class Destination:
     """Where a report goes."""
 
     def __init__(self, path: str) -> None:
-        """Raises `SourceError` where such a file can be neither made nor replaced."""
+        """Raises `SourceError` where such a file can be neither made nor replaced, or is a program."""
         self.path = path
+        if Path(path).suffix in _PROGRAMS:
+            raise SourceError(path, "is a program, and not replaced by a report")
         try:
             self._try()
         except OSError as error:
