@@ -114,6 +114,8 @@ def _name_of(call: ir.Call, stmt: ir.Stmt | None) -> str:
         return ""
     if stmt.value is call and len(stmt.targets) == 1:
         target = stmt.targets[0]
+        while isinstance(target, ir.Item):
+            target = target.value
         if isinstance(target, ir.Attr):
             return target.attr
         return target.id if isinstance(target, ir.Name) else ""

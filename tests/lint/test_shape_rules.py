@@ -521,3 +521,12 @@ def test_what_tests_make_says_nothing_of_the_package(tmp_path: Path) -> None:
 def test_a_layer_in_double_precision_is_none_of_tensor_cores() -> None:
     assert grade("self.up = nn.Linear(1024, 1500, dtype=torch.float64)") == ""
     assert grade("self.up = nn.Linear(1024, 1500, dtype=torch.float32)") != ""
+
+
+def test_an_entry_of_the_head_is_the_head() -> None:
+    for name in ("self.head", "self.head[6]", "self.classifier[-1]"):
+        found = one(f"{name} = nn.Linear(4096, 1234)")
+        assert found is not None and found.code == "TCU112"
+        assert "the outputs of a head" in found.message
+    found = one("self.up[6] = nn.Linear(4096, 1234)")
+    assert found is not None and found.code == "TCU102"

@@ -583,3 +583,14 @@ def test_data_parallel_beside_distributed_is_for_one_process() -> None:
     assert codes(script(head=both), "TCU308") == []
     alone = f"{HEAD}model = nn.DataParallel(model)\n"
     assert codes(script(head=alone), "TCU308") == ["info"]
+
+
+def test_a_tpu_is_no_gpu() -> None:
+    wait = "print(loss.item())\n"
+    assert codes(script(STEP + wait), "TCU301") == ["info"]
+    head = HEAD.replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+        "xm.xla_device()",
+    )
+    head = "import torch_xla.core.xla_model as xm\n" + head
+    assert codes(script(STEP + wait, head=head), "TCU301") == []

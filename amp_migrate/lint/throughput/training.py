@@ -77,9 +77,11 @@ class Training:
         return self._around[file]
 
     def reaches_gpu(self, file: str) -> bool:
-        """Whether something in those files is put on an accelerator."""
+        """Whether something in those files is put on a GPU."""
         if self.context.is_test(file):
             return False
+        if self.speaks_of(file, "xla_device") and not self.speaks_of(file, "cuda"):
+            return False  # a TPU
         return any(self._moves_there(one) for one in self.around(file))
 
     def is_demo(self, function: str, stmt: ir.Stmt) -> bool:
