@@ -530,3 +530,12 @@ def test_an_entry_of_the_head_is_the_head() -> None:
         assert "the outputs of a head" in found.message
     found = one("self.up[6] = nn.Linear(4096, 1234)")
     assert found is not None and found.code == "TCU102"
+
+
+def test_few_weights_of_a_convolution_may_see_large_images() -> None:
+    found = one("self.up = nn.Conv2d(36, 44, 5)")
+    assert found is not None and found.code == "TCU103"
+    assert found.severity is Severity.INFO
+    assert found.message.endswith("depends on how large its images are")
+    found = one("self.up = nn.Conv2d(84, 100, 5)")
+    assert found is not None and found.severity is Severity.WARNING

@@ -569,7 +569,7 @@ def timed(loader):
 """
     text = script(f"{STEP}torch.cuda.synchronize()\n")
     assert codes(text, "TCU302") == ["warning"]
-    text = text.replace("enumerate(loader)", "timed(loader)")
+    text = text.replace("enumerate(loader)", "enumerate(timed(loader))")
     assert codes(driver + text, "TCU302") == ["info"]
 
 

@@ -71,7 +71,7 @@ def grade(
             return Grade(EXEMPT, Severity.INFO, reason)
     if code in (LINEAR, VOCABULARY) and target.type.required:
         code = FLOAT8
-    if reason := next(_uncertain(width, code, shape, around, target), ""):
+    if reason := next(_uncertain(width, code, shape, around, target, scale), ""):
         return Grade(code, Severity.INFO, reason)
     if code == GROUPED:
         reason = "a product for each group: to be measured"
@@ -143,15 +143,27 @@ def _too_small(width: str, shape: Shape, scale: Scale) -> Iterator[str]:
     most = shape.most(width)
     if most is not None and most < scale.intensity:
         yield f"at most {ceil(most)} FLOPs a byte at any batch size: memory-bound"
-    weights = max((weights for _, weights in shape.bounds(width)), default=None)
-    if weights is not None and weights < scale.weights:
+    if shape.kind is not Kind.CONVOLUTION and (weights := _few(width, shape, scale)):
         yield f"{weights} weights: too small to matter"
 
 
+def _few(width: str, shape: Shape, scale: Scale) -> int | None:
+    """How many weights there are, if that is few."""
+    weights = max((weights for _, weights in shape.bounds(width)), default=None)
+    return weights if weights is not None and weights < scale.weights else None
+
+
 def _uncertain(
-    width: str, code: str, shape: Shape, around: Surroundings, target: Target
+    width: str,
+    code: str,
+    shape: Shape,
+    around: Surroundings,
+    target: Target,
+    scale: Scale,
 ) -> Iterator[str]:
     """Why what would be a warning is none."""
+    if code == CONVOLUTION and (weights := _few(width, shape, scale)):
+        yield f"{weights} weights: what it costs depends on how large its images are"
     if around.tested:
         yield "in a test"
     if around.on_cpu:

@@ -52,7 +52,7 @@ def _finding(
             fix = Fix(False, f"remove {name}()", (edits.removed(stmt),))
     elif _is_timed(context, step):
         severity = Severity.INFO
-        message = f"{name}() in every step lets the GPU run empty; only the clock that is read here needs it"
+        message = f"{name}() in every step lets the GPU run empty, perhaps for the clock that is read"
     else:
         message = f"{name}() in every step lets the GPU run empty"
         if alone:
@@ -80,9 +80,10 @@ def _is_timed(context: Context, step: Step) -> bool:
     """Whether a clock is read in the step, by the generator that drives its loop, or an event is timed."""
     program = context.program
     blocks = [(step.function, step.block)]
-    if step.at.kind == "for" and isinstance(step.at.value, ir.Call):
-        for driver in program.callees(step.at.value, step.function):
-            blocks.append((driver, program.functions[driver].body))
+    if step.at.kind == "for" and step.at.value is not None:
+        for made in ir.calls_in(step.at.value):
+            for driver in program.callees(made, step.function):
+                blocks.append((driver, program.functions[driver].body))
     return any(
         program.origin(call.func, function) in _CLOCKS
         or (isinstance(call.func, ir.Attr) and call.func.attr == "elapsed_time")
