@@ -149,6 +149,8 @@ class _Judge:
         reasons = [one for one in reasons if one]
         if not reasons:
             reasons = list(self._doubts(site, each, known))
+        elif len(each) < known:
+            reasons += _several(site, each)
         warned = not reasons
         misfits = [one.misfit for one in shown]
         target = self._target(shown[0].shape.kind)
@@ -200,26 +202,33 @@ class _Judge:
         )
         if all_bad and not guessed:
             return
-        widths = {one.misfit.width for mine in each for one in mine}
-        sizes = list(dict.fromkeys(_arriving(site, widths)))
-        told = ", ".join(map(str, sizes[:MOST_LISTED]))
-        if len(sizes) > MOST_LISTED:
-            told += f" and {len(sizes) - MOST_LISTED} more"
         if all_bad:
-            yield f"others may arrive than {told}"
-        elif len(sizes) > 1:
-            yield f"one of several sizes that arrive here: {told}"
+            yield f"others may arrive than {', '.join(_arriving(site, each))}"
         else:
-            yield "it matters for some of the layers that are made here"
+            yield from _several(site, each) or (
+                "it matters for some of the layers that are made here",
+            )
 
 
-def _arriving(site: Site, widths: set[str]) -> Iterator[int]:
-    """Every size that is known to arrive at some widths, aligned or not."""
+def _several(site: Site, each: list[list[Fault]]) -> list[str]:
+    """That a size is one of several, where it is."""
+    sizes = _arriving(site, each)
+    told = f"one of several sizes that arrive here: {', '.join(sizes)}"
+    return [told] if len(sizes) > 1 else []
+
+
+def _arriving(site: Site, each: list[list[Fault]]) -> list[str]:
+    """The sizes that are known to arrive where some are misaligned, aligned or not, as they are told."""
+    widths = {one.misfit.width for mine in each for one in mine}
+    found: dict[int, None] = {}
     for instance in site.found.instances:
         shape = shape_of(instance, site.layer.widths, site.layer.spatial)
         for width, size in shape.widths.items():
             if width in widths and size.value is not None:
-                yield size.value
+                found[size.value] = None
+    sizes = [str(one) for one in found]
+    more = len(sizes) - MOST_LISTED
+    return sizes if more < 2 else [*sizes[:MOST_LISTED], f"{more} more"]
 
 
 def _padded(width: str, size: int, instance: Instance, target: Target) -> int:
