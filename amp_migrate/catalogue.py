@@ -7,12 +7,13 @@ so that a run which refuses nothing reads nothing.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from amp_migrate.tables import a_table, read_table, texts
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -159,13 +160,8 @@ def _files() -> dict[str, Traversable]:
 
 
 def _load(path: Traversable) -> Rule:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     try:
-        found = _rule(tomllib.loads(path.read_text(encoding="utf-8")))
+        found = _rule(read_table(path))
     except ValueError as error:  # not UTF-8, not TOML, or not a rule
         raise CatalogueError(f"{path.name}: {error}") from None
     if path.name != f"{found.code}-{found.name}.toml":
@@ -203,32 +199,16 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def _texts(name: str, value: object) -> tuple[str, ...]:
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(item, str) for item in value)
-    ):
-        return tuple(value)
-    raise ValueError(f"{name} must be a list of strings, and not an empty one")
-
-
 def _truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false")
     return value
 
 
-def _table(name: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a table")
-    return value
-
-
 _CHECKS: dict[str, Callable[[str, object], Any]] = {
     "str": _text,
-    "tuple[str, ...]": _texts,
+    "tuple[str, ...]": texts,
     "bool": _truth,
-    "Mapping[str, Any]": _table,
+    "Mapping[str, Any]": a_table,
 }
 """What a value of each type of field must be; raises ValueError."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from amp_migrate.catalogue import CatalogueError, rules_folder
+from amp_migrate.tables import read_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,9 @@ def _profiles() -> dict[str, Profile]:
 
 @cache
 def _read() -> tuple[dict[str, Profile], dict[str, Type]]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     path = rules_folder() / "gpus.toml"
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_table(path)
         kinds = {name: Type(name, **values) for name, values in data["types"].items()}
         return {
             name: _profile(name, data["common"], values)

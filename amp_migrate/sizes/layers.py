@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from amp_migrate.catalogue import CatalogueError, rules_folder
+from amp_migrate.tables import a_table, read_table, texts
 
 TABLE = "layers.toml"
 
@@ -85,10 +85,12 @@ def layer_table(extended: tuple[str, ...] = ()) -> LayerTable:
         data = _load(path)
         try:
             _only(data, ("layers", "attributes"))
-            for name, entry in _table("layers", data.get("layers", {})).items():
-                entries[name] = _whole(name, _table(f"layers.{name}", entry), entries)
+            for name, entry in a_table("layers", data.get("layers", {})).items():
+                entries[name] = _whole(name, a_table(f"layers.{name}", entry), entries)
                 layers[name] = _layer(name, entries[name])
-            for name, entry in _table("attributes", data.get("attributes", {})).items():
+            for name, entry in a_table(
+                "attributes", data.get("attributes", {})
+            ).items():
                 attributes[name] = _numbers(name, entry)
         except ValueError as error:
             raise CatalogueError(f"{path.name}: {error}") from None
@@ -111,18 +113,12 @@ def _whole(
 
 
 def _load(path: Any) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     try:
-        found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_table(path)
     except OSError as error:
         raise CatalogueError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:  # not UTF-8, or not TOML
         raise CatalogueError(f"{path}: {error}") from None
-    return found
 
 
 _KEYS = (
@@ -141,18 +137,18 @@ _KEYS = (
 def _layer(name: str, entry: dict[str, Any]) -> Layer:
     try:
         _only(entry, _KEYS)
-        parameters = _texts("parameters", entry.get("parameters"))
+        parameters = texts("parameters", entry.get("parameters"))
         sizes = _words("sizes", entry.get("sizes", {}))
         weight = {
-            parameter: _texts("weight", dimensions)
-            for parameter, dimensions in _table(
+            parameter: texts("weight", dimensions)
+            for parameter, dimensions in a_table(
                 "weight", entry.get("weight", {})
             ).items()
         }
         for parameter in (*sizes.values(), *weight):
             if parameter not in parameters or parameter == "*":
                 raise ValueError(f"{parameter!r} is none of the parameters")
-        widths = _texts("widths", entry.get("widths"))
+        widths = texts("widths", entry.get("widths"))
         known = {*sizes, *_dimensions(weight)}
         if missing := [one for one in widths if one not in known]:
             raise ValueError(f"width {missing[0]!r} is none of the sizes")
@@ -161,15 +157,15 @@ def _layer(name: str, entry: dict[str, Any]) -> Layer:
             raise ValueError("spatial must be a number")
         return Layer(
             name=name,
-            origins=_texts("origins", entry.get("origins")),
+            origins=texts("origins", entry.get("origins")),
             parameters=parameters,
-            defaults=_table("defaults", entry.get("defaults", {})),
+            defaults=a_table("defaults", entry.get("defaults", {})),
             sizes=sizes,
             widths=widths,
             spatial=spatial,
             same=_words("from", entry.get("from", {})),
             weight=weight,
-            shape=_texts("shape", entry["shape"]) if "shape" in entry else (),
+            shape=texts("shape", entry["shape"]) if "shape" in entry else (),
         )
     except ValueError as error:
         raise ValueError(f"layers.{name}: {error}") from None
@@ -188,31 +184,15 @@ def _only(data: Mapping[str, Any], known: tuple[str, ...]) -> None:
         raise ValueError(f"unknown keys: {', '.join(sorted(unknown))}")
 
 
-def _table(name: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a table")
-    return value
-
-
-def _texts(name: str, value: object) -> tuple[str, ...]:
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(item, str) for item in value)
-    ):
-        return tuple(value)
-    raise ValueError(f"{name} must be a list of strings, and not an empty one")
-
-
 def _words(name: str, value: object) -> dict[str, str]:
-    found = _table(name, value)
+    found = a_table(name, value)
     if not all(isinstance(one, str) for one in found.values()):
         raise ValueError(f"{name} must hold strings")
     return found
 
 
 def _numbers(name: str, value: object) -> dict[str, int]:
-    found = _table(name, value)
+    found = a_table(name, value)
     if not all(type(one) is int for one in found.values()):
         raise ValueError(f"{name} must hold numbers")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from amp_migrate.facts import ir
@@ -24,28 +24,35 @@ class Owners:
     def modules(self) -> dict[Key, set[Key] | None]:
         """What each optimizer was made with; None where that is not read."""
         found: dict[Key, set[Key] | None] = {}
+        for key, function, value in self._made():
+            made = set(self._named(value, function, self.amp.key))
+            earlier = found.get(key, set())
+            found[key] = earlier | made if made and earlier is not None else None
+        return found
+
+    def _made(self) -> Iterator[tuple[Key, str, ir.Expr | None]]:
+        """Each optimizer that is made: what it is bound to, the function, and the value."""
         for function in self.events.read:
             for stmt, event in self.events.direct(function):
                 if not isinstance(event, AmpEvent) or event.kind != "new optimizer":
                     continue
-                key = (
-                    None
-                    if event.subject is None
-                    else self.amp.key(event.subject, function)
-                )
-                if key is None:
+                if event.subject is None:
                     continue
-                made = set(self._named(stmt.value, function))
-                earlier = found.get(key, set())
-                found[key] = earlier | made if made and earlier is not None else None
-        return found
+                key = self.amp.key(event.subject, function)
+                if key is not None:
+                    yield key, function, stmt.value
 
-    def _named(self, expr: ir.Expr | None, function: str) -> Iterator[Key]:
+    @staticmethod
+    def _named(
+        expr: ir.Expr | None,
+        function: str,
+        key_of: Callable[[ir.Expr, str], Key | None],
+    ) -> Iterator[Key]:
         """The modules whose ``parameters()`` stand in an expression."""
         for inner in () if expr is None else ir.walk(expr):
             if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
                 if inner.func.attr in _GIVES_PARAMETERS:
-                    key = self.amp.key(inner.func.value, function)
+                    key = key_of(inner.func.value, function)
                     if key is not None:
                         yield key
 
@@ -56,13 +63,7 @@ class Owners:
         if isinstance(given, ir.Name):
             values = self.amp.values(given, function)
             given = values[0][0] if len(values) == 1 else given
-        modules = set()
-        for inner in () if given is None else ir.walk(given):
-            if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
-                if inner.func.attr in _GIVES_PARAMETERS:
-                    key = ways.key(inner.func.value, function)
-                    if key is not None:
-                        modules.add(key)
+        modules = set(self._named(given, function, ways.key))
         return {one for one in known if modules & (self.modules.get(one) or set())}
 
     def have_all_in_common(self, one: Key, other: Key) -> bool:
@@ -75,23 +76,11 @@ class Owners:
     def _whole(self) -> dict[Key, Key | None]:
         """The module whose parameters an optimizer was given, all of them and no others."""
         found: dict[Key, Key | None] = {}
-        for function in self.events.read:
-            for stmt, event in self.events.direct(function):
-                if not isinstance(event, AmpEvent) or event.kind != "new optimizer":
-                    continue
-                key = (
-                    None
-                    if event.subject is None
-                    else self.amp.key(event.subject, function)
-                )
-                if key is None:
-                    continue
-                module = None
-                if isinstance(stmt.value, ir.Call):
-                    match stmt.value.argument(0, "params"):
-                        case ir.Call(
-                            func=ir.Attr(value=value, attr="parameters"), args=()
-                        ):
-                            module = self.amp.key(value, function)
-                found[key] = None if key in found else module
+        for key, function, made in self._made():
+            module = None
+            if isinstance(made, ir.Call):
+                match made.argument(0, "params"):
+                    case ir.Call(func=ir.Attr(value=value, attr="parameters"), args=()):
+                        module = self.amp.key(value, function)
+            found[key] = None if key in found else module
         return found

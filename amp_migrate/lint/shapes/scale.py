@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from amp_migrate.catalogue import CatalogueError, rules_folder
+from amp_migrate.tables import read_table
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAME = re.compile(r"[\w-]+")
@@ -51,14 +51,9 @@ def words_of(text: str) -> str:
 @cache
 def scale() -> Scale:
     """Raises `CatalogueError` where the file is missing or malformed."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     path = rules_folder() / "grading.toml"
     try:
-        return _scale(tomllib.loads(path.read_text(encoding="utf-8")))
+        return _scale(read_table(path))
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(f"grading.toml: {error}") from error
 
