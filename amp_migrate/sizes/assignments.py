@@ -19,6 +19,7 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
+    is_number,
 )
 
 
@@ -77,7 +78,7 @@ class Assignments(Entries):
             self.fill(before, value)
             return
         result = self.operate(stmt.op, before, value)
-        if isinstance(result, Known) and type(result.value) in (int, float):
+        if is_number(result):
             shown = ir.Operation(stmt.op, (target, stmt.value))
             trace = link(source(target), shown, stmt.line, result.trace)
             result = replace(result, trace=trace)

@@ -31,6 +31,7 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
+    is_number,
     weakened,
 )
 
@@ -228,10 +229,9 @@ class Calls(Definitions):
             return options[param.name]
         if value is None:
             return self.annotated(func, param) if rest else Unknown("parameter")
-        if isinstance(value, Known) and param.default is not None:
+        if is_number(value) and param.default is not None:
             trace = link(param.name, param.default, func.function.line, None, "default")
-            if type(value.value) in (int, float):
-                value = replace(value, trace=trace)
+            value = replace(value, trace=trace)
         return weakened(value, Confidence.DEFAULT) if rest else value
 
     def _call_lambda(self, func: Lambda, given: Given) -> Value:

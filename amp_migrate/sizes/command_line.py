@@ -21,6 +21,7 @@ from amp_migrate.sizes.values import (
     Tup,
     Unknown,
     Value,
+    is_number,
     weakened,
 )
 
@@ -78,7 +79,7 @@ def _argument(
         key = (long or texts)[0].lstrip("-").replace("-", "_")
     positional = bool(texts) and not texts[0].startswith("-")
     value = _option_value(m, given, positional, site, frame)
-    if isinstance(value, Known) and type(value.value) in (int, float):
+    if is_number(value):
         shown = ir.Const(value.value)
         value = replace(
             value,
@@ -221,7 +222,7 @@ def click_option(
                 value = machine.evaluate(arg.value, frame)
             elif arg.name == "is_flag" and isinstance(value, Unknown):
                 value = Known(False)
-    if isinstance(value, Known) and type(value.value) in (int, float):
+    if is_number(value):
         shown = ir.Const(value.value)
         trace = link((long or [key])[0], shown, decorator.line, None, "option")
         value = replace(value, trace=trace)

@@ -20,6 +20,7 @@ from amp_migrate.sizes.values import (
     Known,
     Unknown,
     Value,
+    is_number,
     weakened,
 )
 
@@ -207,7 +208,7 @@ class Construction(Calls):
                     value.state["default_factory"], Given(), site, cls.scope
                 )
             value = value.state.get("default", Unknown("parameter"))
-        if isinstance(value, Known) and type(value.value) in (int, float):
+        if is_number(value):
             label = f"{cls.facts.name}.{name}"
             return replace(
                 value, trace=link(label, stmt.value, stmt.line, None, "default")

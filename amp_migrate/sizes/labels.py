@@ -7,7 +7,16 @@ from typing import Protocol
 
 from amp_migrate.facts import ir
 from amp_migrate.sizes.traces import link, source
-from amp_migrate.sizes.values import ITEMS, Box, Known, Mapping_, Sequence, Tup, Value
+from amp_migrate.sizes.values import (
+    ITEMS,
+    Box,
+    Known,
+    Mapping_,
+    Sequence,
+    Tup,
+    Value,
+    is_number,
+)
 
 MAX_LABELS = 64
 """A longer list is data."""
@@ -17,11 +26,6 @@ class Writes(Protocol):
     """Changes an entry of a box."""
 
     def write(self, box: Box, key: object, value: Value) -> None: ...
-
-
-def is_number(value: Value) -> bool:
-    """Whether a value is a number that is known."""
-    return isinstance(value, Known) and type(value.value) in (int, float)
 
 
 def labelled(heap: Writes, value: Value, name: str, expr: ir.Expr, line: int) -> Value:

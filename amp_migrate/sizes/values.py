@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import count
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
@@ -32,6 +32,11 @@ class Known(Value):
     value: object
     trace: Trace | None = None
     confidence: Confidence = Confidence.CERTAIN
+
+
+def is_number(value: Value) -> TypeGuard[Known]:
+    """Whether a value is a number that is known."""
+    return isinstance(value, Known) and type(value.value) in (int, float)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
