@@ -22,6 +22,10 @@ _LINT_CODE = re.compile(r"(?:AMP[12]|TCU[123])\d\d")
 _FILE_NAME = re.compile(r"((?:AMP|TCU)\d{3})-([a-z0-9]+(?:-[a-z0-9]+)*)\.toml")
 
 
+THE_LINE = "{line}"
+"""Stands for the line of code that is in the way."""
+
+
 class CatalogueError(Exception):
     """A rule file is missing or malformed. The message names the file."""
 
@@ -53,6 +57,17 @@ class Rule:
 @dataclass(frozen=True, slots=True)
 class Refusal(Rule):
     """One reason for which a training loop, or an older use, is left byte for byte as it was."""
+
+    advice: Mapping[str, Any] = field(default_factory=dict)
+    """What to write by hand in place of ``by_hand``, by a phrase of the message."""
+
+    def by_hand_for(self, message: str, line: str) -> tuple[str, ...]:
+        """What to write by hand where a message is told; ``line``: the code that is in the way."""
+        found = next(
+            (one for phrase, one in self.advice.items() if phrase in message), ()
+        )
+        written = [line if one == THE_LINE else one for one in found]
+        return tuple(one for one in written if one) or self.by_hand
 
 
 @dataclass(frozen=True, slots=True)

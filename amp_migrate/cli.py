@@ -300,6 +300,9 @@ def _conclude(
             terminal.say(headline, bold=True)
             for line in details:
                 terminal.say(line)
+    for result in report.results:
+        for note in result.notes:
+            terminal.say(messages.note(note), bold=True)
     terminal.say(messages.summary(report, written=written, job=job))
     if sizes := messages.sizes(report):
         terminal.say(sizes)

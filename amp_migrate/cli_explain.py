@@ -23,7 +23,7 @@ EXAMPLES = [
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    short_help="Tell what a code means.",
+    short_help="Explain what a code means.",
     exits=Told,
 )
 @click.argument("code", metavar="CODE", default="")
@@ -34,7 +34,7 @@ EXAMPLES = [
     help="Default: text.",
 )
 def explain(*, code: str, output_format: str) -> Told:
-    """Tell what a code means: why it matters, an example, and what to do by hand.
+    """Explain what a code means: why it matters, an example, and what to do by hand.
 
     CODE may be the beginning of several, which are then listed; without it, all are.
     """

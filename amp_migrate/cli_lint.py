@@ -40,8 +40,8 @@ EXAMPLES = [
     ("amp-migrate lint src --severity info", "what is too small to matter, too"),
     ("amp-migrate lint --output-format github", "as annotations of a pull request"),
     ("amp-migrate lint --baseline amp.json --write-baseline", "accept what there is"),
-    ("amp-migrate lint --baseline amp.json", "and be told only what is new"),
-    ("amp-migrate lint src --fix", "mend what can be mended"),
+    ("amp-migrate lint --baseline amp.json", "and report only what is new"),
+    ("amp-migrate lint src --fix", "fix what can be fixed"),
     ("amp-migrate explain TCU101", "what a code means"),
 ]
 
@@ -74,7 +74,7 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--output-format",
         type=click.Choice(FORMATS),
-        help="How to tell it: text. Those for machines hold every severity.",
+        help="How to report it: text. Those for machines hold every severity.",
     ),
     click.option("--output-file", metavar="FILE", help="Where to: standard output."),
     _choice_of_rules(
@@ -115,7 +115,7 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--baseline",
         metavar="FILE",
-        help="Tell only what is not in this file, which --write-baseline has written.",
+        help="Report only what is not in this file, which --write-baseline has written.",
     ),
     click.option(
         "--write-baseline",
@@ -125,12 +125,12 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--fix",
         is_flag=True,
-        help="Mend what can be mended without changing what is computed.",
+        help="Fix what can be fixed without changing what is computed.",
     ),
     click.option(
         "--unsafe-fixes",
         is_flag=True,
-        help="With --fix or --diff: mend more; it changes what is computed.",
+        help="With --fix or --diff: fix more; it changes what is computed.",
     ),
     click.option(
         "--diff", is_flag=True, help="Print what --fix would do; exit 1 if anything."
@@ -155,7 +155,7 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     cls=Command,
     examples=EXAMPLES,
     exits=Lint,
-    short_help="Tell what is wrong or slow in training code.",
+    short_help="Report what is wrong or slow in training code.",
 )
 @PATHS
 @_LINTING
@@ -180,7 +180,7 @@ def lint(
     force_exclude: tuple[str, ...],
     **given: Any,
 ) -> Lint:
-    """Tell what is wrong or slow in training code: sizes, misuse of AMP, idle Tensor Cores.
+    """Report what is wrong or slow in training code: sizes, misuse of AMP, idle Tensor Cores.
 
     PATHS are Python files, notebooks and directories; the current directory where there are none. A
     dash stands for standard input. Nothing is run but what --probe names,
@@ -258,7 +258,7 @@ def _show_diff(report: engine.Report, terminal: Terminal) -> None:
         terminal.write_diff(diff.of_migrations(report.changed))
     count = sum(len(result.fixed) for result in report.results)
     files = text.number(len(report.changed), "file")
-    terminal.say(f"would mend {text.number(count, 'finding')} in {files}")
+    terminal.say(f"would fix {text.number(count, 'finding')} in {files}")
 
 
 def _mend(

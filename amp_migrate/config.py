@@ -14,7 +14,7 @@ from typing import Any
 from amp_migrate import config_lint
 from amp_migrate.config_lint import LINT_KEYS, Showing
 from amp_migrate.options import DTYPES, Options
-from amp_migrate.requirements import OLDEST, needs_lightning_1, stated_torch_version
+from amp_migrate.requirements import OLDEST, needs_lightning_1, stated_torch
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists
 
@@ -90,11 +90,13 @@ def load(
     decided_by = "command line" if overrides.torch_version else str(file)
     pyproject = root / "pyproject.toml"
     stated = _read(pyproject) if exists(pyproject) else {}
-    if torch_version is None:
-        torch_version = stated_torch_version(root, stated)
-        decided_by = "the project's requirements"
+    too_old = ""
     if torch_version is None:
         torch_version, decided_by = DEFAULT_TORCH_VERSION, "default"
+        required = stated_torch(root, stated)
+        if required is not None:
+            torch_version, too_old = required.oldest, required.too_old
+            decided_by = "the project's requirements"
 
     lint = values.get("lint", {})
     folder = file.parent if file is not None else root
@@ -103,6 +105,7 @@ def load(
         options=Options(
             dtype=_first(overrides.dtype, values.get("dtype"), Options().dtype),
             torch_version=torch_version,
+            torch_too_old=too_old,
             evaluation=_first(
                 overrides.evaluation, values.get("eval"), Options().evaluation
             ),

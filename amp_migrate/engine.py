@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
+from amp_migrate.deep import with_room
+from amp_migrate.effort import TooLargeError, limited
 from amp_migrate.garbage import collect_seldom
 from amp_migrate.jobs import Job, Work, subject
 from amp_migrate.options import Options
@@ -280,17 +282,13 @@ def _processors() -> int:
 def _do(task: _Task) -> _Outcome:
     """The map over programs: everything that can go wrong with one becomes its `Failure`."""
     try:
-        found = work(task.job)(
-            task.sources,
-            task.options,
-            given=task.given,
-            shown={file: task.sources.documents[file].path for file in task.given},
-        )
-        return _encoded(task, found)
+        return _encoded(task, with_room(lambda: _found(task)))
     except RecursionError:
-        return _failed(task, "the code is too deeply nested")
+        return _too_much(task, "nested too deeply to be analysed")
     except MemoryError:
-        return _failed(task, "out of memory")
+        return _too_much(task, "too large to be analysed: out of memory")
+    except TooLargeError:
+        return _too_much(task, "too large to be analysed")
     except Exception as error:
         words = " ".join(str(error).split())
         name = type(error).__name__
@@ -313,6 +311,16 @@ def work(job: Job) -> Work:
     return migrate_program
 
 
+def _found(task: _Task) -> dict[str, Result | SourceError]:
+    with limited():
+        return work(task.job)(
+            task.sources,
+            task.options,
+            given=task.given,
+            shown={file: task.sources.documents[file].path for file in task.given},
+        )
+
+
 def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
     """Results with the bytes to write; where one file's cannot be made, none of the program's are."""
     outcome: _Outcome = {}
@@ -330,12 +338,26 @@ def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
 
 
 def _failed(task: _Task, what: str, trace: str = "") -> _Outcome:
-    """The failure of a program, told at one of its files that were named."""
-    texts = task.sources.texts
+    """The internal error of a program, told at one of its files that were named."""
+    file = _representative(task)
+    path = task.sources.documents[file].path
+    return {file: Failure(_internal(path, what), trace)}
+
+
+def _too_much(task: _Task, what: str) -> _Outcome:
+    """The failure of a program that asks for more than this machine has."""
+    file = _representative(task)
+    path, others = task.sources.documents[file].path, len(task.sources.texts) - 1
+    if others:
+        count = "1 file" if others == 1 else f"{others} files"
+        what += f", with the {count} that imports connect with it"
+    return {file: Failure(SourceError(path, what))}
+
+
+def _representative(task: _Task) -> str:
+    """One of the named files of a program that the job is about."""
     concerns = subject(task.job).seems
-    file = next(file for file in task.given if concerns(texts[file]))
-    document = task.sources.documents[file]
-    return {file: Failure(_internal(document.path, what), trace)}
+    return next(file for file in task.given if concerns(task.sources.texts[file]))
 
 
 def _internal(path: str, what: str) -> SourceError:

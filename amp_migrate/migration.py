@@ -14,7 +14,15 @@ from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
-from amp_migrate.results import Loop, Outcome, Place, Result, SourceError, Unaligned
+from amp_migrate.results import (
+    Loop,
+    Note,
+    Outcome,
+    Place,
+    Result,
+    SourceError,
+    Unaligned,
+)
 from amp_migrate.rewritten import WrongError
 
 
@@ -66,6 +74,10 @@ class Migration(ProgramWork):
                     outputs[file],
                     tuple(self._loop(loop) for loop in loops),
                     tuple(planned.explanation.get(file, ())),
+                    tuple(
+                        Note(self._place(note.line, 1), note.message)
+                        for note in planned.notes.get(file, ())
+                    ),
                 )
         for file, one in found.items():
             if isinstance(one, Result):

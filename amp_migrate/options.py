@@ -51,6 +51,8 @@ class Options:
 
     dtype: str = "float16"
     torch_version: tuple[int, int] = (2, 4)
+    torch_too_old: str = ""
+    """A requirement of the project that admits no torch which has ``torch.autocast``."""
     evaluation: bool = False
     """Put ``no_grad`` evaluation under autocast too."""
     lightning_1: bool = False

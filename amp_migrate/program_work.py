@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
@@ -60,7 +61,9 @@ class ProgramWork(ABC):
 
         text, mode = self.sources.texts[file], mode_of_file(file)
         try:
-            output = rewrite(text, mode)
+            # LibCST loses some of the blank lines at the end of a file, also between comments.
+            end = _last_line(text)
+            output = rewrite(text[:end], mode) + text[end:]
         except MismatchError as error:
             raise WrongError(file, str(error)) from error
         return laid_out(file, text, output, self.sources.documents.get(file), mode)
@@ -76,5 +79,28 @@ class ProgramWork(ABC):
         """Why something stays; ``blame``: what stands in its way, perhaps the place itself."""
         if blame is not None and (blame.path, blame.line) == (place.path, place.line):
             blame = None
-        by_hand = by_hand or tuple(refusal(code).by_hand)
+        line = (blame or place).text
+        by_hand = by_hand or refusal(code).by_hand_for(
+            message, line if _is_statement(line) else ""
+        )
         return Diagnostic(code, place, message, blame, by_hand)
+
+
+def _last_line(text: str) -> int:
+    """Where the last line ends that is neither blank nor surely only a comment."""
+    lines = text.splitlines(keepends=True)
+    while lines and not lines[-1].partition("#")[0].strip():
+        if "'" in lines[-1] or '"' in lines[-1]:
+            # Perhaps the end of a text.
+            break
+        lines.pop()
+    return sum(map(len, lines))
+
+
+def _is_statement(line: str) -> bool:
+    """Whether a line of code can stand by itself."""
+    try:
+        ast.parse(line)
+    except (SyntaxError, ValueError):
+        return False
+    return True

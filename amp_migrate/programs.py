@@ -6,7 +6,7 @@ that turn out to be part of a program are then read as what they are.
 
 from __future__ import annotations
 
-import itertools
+import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,6 @@ from amp_migrate.results import SourceError
 from amp_migrate.sources import discovery, files
 from amp_migrate.sources.discovery import Filters
 from amp_migrate.sources.document import (
-    NOTEBOOK_SUFFIX,
     Source,
     legible,
     open_document,
@@ -55,6 +54,23 @@ class ProgramSources:
                 if word.search(text):
                     return unread
         return None
+
+
+_INIT = "/__init__.py"
+_PACKAGES = ("[project]", "[tool.poetry]", "[tool.flit.metadata]", "[options]")
+"""Tables of a pyproject.toml or setup.cfg that make a package of a project."""
+_READMES = ("README.md", "README.rst", "README.txt", "README", "index.md", "index.rst")
+_CALL = re.compile(r"(?<!torch\.)\b([A-Za-z_]\w*)\(\s*[\w*\"']")
+
+
+@dataclass(frozen=True, slots=True)
+class _Exports:
+    """What of a project other projects may use."""
+
+    libraries: frozenset[str] = frozenset()
+    """The folders of packages that are made to be installed, or say which version they are."""
+    documented: frozenset[str] = frozenset()
+    """The functions of which the README of the project, or of its documentation, shows a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +132,20 @@ def programs_of(
     everything = dict(given)
     groups: Iterable[Collection[str]] = [{file} for file in about]
     scans: dict[str, ImportScan] = {}
-    edits_path = False
+    layout: Layout | None = None
     if filters is not None:
         others = _project_files(filters, given.keys())
         rough |= {file: _rough(one) for file, one in others.items()}
         everything |= others
         scans = {file: scan_imports(text) for file, text in rough.items()}
-        edits_path = any(scan.edits_path for scan in scans.values())
-        layout = _layout(filters.root, scans, edits_path)
-        parts = (file.removesuffix(".py").split("/") for file in scans)
-        names = {"", *itertools.chain.from_iterable(parts)}
-        # Most imports are of other people's packages, and need not be looked for.
-        imports = {
-            file: [one for one in scan.targets if one.partition(".")[0] in names]
-            for file, scan in scans.items()
-        }
+        exports = _exports(Path(filters.root), rough)
+        layout = Layout(
+            scans,
+            Path(filters.root).as_posix(),
+            libraries=exports.libraries,
+            documented=exports.documented,
+        )
+        imports = {file: scan.targets for file, scan in scans.items()}
         groups = [
             group
             for group in components(layout, imports)
@@ -156,8 +171,7 @@ def programs_of(
                 if file in about and subject.matters(rough[file]):
                     errors[file] = error
         if any(subject.seems(texts[file]) for file in about & texts.keys()):
-            own = {file: scans[file] for file in members if file in scans}
-            narrow = None if filters is None else _layout(filters.root, own, edits_path)
+            narrow = None if layout is None else layout.narrowed(group)
             found.append(ProgramSources(texts, narrow, unread, documents))
     found.sort(key=lambda program: next(iter(program.texts)))
     return Programs(tuple(found), errors)
@@ -167,29 +181,35 @@ def _rough(one: str | FileBytes) -> str:
     return one if isinstance(one, str) else legible(one.path, one.data)
 
 
-def _layout(root: str, scans: Mapping[str, ImportScan], edits_path: bool) -> Layout:
-    return Layout(
-        [file for file in scans if file.endswith(".py")],
-        Path(root).as_posix(),
-        scripts=[
-            file
-            for file, scan in scans.items()
-            if scan.is_script or file.endswith(NOTEBOOK_SUFFIX)
-        ],
-        edits_path=edits_path,
-        installable=_is_installable(Path(root)),
-    )
+def _exports(root: Path, texts: Mapping[str, str]) -> _Exports:
+    inits = {posixpath.dirname(file): file for file in texts if file.endswith(_INIT)}
+    installable = _is_installable(root)
+    libraries = set()
+    for folder in inits:
+        outermost = folder
+        while posixpath.dirname(outermost) in inits:
+            outermost = posixpath.dirname(outermost)
+        if installable or "__version__" in texts[inits[outermost]]:
+            libraries.add(folder)
+    documented: set[str] = set()
+    for place in (root, root / "docs", root / "doc"):
+        for name in _READMES:
+            documented.update(_CALL.findall(_text(place / name)))
+    return _Exports(frozenset(libraries), frozenset(documented))
 
 
 def _is_installable(root: Path) -> bool:
     """Whether a project's packages are made to be installed, and used by code that is not here."""
-    if files.exists(root / "setup.py"):
-        return True
+    tables = _text(root / "pyproject.toml") + _text(root / "setup.cfg")
+    return files.exists(root / "setup.py") or any(one in tables for one in _PACKAGES)
+
+
+def _text(path: Path) -> str:
+    """What stands in a file; nothing where there is none."""
     try:
-        text = (root / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return "[project]" in text or "[tool.poetry]" in text
+        return ""
 
 
 def _project_files(filters: Filters, known: Collection[str]) -> dict[str, FileBytes]:

@@ -53,6 +53,14 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What a migration that was made leaves to be done by hand."""
+
+    place: Place
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class OldUse:
     """One use of an older AMP interface: an import with all that it is used for, or one mention."""
 
@@ -81,6 +89,8 @@ class Result:
     loops: tuple[Loop, ...] = ()
     plan: tuple[str, ...] = field(default=())
     """What ``--explain-plan`` prints for this file, one line an entry."""
+    notes: tuple[Note, ...] = ()
+    """What is left to be done by hand for the loops of this file, wherever that is."""
     old_uses: tuple[OldUse, ...] = ()
     """Of a file that is modernized, which has no ``loops``."""
     findings: tuple[Finding, ...] = ()

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amp_migrate.facts import ir, read_module
+from amp_migrate.facts.imports import scan_imports
 from amp_migrate.project import Program
 from amp_migrate.project.layout import Layout
 from amp_migrate.results import SourceError
@@ -50,13 +51,15 @@ _NOT_PURE = {"builtins.open", "builtins.input", "builtins.exec", "builtins.eval"
 def read(folder: Path) -> Program:
     """The program in a folder; files that are no Python of today are left out."""
     modules = []
+    scans = {}
     for path in sorted(folder.resolve().rglob("*.py")):
         try:
             text = path.read_text(encoding="utf-8")
             modules.append(read_module(text, path.as_posix()))
+            scans[path.as_posix()] = scan_imports(text)
         except (SourceError, UnicodeDecodeError):
             continue
-    layout = Layout([facts.path for facts in modules], folder.resolve().as_posix())
+    layout = Layout(scans, folder.resolve().as_posix())
     return Program(modules, layout)
 
 

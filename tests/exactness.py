@@ -40,6 +40,7 @@ from amp_migrate.smoke.harness.backward_products import ProductCounter
 from amp_migrate.smoke.harness.recorder import Injection, Recorder
 from amp_migrate.smoke.harness.switches import Switches
 from amp_migrate.smoke.harness.where import Where
+from amp_migrate.smoke.sites import Site, sites
 
 Program = str | Tree
 
@@ -125,6 +126,8 @@ class Run:
     plain_backwards: int = 0
     half_gemms: int = 0
     """Matrix products and convolutions inside backward that ran in fp16: so did their forwards."""
+    reached: set[tuple[str, int]] = field(default_factory=set)
+    """The lines that enter autocast, scale a loss or let a scaler step: (file, line)."""
     full_gemms: int = 0
     """Those that ran in fp32: parts of a forward that were left outside autocast. Counted in the
     backward, since what makes data or evaluates is no business of the migration."""
@@ -178,6 +181,8 @@ class _Watch:
 
     def _say(self, kind: str, **said: Any) -> None:
         run = self.run
+        if kind == "region" or said.get("scaled"):
+            run.reached.add((os.path.realpath(said["path"]), said["line"]))
         if kind == "loss":
             run.events.append(Event("loss", -1, said["bits"], said["value"]))
             if said["scaled"]:
@@ -254,6 +259,8 @@ def _work(program: Program, name: str, mode: Mode, pipe: Any) -> None:
                 where = _where(error, name, folder)
                 run.error = f"{type(error).__name__}: {error}{where}"
         os.chdir("/")
+        top = os.path.realpath(folder)
+        run.reached = {(os.path.relpath(file, top), at) for file, at in run.reached}
     run.stdout = output.getvalue()
     pipe.send(run)
     pipe.close()
@@ -376,7 +383,9 @@ def check_mixed(
             for run in (reference, candidate)
             if run.error
         ]
-    found = _unscaled(candidate, rewritten)
+    found = _unscaled(candidate, rewritten) + _missed(
+        _sources(original, name), _sources(rewritten, name), candidate
+    )
     if not candidate.scaled_backwards:
         found.append("no backward was scaled")
     if not candidate.steps:
@@ -405,6 +414,34 @@ def check_mixed(
     if abs(mean_after - mean_before) > MEAN_LOSS_TOLERANCE * magnitude:
         found.append(f"the mean loss {mean_before!r} became {mean_after!r}")
     return found
+
+
+def _missed(before: dict[str, str], after: dict[str, str], run: Run) -> list[str]:
+    """The regions, scaled backwards and steps of a rewrite that a run did not come by."""
+    found = []
+    for name, text in after.items():
+        if text == before.get(name):
+            continue
+        wanted = sites(name, before.get(name, ""), text)
+        steps = {
+            number
+            for number, line in enumerate(text.splitlines(), 1)
+            if re.search(r"scaler\w*(\[.*?\])?\.step\(", line)
+        }
+        wanted += [Site(name, number, number) for number in steps]
+        found += [
+            f"{name}:{site.first} was not run"
+            for site in wanted
+            if not any(
+                (name, line) in run.reached for line in range(site.first, site.last + 1)
+            )
+        ]
+    return found
+
+
+def _sources(program: Program, name: str) -> dict[str, str]:
+    """The texts that a program runs, by file."""
+    return program.sources() if isinstance(program, Tree) else {name: program}
 
 
 def _unscaled(run: Run, rewritten: Program) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 from amp_migrate.facts import read_module
+from amp_migrate.facts.imports import ImportScan
 from amp_migrate.project import Program
 from amp_migrate.project.layout import Layout
 from amp_migrate.sizes import LayerSite, Size, layer_sites
@@ -18,7 +19,7 @@ def sites(text: str, **others: str) -> list[LayerSite]:
         read_module(one, f"/p/{name.replace('.', '/')}.py")
         for name, one in texts.items()
     ]
-    program = Program(modules, Layout([m.path for m in modules], "/p"))
+    program = Program(modules, Layout({m.path: ImportScan() for m in modules}, "/p"))
     return layer_sites(program, "/p/main.py")
 
 

@@ -67,6 +67,24 @@ def test_words(rule: Refusal) -> None:
     ast.parse("\n".join(rule.by_hand))
 
 
+@by_code([rule for rule in ALL if rule.advice])
+def test_advice_by_what_the_message_says(rule: Refusal) -> None:
+    said_here = "\n".join(
+        str(node.value)
+        for path in (ROOT / "amp_migrate").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant)
+    )
+    for phrase, lines in rule.advice.items():
+        assert lines and all(len(line) <= 100 for line in lines)
+        ast.parse("\n".join(lines))
+        assert phrase in said_here, f"{rule.code}: no message says {phrase!r}"
+        said = rule.by_hand_for(f"here {phrase} is", "clip(model)")
+        assert said == tuple("clip(model)" if x == "{line}" else x for x in lines)
+        assert rule.by_hand_for(f"here {phrase} is", "") != ()
+    assert rule.by_hand_for("nothing of the kind", "clip(model)") == rule.by_hand
+
+
 @by_code([rule for rule in ALL if rule.example])
 def test_example_is_refused_with_its_code(rule: Refusal) -> None:
     result = migrate(rule.example, rule.kind)

@@ -280,25 +280,25 @@ def test_a_diff_shows_and_writes_nothing() -> None:
     assert lint("--diff").exit_code == Lint.CLEAN
     result = lint("--diff", "--unsafe-fixes")
     assert "-    optimizer.zero_grad(set_to_none=False)\n" in result.stdout
-    assert result.stderr == "would mend 1 finding in 1 file\n"
+    assert result.stderr == "would fix 1 finding in 1 file\n"
     assert result.exit_code == Lint.FOUND
     assert Path("old.py").read_text() == OLD
 
 
 def test_fix_mends_what_is_safe_and_more_where_it_may() -> None:
     write(old=OLD)
-    assert "mended" not in lint("--fix").stdout
+    assert "fixed" not in lint("--fix").stdout
     assert Path("old.py").read_text() == OLD
     result = lint("--fix", "--unsafe-fixes", "--fail-on", "warning")
     assert result.exit_code == Lint.CLEAN
-    assert result.stdout.endswith("1 info (--severity info); 1 mended\n")
+    assert result.stdout.endswith("1 info (--severity info); 1 fixed\n")
     assert Path("old.py").read_text() == OLD.replace("set_to_none=False", "")
 
 
 def test_fix_of_standard_input_goes_to_standard_output() -> None:
     result = lint("-", "--fix", "--unsafe-fixes", stdin=OLD.encode())
     assert result.stdout == OLD.replace("set_to_none=False", "")
-    assert "1 mended" in result.stderr
+    assert "1 fixed" in result.stderr
     result = lint("-", "--fix", "--output-format", "json", stdin=b"")
     assert result.exit_code == Lint.ERROR
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from amp_migrate.cli import main
 from amp_migrate.config import ConfigError, Overrides, Settings, load
 
 
@@ -165,7 +167,9 @@ REQUIREMENTS = {
     "Torch[opt-einsum] (>=1.11) ; python_version > '3.8'": (1, 11),
     "torch>=2.6  # not 1.13": (2, 6),
     "torch>=1.0": (1, 10),
-    "torch<2.1": (2, 4),
+    "torch<2.1": (1, 10),
+    "torch!=2.0.1": (2, 4),
+    "torch==1.2.0": (1, 10),
     "torch": (2, 4),
     "torch @ https://example.org/torch-1.13.whl": (2, 4),
     "torchvision>=0.11": (2, 4),
@@ -187,6 +191,74 @@ def test_the_project_says_which_torch_it_supports(
         f'[tool.amp-migrate]\n[project]\ndependencies = ["numpy", "{quoted}"]\n'
     )
     assert load(["src"]).options.torch_version == version
+
+
+TOO_OLD = {
+    "requirements.txt": ("torch==1.2.0+cu92\n", True),
+    "requirements/base.txt": ("numpy\ntorch~=1.4.0\n", True),
+    "requirements-dev.txt": ("torch<1.6\n", True),
+    "requirements-gpu.txt": ("torch<=1.9.1\n", True),
+    "requirements-any.txt": ("torch>=1.2\n", False),
+    "requirements-wide.txt": ("torch>=1.2,<2\n", False),
+    "requirements-later.txt": ("torch<1.10.1\n", False),
+    "requirements-compatible.txt": ("torch~=1.4\n", False),
+    "setup.cfg": ("[options]\ninstall_requires =\n    torch==1.5\n", True),
+    "setup.py": ('setup(install_requires=["numpy", "torch>=1.1,<1.3"])\n', True),
+    "Pipfile": ('[packages]\ntorch = "==1.4.0"\n', True),
+    "environment.yml": (
+        "dependencies:\n  - pytorch=1.2.0=py3.7_cuda10\n  - cudatoolkit=10\n",
+        True,
+    ),
+    "conda_env.yaml": ("dependencies:\n  - pip:\n    - torch==1.3\n", True),
+    "environment-new.yml": ("dependencies:\n  - pytorch::pytorch>=1.4\n", False),
+}
+
+
+@pytest.mark.parametrize("name", TOO_OLD)
+def test_a_torch_without_autocast_is_known(name: str) -> None:
+    text, too_old = TOO_OLD[name]
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text(text)
+    options = configured("").options
+    assert options.torch_version == (1, 10)
+    assert bool(options.torch_too_old) == too_old
+    if too_old:
+        assert options.torch_too_old.endswith(f" in {name}")
+
+
+def test_one_of_several_requirements_may_be_newer() -> None:
+    Path("requirements-old.txt").write_text("torch==1.2\n")
+    Path("requirements.txt").write_text("torch==2.4\n")
+    options = configured("").options
+    assert (options.torch_version, options.torch_too_old) == ((1, 10), "")
+
+
+@pytest.mark.parametrize(
+    "given, code", [((), "AMP009"), (("--torch-version", "1.10"), "")]
+)
+def test_a_project_with_an_old_torch_is_left_alone(
+    given: tuple[str, ...], code: str
+) -> None:
+    loop = (
+        "import torch\n"
+        "model = torch.nn.Linear(2, 1).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x in [torch.ones(1, 2).cuda()]:\n"
+        "    optimizer.zero_grad()\n"
+        "    loss = model(x).pow(2).mean()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+    )
+    configured("")
+    Path("requirements.txt").write_text("torch==1.2.0\n")
+    Path("train.py").write_text(loop)
+    result = CliRunner().invoke(main, ["train.py", "--diff", *given])
+    assert ("+scaler" in result.output) == (not code)
+    if code:
+        assert (
+            "AMP009 the project asks for torch==1.2.0 in requirements.txt"
+            in result.output
+        )
 
 
 def test_the_oldest_of_several_statements_counts() -> None:

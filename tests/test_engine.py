@@ -63,8 +63,8 @@ def test_what_changed_since_it_was_read_is_not_written(project: Path) -> None:
 
 TROUBLE = {
     "# core: crash\n": "internal error: RuntimeError: first line second line; please report it",
-    "# core: recurse\n": "internal error: the code is too deeply nested",
-    "# core: memory\n": "internal error: out of memory",
+    "# core: recurse\n": "a.py: nested too deeply to be analysed",
+    "# core: memory\n": "a.py: too large to be analysed: out of memory",
     "# core: invalid\n": "a.py:3: not valid for Python 3.99",
     "# core: snowman\n# coding: latin-1\n": "the rewrite needs '☃', which iso-8859-1 cannot encode",
     "# coding: klingon\n": "unknown encoding: klingon",

@@ -267,6 +267,72 @@ def test_numbers_and_coverage_show_when_mixed(old: str, new: str, said: str) -> 
     assert any(said in found for found in check_mixed(PLAIN, wrong))
 
 
+# What leaves a region is half, and the second model is outside: exact without autocast.
+HALF_LEAVES = """\
+probe = nn.Linear(3, 1).to(device)
+
+for"""
+USES_HALF = """\
+    print(step, probe(out.detach()).mean().item())
+"""
+
+
+def test_half_values_outside_of_a_region_show_when_mixed() -> None:
+    plain, wrong = (
+        text.replace("cross_entropy(model(x), y)", "cross_entropy(out := model(x), y)")
+        .replace("\nfor", f"\n{HALF_LEAVES}", 1)
+        .replace("    print(step, loss.item())\n", USES_HALF)
+        for text in (PLAIN, MIGRATED)
+    )
+    assert check_off(plain, wrong) == []
+    assert check_scaled(plain, wrong) == []
+    (found,) = check_mixed(plain, wrong)
+    assert found.startswith("mixed: RuntimeError: mat1 and mat2 must have the same")
+
+
+@pytest.mark.parametrize(
+    ("condition", "missed"),
+    [("step < 9", []), ("step < 0", ["14", "16", "17"])],
+    ids=["run", "not-run"],
+)
+def test_a_part_that_is_not_run_shows_when_mixed(
+    condition: str, missed: list[str]
+) -> None:
+    branch = """\
+    if CONDITION:
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    optimizer.zero_grad()
+"""
+    scaled = """\
+    if CONDITION:
+        with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
+            loss = nn.functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.zero_grad()
+"""
+    plain, rewritten = (
+        text.replace(
+            "    optimizer.zero_grad()\n", lines.replace("CONDITION", condition)
+        )
+        for text, lines in ((PLAIN, branch), (MIGRATED, scaled))
+    )
+    found = check_mixed(plain, rewritten)
+    assert found == [f"script.py:{line} was not run" for line in missed]
+
+
+def test_cpu_autocast_follows_cuda_when_mixed() -> None:
+    banned = "binary_cross_entropy(model(x).sigmoid()[:, 0], y.clamp(max=1).float())"
+    plain, wrong = (
+        broken(text, "cross_entropy(model(x), y)", banned) for text in (PLAIN, MIGRATED)
+    )
+    (found,) = check_mixed(plain, wrong)
+    assert "unsafe to autocast" in found
+
+
 def test_a_script_that_was_not_migrated_does_not_pass() -> None:
     assert check_off(PLAIN, PLAIN) == []
     assert check_scaled(PLAIN, PLAIN) == ["9 backwards were not scaled"]

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from amp_migrate.api import migrate_paths
+from amp_migrate import effort
+from amp_migrate.api import lint_paths, migrate_paths
+from amp_migrate.engine import Report
 
 NET = """\
 import torch
@@ -48,6 +51,14 @@ model = make_net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 train(model, batches, optimizer)
 """
+
+ALONE = (
+    NET
+    + ENGINE
+    + MAIN.replace(
+        "from net import make_net, batches, device\nfrom engine import train\n", ""
+    )
+)
 
 
 def run(
@@ -93,7 +104,7 @@ MIGRATED = {
             "engine.py": "",
             "main.py": MAIN.replace("from engine import train", "from lib import fit").replace("\ntrain(", "\nfit("),
         },
-        {"lib/loop.py": "optimizer, scaler):", "main.py": "fit(model, batches, optimizer, scaler=scaler)"},
+        {"lib/loop.py": "optimizer, scaler=None):", "main.py": "fit(model, batches, optimizer, scaler=scaler)"},
     ),
     "by a package's variable before its module of that name": (
         {
@@ -102,7 +113,7 @@ MIGRATED = {
             "engine.py": "",
             "main.py": MAIN.replace("from engine", "from lib"),
         },
-        {"lib/train.py": "optimizer, scaler):"},
+        {"lib/train.py": "optimizer, scaler=None):"},
     ),
     "by a path that another file makes": (
         {
@@ -175,7 +186,8 @@ LEFT = {
     ),
     "past a star import that does not bring the device": (
         {
-            "net.py": '__all__ = ["make_net", "batches"]\n' + NET,
+            "net.py": '__all__ = ["make_net", "batches"]\nimport os\n'
+            + NET.replace("torch.cuda.is_available()", '"GPU" in os.environ'),
             "main.py": MAIN.replace("from net import make_net, batches, device", "from net import *\nimport net"),
         },
         {"AMP041"},
@@ -216,3 +228,41 @@ def test_given_paths_may_be_written_and_the_others_are_read(tmp_path: Path) -> N
     assert codes == []
     codes, whole = run(tmp_path, {})
     assert both == whole != after
+
+
+def passed_on(times: int) -> dict[str, str]:
+    """A training step at the end of a chain of calls."""
+    chain = ENGINE.replace("def train(", "def train0(") + "".join(
+        f"def train{n}(model, loader, optimizer):\n    train{n - 1}(model, loader, optimizer)\n"
+        for n in range(1, times)
+    )
+    main = MAIN.replace("import train", f"import train{times - 1} as train")
+    return {"engine.py": chain, "main.py": main}
+
+
+def test_a_long_chain_of_calls_is_followed(tmp_path: Path) -> None:
+    codes, after = run(tmp_path, passed_on(150))
+    assert codes == []
+    assert after["engine.py"].count("optimizer, scaler):") == 150
+
+
+@pytest.mark.parametrize(
+    ("look", "steps"), ((migrate_paths, 150_000), (lint_paths, 15_000))
+)
+def test_a_program_that_is_too_large_is_named_and_the_others_are_done(
+    look: Callable[[list[Path]], Report],
+    steps: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, text in {"net.py": NET, "alone.py": ALONE, **passed_on(80)}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pyproject.toml").touch()
+    assert not look([tmp_path]).errors
+    monkeypatch.setattr(effort, "MOST_STEPS", steps)
+    report = look([tmp_path])
+    (error,) = map(str, report.errors)
+    assert error.endswith(
+        "engine.py: too large to be analysed, with the 2 files that imports connect with it"
+    )
+    assert [Path(one.path).name for one in report.results] == ["alone.py"]

@@ -40,6 +40,17 @@ class Tree:
             if path.endswith(SOURCES)
         )
 
+    def sources(self) -> dict[str, str]:
+        """The code of all scripts, modules and notebooks, as it is run."""
+        found = {}
+        for path in files(self.folder):
+            if path.endswith(SOURCES):
+                text = (self.folder / path).read_text(
+                    encoding="utf-8", errors="replace"
+                )
+                found[path] = notebook_code(text) if path.endswith(".ipynb") else text
+        return found
+
     def run(self, where: Path) -> None:
         """Run all commands, in this process, in a copy in the empty folder ``where``."""
         where = where.resolve()

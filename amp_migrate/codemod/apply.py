@@ -267,7 +267,7 @@ class _Editor:
         lines = list(_leading(first))
         blank = list(takewhile(lambda line: line.comment is None, lines))
         first = _with_leading(first, lines[len(blank) :])
-        inner = self.snippets.indented([first, *body[1:]])
+        inner = self.snippets.indented([first, *body[1:]], indent)
         return [made.with_changes(body=inner, leading_lines=blank)]
 
     # -- statements ---------------------------------------------------------------------------
@@ -459,17 +459,10 @@ class _Editor:
         )
         if not below:
             return suite
-        if isinstance(suite, cst.SimpleStatementSuite):
-            lines = _split(cst.SimpleStatementLine(body=suite.body))
-            lines[-1] = lines[-1].with_changes(
-                trailing_whitespace=suite.trailing_whitespace
-            )
-            suite = cst.IndentedBlock(body=lines)
-        assert isinstance(suite, cst.IndentedBlock)
-        inner = indent + (
-            suite.indent if suite.indent is not None else self.snippets.indent
-        )
-        return suite.with_changes(body=self.block(suite.body, path, field, inner))
+        suite = _spread(suite)
+        with self.snippets.inside(suite) as step:
+            body = self.block(suite.body, path, field, indent + step)
+        return suite.with_changes(body=body)
 
     # -- single edits -------------------------------------------------------------------------
 
@@ -533,7 +526,7 @@ class _Editor:
         leading = _leading(lines[0])
         lines[0] = _with_leading(lines[0], ())
         guarded = made.with_changes(
-            body=self.snippets.indented(lines), leading_lines=leading
+            body=self.snippets.indented(lines, indent), leading_lines=leading
         )
         return [guarded]
 
@@ -547,16 +540,11 @@ class _Editor:
         )
         if edit.off in (None, "None"):
             return changed
-        if not isinstance(changed.body, cst.IndentedBlock):
-            raise MismatchError("a one-line function cannot take a first statement")
-        step = (
-            changed.body.indent
-            if changed.body.indent is not None
-            else self.snippets.indent
-        )
+        suite = _spread(changed.body)
         code = f"if {edit.name} is None:\n    {edit.name} = {edit.off}"
-        made = self.snippets.statements(code, indent + step)
-        body = list(changed.body.body)
+        with self.snippets.inside(suite) as step:
+            made = self.snippets.statements(code, indent + step)
+        body = list(suite.body)
         first = body[0]
         documented = (
             isinstance(first, cst.SimpleStatementLine)
@@ -567,7 +555,7 @@ class _Editor:
         )
         at = 1 if documented else 0
         return changed.with_changes(
-            body=changed.body.with_changes(body=[*body[:at], *made, *body[at:]])
+            body=suite.with_changes(body=[*body[:at], *made, *body[at:]])
         )
 
     def _decorated(
@@ -621,6 +609,18 @@ def _lone_global(statement: Statement) -> cst.Global | None:
         small = statement.body[0]
         return small if isinstance(small, cst.Global) else None
     return None
+
+
+def _spread(suite: cst.BaseSuite) -> cst.IndentedBlock:
+    """A block with its statements on lines of their own."""
+    if isinstance(suite, cst.SimpleStatementSuite):
+        lines = _split(cst.SimpleStatementLine(body=suite.body))
+        lines[-1] = lines[-1].with_changes(
+            trailing_whitespace=suite.trailing_whitespace
+        )
+        return cst.IndentedBlock(body=lines)
+    assert isinstance(suite, cst.IndentedBlock)
+    return suite
 
 
 def _split(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:

@@ -35,12 +35,23 @@ def with_import(
         assert isinstance(
             following, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
         )
-        made = made.with_changes(leading_lines=following.leading_lines)
+        above, own = _apart(following.leading_lines)
+        made = made.with_changes(leading_lines=above)
         if isinstance(following, (cst.FunctionDef, cst.ClassDef)):
             blank = 2
-        lines = [cst.EmptyLine(indent=False)] * blank
+        lines = [*[cst.EmptyLine(indent=False)] * blank, *own]
         statements[position] = following.with_changes(leading_lines=lines)
     return [*statements[:position], made, *statements[position:]]
+
+
+def _apart(
+    lines: Sequence[cst.EmptyLine],
+) -> tuple[Sequence[cst.EmptyLine], Sequence[cst.EmptyLine]]:
+    """What stands above a statement, and the comments right above it, which belong to it."""
+    start = len(lines)
+    while start and lines[start - 1].comment is not None:
+        start -= 1
+    return lines[:start], lines[start:]
 
 
 def _among_standard(statements: Sequence[cst.BaseStatement], name: str) -> int:
@@ -63,6 +74,9 @@ def _before_own(statements: Sequence[cst.BaseStatement], name: str) -> int:
             return index + 1
     for index, statement in enumerate(statements):
         if _imported(statement).strip("~").split(".")[0] == root:
+            # A text in its own right is a comment on what follows.
+            while index > _start(statements) and _is_text(statements[index - 1]):
+                index -= 1
             return index
     return _start(statements)
 
@@ -73,13 +87,19 @@ def _start(statements: Sequence[cst.BaseStatement]) -> int:
     for index, statement in enumerate(statements):
         if _imported(statement) == "~__future__":
             position = index + 1
-        elif index == 0 and isinstance(statement, cst.SimpleStatementLine):
-            small = statement.body[0]
-            if isinstance(small, cst.Expr) and isinstance(
-                small.value, cst.SimpleString
-            ):
-                position = 1
+        elif index == 0 and _is_text(statement):
+            position = 1
     return position
+
+
+def _is_text(statement: cst.BaseStatement) -> bool:
+    """Whether a statement is only a text: a docstring, or one that stands for a comment."""
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    small = statement.body[0]
+    return isinstance(small, cst.Expr) and isinstance(
+        small.value, (cst.SimpleString, cst.ConcatenatedString)
+    )
 
 
 def _imported(statement: cst.BaseStatement) -> str:

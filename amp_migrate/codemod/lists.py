@@ -81,8 +81,6 @@ def without_comment(
     """Whitespace without the comment on its first line; comments on lines of their own stay."""
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return space
-    if space.first_line.comment is None:
-        return space
     first = space.first_line.with_changes(
         comment=None, whitespace=cst.SimpleWhitespace("")
     )
@@ -110,9 +108,11 @@ def _with_comment_of(
     """The separator, with the comment that stands on the first line of some whitespace."""
     if not isinstance(space, cst.ParenthesizedWhitespace):
         return separator
-    if space.first_line.comment is None:
-        return separator
     pattern = separator.whitespace_after
+    if space.first_line.comment is None:
+        if isinstance(pattern, cst.ParenthesizedWhitespace):
+            pattern = pattern.with_changes(first_line=space.first_line)
+        return separator.with_changes(whitespace_after=pattern)
     if not isinstance(pattern, cst.ParenthesizedWhitespace):
         pattern = opening if isinstance(opening, cst.ParenthesizedWhitespace) else space
     return separator.with_changes(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 
 import black
@@ -16,9 +17,22 @@ class Snippets:
     def __init__(self, module: cst.Module, line_length: int) -> None:
         self.config = module.config_for_parsing
         self.newline = module.default_newline
-        self.indent = module.default_indent
+        self.default = module.default_indent
+        self.indent = _usual_indent(module)
+        """That of the blocks around the place where a statement goes."""
         self.line_length = line_length
         self.quote = _preferred_quote(module)
+
+    @contextmanager
+    def inside(self, block: cst.IndentedBlock) -> Iterator[str]:
+        """Make what goes into a block; gives the block's own indentation."""
+        outer = self.indent
+        step = self.default if block.indent is None else block.indent
+        self.indent = step
+        try:
+            yield step
+        finally:
+            self.indent = outer
 
     def statements(
         self, code: str, outer_indent: str, *, quoted: bool = False
@@ -45,14 +59,17 @@ class Snippets:
         """A ``with`` statement around a body."""
         parsed = self.statements(f"{header}\n    pass", outer_indent)[0]
         assert isinstance(parsed, cst.With)
-        return parsed.with_changes(body=self.indented(body))
+        return parsed.with_changes(body=self.indented(body, outer_indent))
 
-    def indented(self, body: Sequence[cst.BaseStatement]) -> cst.IndentedBlock:
+    def indented(
+        self, body: Sequence[cst.BaseStatement], outer_indent: str
+    ) -> cst.IndentedBlock:
         """A block of statements that stood one level further out."""
         # LibCST indents lines by their place in the tree, but not those behind a backslash.
-        deeper = _Continuations(self.indent)
+        deeper = _Deeper(self.indent, outer_indent, self.default)
         moved = [statement.visit(deeper) for statement in body]
-        return cst.IndentedBlock(body=moved)  # type: ignore[arg-type]
+        step = None if self.indent == self.default else self.indent
+        return cst.IndentedBlock(body=moved, indent=step)  # type: ignore[arg-type]
 
 
 class _Requoter(cst.CSTTransformer):
@@ -94,12 +111,35 @@ def _preferred_quote(module: cst.Module) -> str:
     return "'" if quotes.found["'"] > quotes.found['"'] else '"'
 
 
-class _Continuations(cst.CSTTransformer):
-    """Indents the lines that follow a backslash."""
+class _Deeper(cst.CSTTransformer):
+    """Indents the lines that follow a backslash, and leaves those that hold only whitespace."""
 
-    def __init__(self, indent: str) -> None:
+    def __init__(self, indent: str, outer: str, default: str) -> None:
         super().__init__()
         self.indent = indent
+        self.default = default
+        self.around = [outer]
+        """The indentation of the block that is visited, and of those around it, as it was."""
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
+        step = self.default if node.indent is None else node.indent
+        self.around.append(self.around[-1] + step)
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        self.around.pop()
+        return updated_node
+
+    def leave_EmptyLine(
+        self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine
+    ) -> cst.EmptyLine:
+        if not updated_node.indent or updated_node.comment is not None:
+            return updated_node
+        space = self.around[-1] + updated_node.whitespace.value
+        return updated_node.with_changes(
+            indent=False, whitespace=cst.SimpleWhitespace(space)
+        )
 
     def leave_SimpleWhitespace(
         self, original_node: cst.SimpleWhitespace, updated_node: cst.SimpleWhitespace
@@ -109,6 +149,22 @@ class _Continuations(cst.CSTTransformer):
             return updated_node
         lines = value.splitlines(keepends=True)
         return updated_node.with_changes(value=self.indent.join(lines))
+
+
+class _Blocks(cst.CSTVisitor):
+    def __init__(self, default: str) -> None:
+        super().__init__()
+        self.found = Counter({default: 0})
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
+        self.found[node.indent or next(iter(self.found))] += 1
+
+
+def _usual_indent(module: cst.Module) -> str:
+    """The indentation of most blocks."""
+    blocks = _Blocks(module.default_indent)
+    module.visit(blocks)
+    return blocks.found.most_common(1)[0][0]
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ _STATEMENT = re.compile(
     re.MULTILINE,
 )
 _BY_NAME = re.compile(r"\b(?:import_module|__import__)\(\s*[\"']([\w.]+)[\"']")
+_INSERTS = re.compile(r"\bsys\.path(?:\.insert\(|\[0\]\s*=|\[:0\]|\s*=)")
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[\w.]+")
 
@@ -19,35 +20,52 @@ _NAME = re.compile(r"[\w.]+")
 class ImportScan:
     """May hold more than the text imports (from its strings), never less."""
 
-    targets: frozenset[str]
+    targets: frozenset[str] = frozenset()
     """Dotted; relative ones keep their dots; ``from a import b`` is ``a.b``, ``import *`` is ``a``."""
-    edits_path: bool
+    modules: frozenset[str] = frozenset()
+    """What of the targets has to be a module or package: ``a`` of ``from a import b``."""
+    edits_path: bool = False
     """Whether the text speaks of ``sys.path``."""
-    is_script: bool
+    inserts_path: bool = False
+    """Whether it puts something before what ``sys.path`` begins with."""
+    is_script: bool = False
     """Whether it speaks of ``__main__``: it can be started by itself."""
 
 
 def imports_by_name(text: str) -> frozenset[str]:
     """The modules that ``importlib.import_module("a.b")`` is given as constants."""
+    # A search for either word is far cheaper than one for both.
+    if "import_module" not in text and "__import__" not in text:
+        return frozenset()
     return frozenset(_BY_NAME.findall(text))
 
 
 def scan_imports(text: str) -> ImportScan:
     """The imports of a text, at whatever depth."""
     targets: set[str] = set()
+    modules_found: set[str] = set()
     for match in _STATEMENT.finditer(text):
         origin, names, modules = match.group("origin", "names", "modules")
+        if origin is not None:
+            modules_found.add(origin)
         listed = _COMMENT.sub("", names if modules is None else modules)
         for entry in listed.strip().strip("()").replace("\\", " ").split(","):
             found = _NAME.match(entry.strip())
             if modules is not None:
                 if found:
                     targets.add(found[0])
+                    modules_found.add(found[0])
             elif found:
                 dot = "" if origin.endswith(".") else "."
                 targets.add(f"{origin}{dot}{found[0]}")
             else:
                 targets.add(origin)
     targets |= imports_by_name(text)
-    edits_path = "sys.path" in text or "addsitedir" in text
-    return ImportScan(frozenset(targets), edits_path, "__main__" in text)
+    names_path = "sys.path" in text
+    return ImportScan(
+        frozenset(targets),
+        frozenset(modules_found),
+        edits_path=names_path or "addsitedir" in text,
+        inserts_path=names_path and bool(_INSERTS.search(text)),
+        is_script="__main__" in text,
+    )

@@ -7,8 +7,11 @@ meaning of a field does, for anything that keeps facts beyond one run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+from amp_migrate.effort import spend
 
 FACTS_VERSION = 6
 
@@ -315,34 +318,48 @@ class ModuleFacts:
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions in the order of evaluation."""
-    match expr:
-        case Attr(value=value) | Deferred(body=value):
-            return (value,)
-        case Item(value=value, key=key):
-            return (value, key)
-        case Call(func=func, args=args):
-            return (func, *(arg.value for arg in args))
-        case Display(items=items, keys=keys):
-            return (*(key for key in keys if key is not None), *items)
-        case Operation(operands=operands):
-            return operands
-        case Comprehension():
-            return (*expr.iterables, *expr.targets, *expr.conditions, *expr.elements)
-        case Walrus(target=target, value=value):
-            return (value, target)
-        case Suspend(value=value):
-            return () if value is None else (value,)
-        case _:
-            return ()
+    parts = _PARTS.get(type(expr))
+    return () if parts is None else parts(expr)
+
+
+def _parts_of_call(expr: Call) -> tuple[Expr, ...]:
+    return (expr.func, *(arg.value for arg in expr.args))
+
+
+def _parts_of_display(expr: Display) -> tuple[Expr, ...]:
+    return (*(key for key in expr.keys if key is not None), *expr.items)
+
+
+def _parts_of_comprehension(expr: Comprehension) -> tuple[Expr, ...]:
+    return (*expr.iterables, *expr.targets, *expr.conditions, *expr.elements)
+
+
+_PARTS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Attr: lambda expr: (expr.value,),
+    Item: lambda expr: (expr.value, expr.key),
+    Call: _parts_of_call,
+    Display: _parts_of_display,
+    Operation: lambda expr: tuple(expr.operands),
+    Deferred: lambda expr: (expr.body,),
+    Comprehension: _parts_of_comprehension,
+    Walrus: lambda expr: (expr.value, expr.target),
+    Suspend: lambda expr: () if expr.value is None else (expr.value,),
+}
+"""By kind of expression; a name or a constant has no parts."""
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything inside it, outermost first, left to right."""
+    found: list[Expr] = []
     stack = [expr]
     while stack:
         current = stack.pop()
-        yield current
-        stack.extend(reversed(children(current)))
+        found.append(current)
+        parts = _PARTS.get(type(current))
+        if parts is not None:
+            stack.extend(reversed(parts(current)))
+    spend(len(found))
+    return iter(found)
 
 
 def calls_in(expr: Expr) -> Iterator[Call]:
@@ -360,10 +377,15 @@ def statements(block: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
     Bodies of nested functions and classes are not part of their statement.
     """
-    for stmt in block:
-        yield stmt
-        for inner in stmt.blocks:
-            yield from statements(inner.body)
+    found: list[Stmt] = []
+    stack = list(reversed(block))
+    while stack:
+        stmt = stack.pop()
+        found.append(stmt)
+        for inner in reversed(stmt.blocks):
+            stack.extend(reversed(inner.body))
+    spend(len(found))
+    return iter(found)
 
 
 def key_of(expr: Expr) -> str | None:

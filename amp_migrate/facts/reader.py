@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol, cast
 
+from amp_migrate.deep import bounded
 from amp_migrate.facts import ir
 from amp_migrate.facts.each import as_loop, steps_each
 from amp_migrate.facts.imports import imports_by_name
@@ -48,6 +49,10 @@ _OPERATORS: dict[type[ast.AST], str] = {
 }
 
 
+_FRAMES = 1_000
+"""How deep the reader may go: some 300 operators, calls or branches within each other."""
+
+
 def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     """The facts of one file.
 
@@ -57,7 +62,9 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     lines = text.split("\n")
     reader = _Reader(lines, path)
     try:
-        reader.read_top(tree)
+        # What is read can be walked many times: by whoever is given far more room than this.
+        with bounded(_FRAMES):
+            reader.read_top(tree)
     except RecursionError:
         raise SourceError(path, "nested too deeply to be read") from None
     off_lines, off = off_marks(text, tree)

@@ -73,16 +73,22 @@ class Looked:
         found: dict[str, tuple[Finding, ...]] = {}
         silent: dict[str, tuple[Finding, ...]] = {}
         for file, wanted in chosen.items():
-            if file not in work.errors:
+            if file in work.errors:
+                continue
+            try:
                 told = [
                     finding
                     for check in checks[file]
                     for finding in check.run(context, file)
                     if wanted.takes(finding.code)
                 ]
-                kept, quiet = silenced(context, file, told, wanted)
-                found[file] = tuple(sorted(kept, key=_order))
-                silent[file] = tuple(sorted(quiet, key=_order))
+            except RecursionError:
+                error = SourceError(file, "nested too deeply to be analysed")
+                work.errors[file] = work.telling.error(file, error)
+                continue
+            kept, quiet = silenced(context, file, told, wanted)
+            found[file] = tuple(sorted(kept, key=_order))
+            silent[file] = tuple(sorted(quiet, key=_order))
         self.found: Mapping[str, tuple[Finding, ...]] = found
         self.silenced: Mapping[str, tuple[Finding, ...]] = silent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
@@ -26,13 +27,26 @@ _DEEPEST = 6
 _MOST = 200
 
 
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """The call without autocast by which the function at hand is run."""
+
+    call: ir.Call
+    at: Made
+    caller: _Caller | None
+
+
 class Arrays:
     """Plans the casts of what becomes an array."""
 
     def __init__(
-        self, remedies: Remedies, forward: Forward, in_regions: Statements
+        self,
+        remedies: Remedies,
+        forward: Forward,
+        regions: Statements,
+        in_regions: Statements,
     ) -> None:
-        """``in_regions``: the statements of regions, and of what these call."""
+        """``regions``: the statements of regions; ``in_regions``: and of what these call."""
         self.remedies = remedies
         self.program = remedies.program
         self.forward = forward
@@ -41,8 +55,9 @@ class Arrays:
             for function, edit in remedies.edits
             if isinstance(edit, Island)
         }
+        self.regions = frozenset(regions) - islands
         self.autocast = frozenset(in_regions) - islands
-        self._asked: set[tuple[int, str, ir.Path]] = set()
+        self._asked: set[tuple[object, ...]] = set()
 
     def refusal(self, functions: Iterable[str]) -> Refusal | None:
         """The first array of some functions that may be made of half values, and cannot be helped."""
@@ -93,9 +108,15 @@ class Arrays:
         message = "an array is made of what may be in half precision"
         return Refusal("AMP020", message, line)
 
-    def _is_half(self, at: Made) -> bool:
-        """Whether a value is seen to come out of a forward computation under autocast."""
-        key = (id(at.expr), at.function, at.stmt.path)
+    def _is_half(
+        self, at: Made, caller: _Caller | None = None, rest: tuple[int, ...] = ()
+    ) -> bool:
+        """Whether a value is seen to come out of a forward computation under autocast.
+
+        ``caller``: of a function that is looked into because it is called without autocast. ``rest``:
+        which element of the element is meant, and so on.
+        """
+        key = (id(at.expr), at.function, at.stmt.path, at.index, caller, rest)
         if key in self._asked or len(self._asked) > _MOST:
             return False
         self._asked.add(key)
@@ -105,39 +126,90 @@ class Arrays:
             expr = view
         match expr:
             case ir.Name() | ir.Attr():
-                of = Made(expr, at.function, at.stmt, at.index)
-                return any(map(self._is_half, self.remedies.flow.made(of) or ()))
-            case ir.Operation(op=op, operands=operands):
-                return op in (*dtype_table.ARITHMETIC, "-x", "**", "if") and any(
-                    self._within(at, operand) for operand in operands
+                return any(
+                    self._is_half(*found)
+                    for found in self._made(replace(at, expr=expr), caller, rest)
                 )
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                return any(
+                    self._is_half(replace(at, expr=branch), caller, rest)
+                    for branch in (body, orelse)
+                )
+            case ir.Operation(op=op, operands=operands):
+                return op in (*dtype_table.ARITHMETIC, "-x", "**") and any(
+                    self._within(at, operand, caller) for operand in operands
+                )
+            case ir.Item(value=value, key=ir.Const(value=int() as index)):
+                rest = rest if at.index is None else (at.index, *rest)
+                of = Made(value, at.function, at.stmt, index)
+                return self._is_half(of, caller, rest)
             case ir.Item(value=value):
-                return self._within(at, value)
-            case ir.Display(items=items):
-                return any(self._within(at, item) for item in items)
+                return self._within(at, value, caller)
+            case ir.Display():
+                element, *others = rest or (None,)
+                return any(
+                    self._is_half(
+                        Made(item, at.function, at.stmt, element), caller, tuple(others)
+                    )
+                    for item in _meant(expr, at.index)
+                )
             case ir.Call():
-                return self._call_is_half(at, expr)
+                return self._call_is_half(at, expr, caller, rest)
         return False
 
-    def _within(self, at: Made, expr: ir.Expr) -> bool:
-        return self._is_half(Made(expr, at.function, at.stmt))
+    def _made(
+        self, at: Made, caller: _Caller | None, rest: tuple[int, ...]
+    ) -> Iterator[tuple[Made, _Caller | None, tuple[int, ...]]]:
+        """What made a variable or attribute, and the call by which that is run if it is known."""
+        sites = self.program.call_sites.get(at.function, ()) if caller else ()
+        for one in self.remedies.flow.made(at) or ():
+            inside = rest
+            if one.index is None:
+                one = replace(one, index=at.index)
+            elif at.index is not None:
+                inside = (at.index, *rest)
+            local = isinstance(at.expr, ir.Name) and one.function == at.function
+            inner = caller if local else None
+            if caller and any(
+                site.caller == one.function and site.stmt is one.stmt for site in sites
+            ):
+                # What other callers give to a parameter is not given here.
+                if one.stmt is not caller.at.stmt:
+                    continue
+                inner = caller.caller
+            yield one, inner, inside
 
-    def _call_is_half(self, at: Made, call: ir.Call) -> bool:
+    def _within(self, at: Made, expr: ir.Expr, caller: _Caller | None) -> bool:
+        return self._is_half(Made(expr, at.function, at.stmt), caller)
+
+    def _call_is_half(
+        self, at: Made, call: ir.Call, caller: _Caller | None, rest: tuple[int, ...]
+    ) -> bool:
         func, name = call.func, _last(call)
         origin = self.program.origin(func, at.function)
         keeps = name in _KEEPS | dtype_table.SAME | dtype_table.JOINS
         if origin is not None and origin.startswith("torch."):
-            return keeps and any(self._within(at, arg.value) for arg in call.args)
+            return keeps and any(
+                self._within(at, arg.value, caller) for arg in call.args
+            )
+        autocast = self._is_under_autocast(at, caller)
         refs = self.program.resolve(func, at.function)
         if refs and all(ref.kind == "function" for ref in refs):
+            inner = None if autocast else _Caller(call, at, caller)
             return any(
-                self._is_half(made)
+                self._is_half(made, inner, rest)
                 for ref in refs
                 for made in self.remedies.flow.returned(ref.name, at.index) or ()
             )
         if self.forward.is_forward(call, at.function, MODULES):
-            return (at.function, at.stmt.path) in self.autocast
-        return keeps and isinstance(func, ir.Attr) and self._within(at, func.value)
+            return autocast
+        return (
+            keeps and isinstance(func, ir.Attr) and self._within(at, func.value, caller)
+        )
+
+    def _is_under_autocast(self, at: Made, caller: _Caller | None) -> bool:
+        where = self.autocast if caller is None else self.regions
+        return (at.function, at.stmt.path) in where
 
     def _is_integer(self, at: Made, depth: int) -> bool:
         """Whether a value holds integers, such as places of largest elements."""
@@ -181,3 +253,12 @@ def _last(call: ir.Call) -> str:
         if isinstance(call.func, ir.Attr)
         else (ir.key_of(call.func) or "")
     )
+
+
+def _meant(display: ir.Display, index: int | None) -> tuple[ir.Expr, ...]:
+    """The element that an index means, or all where that cannot be told."""
+    items = display.items
+    starred = any(isinstance(i, ir.Operation) and i.op == "starred" for i in items)
+    if index is None or starred or display.kind not in ("tuple", "list"):
+        return items
+    return items[index:][:1]

@@ -47,7 +47,8 @@ class Association(Walk[_Held]):
         super().__init__(program, events)
         self.by_site = by_site
         self._told: dict[str, bool] = {}
-        self._pairs: dict[tuple[Slot, Frames], int] = {}
+        self._bits: dict[Slot, dict[Frames, int]] = {}
+        self._pairs = 0
         self._of_one: dict[Slot, int] = {}
         self._calls = 0
         self.sure: dict[tuple[Site, Slot], set[Frames]] = {}
@@ -80,10 +81,12 @@ class Association(Walk[_Held]):
         return {state} if self.is_exhausted else super()._call(event, state)
 
     def _bit(self, one: Slot, way: Frames) -> int:
-        if (one, way) not in self._pairs:
-            self._pairs[one, way] = 1 << len(self._pairs)
-            self._of_one[one] = self._of_one.get(one, 0) | self._pairs[one, way]
-        return self._pairs[one, way]
+        bits = self._bits.setdefault(one, {})
+        if way not in bits:
+            bits[way] = 1 << self._pairs
+            self._pairs += 1
+            self._of_one[one] = self._of_one.get(one, 0) | bits[way]
+        return bits[way]
 
     def _joined(self, states: set[State[_Held]]) -> set[State[_Held]]:
         merged: dict[frozenset[tuple[str, ir.Expr, bool]], _Held] = {}
@@ -141,8 +144,8 @@ class Association(Walk[_Held]):
 
     def _ways_in(self, held: int, one: Slot) -> Iterator[Frames]:
         if held & self._of_one.get(one, 0):
-            for (other, way), bit in self._pairs.items():
-                if other == one and held & bit:
+            for way, bit in self._bits[one].items():
+                if held & bit:
                     yield way
 
 

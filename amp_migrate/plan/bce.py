@@ -20,7 +20,7 @@ _ONLY_LOOK = frozenset(
     for name in "print isinstance issubclass type str repr id".split()
 )
 _COMPARISONS = ("is", "is not", "==", "!=", "not")
-_HOMES = re.compile(r"torch(\.nn(\.(functional|modules(\.loss)?))?)?")
+_HOMES = re.compile(r"torch\.nn(\.(functional|modules(\.loss)?))?")
 """Where the loss can be looked up by its name."""
 _OTHER_KIND = re.compile(
     r"(?i)act|norm|pool|conv|layer|non_?lin|rnn|lstm|gru|cell|drop|init|opt|sched|pad|dtype|device|block"
@@ -106,6 +106,8 @@ class BceLosses:
             kept = self._is_kept(stmt, expr)
             for inner in self._stray(expr, function, kept, stmt):
                 message = f"{_word(inner)} is not followed from here, and raises under autocast"
+                if isinstance(inner, ir.Call):
+                    message = "what is chosen by its name here may be BCELoss, which raises under autocast"
                 return Refusal("AMP020", message, stmt.line)
         return None
 

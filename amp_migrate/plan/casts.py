@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.facts import ir
+from amp_migrate.plan import dtype_table
 from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.dtype_table import FP32_ONLY
 from amp_migrate.plan.edits import CastLike, Upcast
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.remedies import Found, Remedies
 
-_FP32_ONLY_METHODS = frozenset(
-    "inverse det slogdet logdet cholesky svd qr quantile nanquantile".split()
-)
 _SOURCES = {
     "scatter": (2, "src"),
     "scatter_": (2, "src"),
@@ -68,10 +65,13 @@ class Casts:
     def _operands(self, function: str, call: ir.Call) -> Iterator[ir.Expr]:
         origin = self.program.origin(call.func, function)
         if origin is not None:
-            if FP32_ONLY.fullmatch(origin):
+            if dtype_table.FP32_ONLY.fullmatch(origin):
                 count = 2 if origin.endswith("solve") else 1
                 yield from (arg.value for arg in call.args[:count] if not arg.star)
-        elif isinstance(call.func, ir.Attr) and call.func.attr in _FP32_ONLY_METHODS:
+        elif (
+            isinstance(call.func, ir.Attr)
+            and call.func.attr in dtype_table.FP32_METHODS
+        ):
             yield call.func.value
 
     # -- losses -----------------------------------------------------------------------------------
@@ -128,14 +128,25 @@ class Casts:
     def cast_like(
         self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr
     ) -> bool:
-        """Cast what goes into a tensor to that tensor's dtype.
+        """Cast what goes into a tensor to that tensor's dtype, if that can be another.
 
         Without AMP nothing changes: where the dtypes differ, the operation raises.
         """
+        given = Made(source, function, stmt)
+        if self.dtypes.is_number(given):
+            return True
+        whole = self.halves.is_never_half(Made(tensor, function, stmt))
+        if whole and self.halves.is_never_half(given):
+            return True
         text, steps = ir.render(tensor), steps_to(stmt, source)
-        if text is None or "(" in text or steps is None:
+        if steps is None:
             return False
-        if not self._is_tensor(Made(source, function, stmt)):
+        if text is None or "(" in text:
+            if whole and self.dtypes.is_fp32(given):
+                self.remedies.edit(function, Upcast(stmt.path, steps))
+                return True
+            return False
+        if not self._is_tensor(given):
             return False
         self.remedies.edit(function, CastLike(stmt.path, steps, text))
         return True

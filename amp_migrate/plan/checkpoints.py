@@ -9,9 +9,10 @@ from itertools import count
 from amp_migrate.facts import ir
 from amp_migrate.plan.association import Scaler
 from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
-from amp_migrate.plan.loops import Blocked, Refusal
+from amp_migrate.plan.loops import Blocked, Note, Refusal
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.travel import Travel
+from amp_migrate.plan.unfollowed import Unfollowed
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
@@ -49,6 +50,50 @@ def plan_checkpoints(
         if not any(_is_same(edit, function, *other) for other in edits):
             edits[ir.file_of(function), edit] = None
     return list(edits)
+
+
+def unsaved(unfollowed: Unfollowed) -> list[Note]:
+    """Where an optimizer's state may be saved or loaded, and its scaler's is not.
+
+    Raises `Blocked` where what was saved before could not be loaded any more.
+    """
+    for line, name in unfollowed.taken_otherwise():
+        message = (
+            f"the optimizer's {name} is kept or saved in a form that the scaler's state "
+            "cannot join"
+        )
+        raise Blocked(Refusal("AMP040", message, line))
+    notes: dict[Note, None] = {}
+    for method, done in (("state_dict", "saved"), ("load_state_dict", "loaded")):
+        for _, _, call in unfollowed.calls(method):
+            assert isinstance(call.func, ir.Attr)
+            name = ir.render(call.func.value) or "this"
+            message = (
+                f"the scaler's state is not {done} here: whether {name} is the optimizer "
+                "of a migrated loop is not followed"
+            )
+            notes[Note(call.line, message)] = None
+    for holder, call in unfollowed.handed_to_save():
+        message = (
+            f"the scaler's state is not saved here: {ir.render(call.func)}() is given "
+            f"{ir.render(holder)}, which holds the optimizer, and is not followed"
+        )
+        notes[Note(call.line, message)] = None
+    for call in unfollowed.restored_by_attribute():
+        message = (
+            "the states of all attributes are loaded here; the scaler's would be one of "
+            "them, which older checkpoints do not have"
+        )
+        raise Blocked(Refusal("AMP040", message, call.line))
+    for holder, call in unfollowed.saved_whole():
+        name = ir.render(holder) or "what holds the optimizer"
+        message = (
+            f"{name} is saved as a whole here: what was saved before has no scaler"
+        )
+        if unfollowed.loads_objects():
+            raise Blocked(Refusal("AMP040", message, call.line))
+        notes[Note(call.line, message)] = None
+    return list(notes)
 
 
 def _is_same(edit: Edit, function: str, file: str, other: Edit) -> bool:

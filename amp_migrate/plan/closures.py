@@ -129,7 +129,7 @@ class Closures:
             return "step() is given more than a closure"
         closure = self._function(arg.value, function)
         if closure is None:
-            return "the closure of step() is not a function that is in sight"
+            return "the closure of step() is not a function that is defined here"
         facts = program.functions[closure]
         name = facts.name
         params = facts.params[1:] if facts.self_name is not None else facts.params

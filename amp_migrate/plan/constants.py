@@ -154,7 +154,7 @@ class Constants:
 
     @staticmethod
     def _unfit(value: float, line: int) -> Refusal:
-        message = f"{value:g} is not to be had in half precision"
+        message = f"{value:g} cannot be represented in half precision"
         return Refusal("AMP021", message, line)
 
     def _of_call(self, at: Made, call: ir.Call) -> Refusal | None:

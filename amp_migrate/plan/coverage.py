@@ -8,10 +8,11 @@ shown not to happen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.names import Definition
@@ -19,18 +20,29 @@ from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 Identity = tuple[str, ...]
 """A module or tensor wherever it goes: kind and owner of the slot it was first put into, its name,
-then the attributes that lead on from there."""
+with the statement where several give the name a value, then the attributes that lead on from there."""
+
+Way = Mapping[str, CallSite]
+"""The calls that lead to a place: of each function on the way, the only one that counts."""
 
 _SAME_OBJECT = frozenset(
     "to cuda cpu float train eval requires_grad_ share_memory apply".split()
 )
 _INNER = frozenset("children modules named_children named_modules".split())
-_WRAPPERS = ("DataParallel", "DistributedDataParallel", "DDP", "SyncBatchNorm")
+_WRAPPERS = (
+    "DataParallel",
+    "DistributedDataParallel",
+    "DDP",
+    "convert_sync_batchnorm",
+)
+_WRAPPING_FUNCTIONS = ("torch.compile", "torch.jit.script")
+_AT = "@"
 _PASSED_THROUGH = frozenset(
     f"builtins.{name}"
     for name in "list tuple iter sorted reversed enumerate zip set next".split()
 ) | {"itertools.chain", "itertools.chain.from_iterable"}
 _MOST_STEPS = 12
+_MOST_WAYS = 64
 
 
 @dataclass(slots=True)
@@ -81,10 +93,10 @@ class Coverage:
             for method in ("append", "extend", "add_param_group")
             for found in program.calls_named(method)
         ]
-        self._busy: set[tuple[str, str]] = set()
-        self._naming: set[Slot] = set()
-        self._way: Mapping[str, CallSite] = {}
-        """The only call that counts of a function, where it is on a way that is looked at."""
+        self.flow = Flow(program)
+        self._busy: set[tuple[str, str, ir.Path]] = set()
+        self._naming: set[tuple[Slot, ir.Path | None]] = set()
+        self._way: Way = {}
         self._held = {birth: self._of_birth(birth) for birth in self.births}
         self.held = Held()
         for one in self._held.values():
@@ -92,19 +104,20 @@ class Coverage:
 
     # -- questions ----------------------------------------------------------------------------
 
-    def owns(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
-        """Whether the gradients of ``targets`` are all of parameters that the optimizers hold."""
+    def owns(
+        self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt, way: Way
+    ) -> bool:
+        """Whether the gradients of ``targets`` are all of parameters that the optimizers hold.
+
+        Where several births take turns, each way to the function is looked at by itself: its callers
+        hand over an optimizer and a model that belong together.
+        """
         targets = list(targets)
-        sites = self.program.call_sites.get(function, [])
-        if len(self._held) < 2 or len(sites) < 2:
-            return self._owns(targets, function, stmt, self._held.values())
-        # Each caller hands over an optimizer and a model that belong together.
+        ways = [way] if len(self._held) < 2 else self._ways(function, way)
         try:
-            for site in sites:
-                self._way = {site.callee: site}
-                born = self._born_at(site)
-                held = [h for birth, h in self._held.items() if birth in born]
-                if not self._owns(targets, function, stmt, held or self._held.values()):
+            for self._way in ways:
+                held = self.alive(function, stmt)
+                if not all(self._owns(t, function, stmt, held) for t in targets):
                     return False
             return True
         finally:
@@ -112,43 +125,61 @@ class Coverage:
 
     def _owns(
         self,
-        targets: Iterable[ir.Expr],
+        target: ir.Expr,
         function: str,
         stmt: ir.Stmt,
-        alternatives: Collection[Held],
+        alternatives: Mapping[Birth, Held],
     ) -> bool:
-        for target in targets:
-            found = self._of(target, function, stmt, 0)
-            if found.groups and not found.all:
-                continue
-            if not found.complete or not found.all:
-                return False
-            # Several births take turns: what is covered must be covered by each of them.
-            if not all(
-                self._covers(held, one) for held in alternatives for one in found.all
-            ):
-                return False
-        return True
+        found = self._of(target, function, stmt, 0)
+        if found.groups and not found.all:
+            return True
+        return (
+            found.complete
+            and bool(found.all)
+            and all(
+                self._are_covered(one, function, stmt, alternatives)
+                for one in found.all
+            )
+        )
+
+    def _are_covered(
+        self,
+        one: Identity,
+        function: str,
+        stmt: ir.Stmt,
+        alternatives: Mapping[Birth, Held],
+    ) -> bool:
+        """Whether each of some births, which take turns, holds all parameters of a module."""
+        return bool(alternatives) and all(
+            self._covers(held, one)
+            and not self._is_bound_since(birth, one, function, stmt)
+            for birth, held in alternatives.items()
+        )
 
     def of_target(
         self,
         target: ir.Expr,
         function: str,
         stmt: ir.Stmt,
-        way: Mapping[str, CallSite],
+        way: Way,
     ) -> Held:
-        """What one target stands for; ``way``: the only calls that count of some functions."""
+        """What one target stands for."""
         try:
             self._way = way
             return self._of(target, function, stmt, 0)
         finally:
             self._way = {}
 
-    def covers(self, one: Identity) -> bool:
+    def covers(
+        self, one: Identity, function: str, stmt: ir.Stmt, way: Way | None = None
+    ) -> bool:
         """Whether all parameters of a module are held, whichever birth has taken place."""
-        return bool(self._held) and all(
-            self._covers(held, one) for held in self._held.values()
-        )
+        try:
+            self._way = way or {}
+            alive = self.alive(function, stmt)
+            return self._are_covered(one, function, stmt, alive)
+        finally:
+            self._way = {}
 
     def may_hold(self, one: Identity) -> bool:
         """Whether some parameters of a module may be held."""
@@ -165,6 +196,102 @@ class Coverage:
         inside = [held for held in self.held.all if _within(held, one) and held != one]
         return {held[len(one)] for held in inside}
 
+    # -- time ---------------------------------------------------------------------------------
+
+    def alive(self, function: str, stmt: ir.Stmt) -> Mapping[Birth, Held]:
+        """The births that may have made the optimizer which is at hand at a statement, on this way."""
+        alive = self._held
+        for where, at, site in self._positions(function, stmt):
+            if len(alive) < 2:
+                break
+            found = {b: h for b, h in alive.items() if self._reaches(b, where, at)}
+            alive = found or alive
+            if site is not None:
+                born = self._born_at(site)
+                found = {b: h for b, h in alive.items() if b in born}
+                alive = found or alive
+        return alive
+
+    def _positions(
+        self, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[str, ir.Stmt, CallSite | None]]:
+        """Where a way stands in each of its functions, from the inside out, and the call that leads
+        further out."""
+        seen = {function}
+        while True:
+            site = self._way.get(function)
+            yield function, stmt, site
+            if site is None or site.caller in seen:
+                return
+            function, stmt = site.caller, site.stmt
+            seen.add(function)
+
+    def _reaches(self, birth: Birth, function: str, stmt: ir.Stmt) -> bool:
+        """Whether the optimizer that a birth makes may still be the one of its name at a statement."""
+        slot = birth.slot
+        if (slot.kind, slot.owner, birth.function) != ("variable", function, function):
+            return True
+        if any(
+            other.kind == "attribute" or other.owner == function
+            for other in self.slots - {slot}
+        ):
+            # It may be kept elsewhere.
+            return True
+        found, _ = self.flow.reaching(
+            slot.name, Made(ir.Name(slot.name), function, stmt)
+        )
+        return any(one.path == birth.path for one in found)
+
+    def _is_bound_since(
+        self, birth: Birth, one: Identity, function: str, stmt: ir.Stmt
+    ) -> bool:
+        """Whether a loop binds a module's name anew between a birth and a statement: it is the same
+        statement that did it before the birth, but another object."""
+        if one[0] != "variable" or one[1] != birth.function:
+            return False
+        at = next(
+            (at for f, at, _ in self._positions(function, stmt) if f == birth.function),
+            None,
+        )
+        if at is None or at.path == birth.path:
+            return False
+        scope = self.program.functions[birth.function]
+        for made in definitions_of(self.program, one):
+            for loop in ir.statements(scope.body):
+                size = len(loop.path)
+                paths = (birth.path, made.stmt.path, at.path)
+                if loop.kind not in ("for", "while") or any(
+                    path[:size] != loop.path or len(path) == size for path in paths
+                ):
+                    continue
+                if _in_turn(birth.stmt.line, made.stmt.line, at.line) and not any(
+                    other.function == birth.function
+                    and other.path[:size] == loop.path
+                    and _in_turn(made.stmt.line, other.stmt.line, at.line)
+                    for other in self.births
+                    if other != birth
+                ):
+                    return True
+        return False
+
+    def _ways(self, function: str, way: Way) -> list[Way]:
+        """Every way to a function from where nothing calls; as it is where there are too many."""
+        done: list[Way] = []
+        pending: list[tuple[str, Way, frozenset[str]]] = [(function, {}, frozenset())]
+        while pending:
+            here, calls, seen = pending.pop()
+            seen |= {here}
+            sites = (
+                [way[here]] if here in way else self.program.call_sites.get(here, ())
+            )
+            above = [site for site in sites if site.caller not in seen]
+            pending += [(s.caller, {**calls, here: s}, seen) for s in above]
+            if not above:
+                done.append(calls)
+            if len(pending) + len(done) > _MOST_WAYS:
+                return [way]
+        return done
+
     def _born_at(self, site: CallSite) -> set[Birth]:
         """The births of the optimizers that a call hands over."""
         born: set[Birth] = set()
@@ -179,23 +306,44 @@ class Coverage:
         """The calls of a function: all, or the one that is being looked at."""
         if function in self._way:
             return [self._way[function]]
-        return self.program.call_sites.get(function, [])
+        sites = self.program.call_sites.get(function, [])
+        return [site for site in sites if self._runs_on_way(site.caller)] or sites
+
+    def _runs_on_way(self, function: str) -> bool:
+        """Whether a run that takes the way which is looked at may run a function, too."""
+        return all(
+            self.program.may_run_together(ir.file_of(function), ir.file_of(site.caller))
+            for site in self._way.values()
+        )
 
     def clears(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether dropping the gradients of ``targets`` drops all that the optimizers hold."""
-        return self.are_cleared(self._of(t, function, stmt, 0) for t in targets)
+        dropped = [self._of(t, function, stmt, 0) for t in targets]
+        return self.are_cleared(dropped, function, stmt)
 
-    def are_cleared(self, dropped: Iterable[Held]) -> bool:
+    def are_cleared(
+        self,
+        dropped: Iterable[Held],
+        function: str,
+        stmt: ir.Stmt,
+        way: Way | None = None,
+    ) -> bool:
         """The same, of what targets stand for."""
         cleared: set[Identity] = set()
         for found in dropped:
             if found.groups:
                 return True
             cleared |= found.whole
-        return (
-            self.held.complete
-            and bool(self.held.all)
-            and all(any(_within(one, c) for c in cleared) for one in self.held.all)
+        try:
+            self._way = way or {}
+            alive = self.alive(function, stmt)
+        finally:
+            self._way = {}
+        return bool(alive) and all(
+            held.complete
+            and held.all
+            and all(any(_within(one, c) for c in cleared) for one in held.all)
+            for held in alive.values()
         )
 
     def _is_own(self, slot: Slot | None) -> bool:
@@ -238,7 +386,9 @@ class Coverage:
             self._way = outer
         held.complete &= found
         if isinstance(birth.call.func, ir.Attr):
-            receivers = self.identities(birth.call.func.value, birth.function)
+            receivers = self.identities(
+                birth.call.func.value, birth.function, birth.stmt
+            )
             held.whole = _as_seen_outside(held.whole, receivers)
             held.parts = Counter(
                 {
@@ -328,7 +478,7 @@ class Coverage:
                 return self._of_comprehension(expr, function, stmt, depth)
             case ir.Name():
                 return self._of_name(expr, function, stmt, depth)
-        identities = self.identities(expr, function)
+        identities = self.identities(expr, function, stmt)
         return Held(whole=set(identities), complete=bool(identities))
 
     def _joined(
@@ -346,7 +496,7 @@ class Coverage:
             "parameters",
             "named_parameters",
         ):
-            identities = self.identities(func.value, function)
+            identities = self.identities(func.value, function, stmt)
             return Held(whole=set(identities), complete=bool(identities))
         if isinstance(func, ir.Attr) and func.attr in ("values", "items"):
             return self._of(func.value, function, stmt, depth + 1)
@@ -371,8 +521,9 @@ class Coverage:
             return self._joined(values, function, stmt, depth)
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
-        for caller, returned in self.program.returns(call, function):
-            held.join(self._of(returned, caller, stmt, depth + 1))
+        for caller, returned in self._returns(call, function):
+            assert returned.value is not None
+            held.join(self._of(returned.value, caller, returned, depth + 1))
         return held
 
     def _of_comprehension(
@@ -411,19 +562,23 @@ class Coverage:
         owner = program.owner(expr.id, function)
         if owner is None:
             return Held(complete=False)
-        if (owner, expr.id) in self._busy:
+        busy = (owner, expr.id, stmt.path if owner == function else ())
+        if busy in self._busy:
             return Held()
-        self._busy.add((owner, expr.id))
+        self._busy.add(busy)
         try:
-            return self._of_variable(expr, owner, depth)
+            return self._of_variable(expr, owner, function, stmt, depth)
         finally:
-            self._busy.discard((owner, expr.id))
+            self._busy.discard(busy)
 
-    def _of_variable(self, expr: ir.Name, owner: str, depth: int) -> Held:
+    def _of_variable(
+        self, expr: ir.Name, owner: str, function: str, at: ir.Stmt, depth: int
+    ) -> Held:
         program = self.program
         held = Held()
         known = False
-        for definition in program.definitions(owner, expr.id):
+        definitions, given = self._definitions(owner, expr.id, function, at)
+        for definition in definitions:
             stmt = definition.stmt
             value = definition.value if definition.index is None else None
             if stmt.kind in ("for", "augassign"):
@@ -436,7 +591,7 @@ class Coverage:
                 continue
             known = True
             held.join(self._of(value, definition.function, stmt, depth + 1))
-        if any(param.name == expr.id for param in program.functions[owner].params):
+        if given and self._is_param(owner, expr.id):
             for site in self._sites(owner):
                 value = program.argument_at(site, expr.id)
                 if value is not None:
@@ -453,7 +608,7 @@ class Coverage:
                 held.join(self._of(call.args[0].value, qualname, stmt, depth + 1))
         if known and (held.all or held.groups):
             return held
-        identities = self.identities(expr, owner)
+        identities = self.identities(expr, function, at)
         return Held(whole=set(identities), complete=bool(identities))
 
     def _is_module(self, expr: ir.Expr, function: str) -> bool:
@@ -465,40 +620,49 @@ class Coverage:
     # -- identities ---------------------------------------------------------------------------
 
     def identities(
-        self, expr: ir.Expr, function: str, depth: int = 0
+        self,
+        expr: ir.Expr,
+        function: str,
+        stmt: ir.Stmt | None = None,
+        depth: int = 0,
     ) -> frozenset[Identity]:
-        """The objects that an expression may be; empty where that cannot be told."""
+        """The objects that an expression may be at a statement (None: anywhere in the function); empty
+        where that cannot be told."""
         if depth > _MOST_STEPS:
             return frozenset()
         program = self.program
+
+        def of(inner: ir.Expr) -> frozenset[Identity]:
+            return self.identities(inner, function, stmt, depth + 1)
+
         slot = None
         if not isinstance(expr, ir.Item):
             slot = self.optimizers.slot(expr, function)
         if slot is not None and not self._is_submodule(expr, slot, function):
-            return self._of_slot(slot, depth)
+            return self._of_slot(slot, function, stmt, depth)
         match expr:
             case ir.Attr(value=value, attr="module"):
-                return self.identities(value, function, depth + 1)
+                return of(value)
             case ir.Attr(value=value, attr=attr):
                 own = program.self_class(function)
                 if own is not None and value == ir.Name(own[0]):
                     return frozenset({("attribute", own[1], attr)})
-                inner = self.identities(value, function, depth + 1)
-                return frozenset((*one, attr) for one in inner)
+                return frozenset((*one, attr) for one in of(value))
             case ir.Item(value=value, key=ir.Const(value=key)):
-                inner = self.identities(value, function, depth + 1)
-                return frozenset((*one, f"[{key!r}]") for one in inner)
+                made = self._handed_over_under(value, key, function, stmt, depth)
+                return made or frozenset((*one, f"[{key!r}]") for one in of(value))
             case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _INNER:
-                inner = self.identities(value, function, depth + 1)
-                return frozenset((*one, "*") for one in inner)
+                return frozenset((*one, "*") for one in of(value))
             case ir.Call(func=ir.Name(id="list"), args=(ir.Arg(value=value),)):
-                return self.identities(value, function, depth + 1)
+                return of(value)
             case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _SAME_OBJECT:
-                return self.identities(value, function, depth + 1)
+                return of(value)
             case ir.Call(func=func, args=args) if args:
                 name = ir.key_of(func) or ""
-                if name.rsplit(".", 1)[-1] in _WRAPPERS:
-                    return self.identities(args[0].value, function, depth + 1)
+                if name.rsplit(".", 1)[-1] in _WRAPPERS or (
+                    program.origin(func, function) in _WRAPPING_FUNCTIONS
+                ):
+                    return of(args[0].value)
         return frozenset()
 
     def _is_submodule(self, expr: ir.Expr, slot: Slot, function: str) -> bool:
@@ -511,42 +675,59 @@ class Coverage:
         bases = self.program.external_bases(slot.owner)
         return any(base.startswith("torch.nn.") for base in bases)
 
-    def _of_slot(self, slot: Slot, depth: int) -> frozenset[Identity]:
+    def _of_slot(
+        self, slot: Slot, function: str, stmt: ir.Stmt | None, depth: int
+    ) -> frozenset[Identity]:
         program = self.program
-        if slot in self._naming:
+        naming = (slot, None if stmt is None else stmt.path)
+        if naming in self._naming:
             return frozenset()
-        self._naming.add(slot)
+        self._naming.add(naming)
         try:
             found: set[Identity] = set()
+            given = True
             if slot.kind == "attribute":
-                definitions = program.attribute_definitions(slot.owner, slot.name)
+                definitions = [
+                    definition
+                    for definition in program.attribute_definitions(
+                        slot.owner, slot.name
+                    )
+                    if self._runs_on_way(definition.function)
+                ]
             else:
-                definitions = program.definitions(slot.owner, slot.name)
-                params = program.functions[slot.owner].params
+                definitions, given = self._definitions(
+                    slot.owner, slot.name, function, stmt
+                )
                 own = program.functions[slot.owner].self_name
                 if slot.name == own:
                     return frozenset(
                         {("self", program.functions[slot.owner].class_name or "")}
                     )
-                if any(param.name == slot.name for param in params):
-                    given = [
-                        (site.caller, argument)
+                if given and self._is_param(slot.owner, slot.name):
+                    arguments = [
+                        (site, argument)
                         for site in self._sites(slot.owner)
                         if (argument := program.argument_at(site, slot.name))
                         is not None
                     ]
-                    for caller, argument in given:
-                        found |= self.identities(argument, caller, depth + 1)
-                    if not given:
+                    for site, argument in arguments:
+                        found |= self.identities(
+                            argument, site.caller, site.stmt, depth + 1
+                        )
+                    if not arguments:
                         found.add((slot.kind, slot.owner, slot.name))
             for definition in definitions:
                 value = definition.value
+                new = self._new(slot, definition)
                 elements = self._elements(definition, slot, depth)
+                if definition.index is not None:
+                    at = definition.function
+                    elements |= self._handed_over(value, definition.index, at, depth)
                 if elements:
                     found |= elements
                     continue
                 if value is None or definition.index is not None:
-                    found.add((slot.kind, slot.owner, slot.name))
+                    found.add(new)
                     continue
                 if value == ir.Const(None):
                     continue
@@ -554,11 +735,75 @@ class Coverage:
                 if isinstance(value, ir.Operation) and value.op == "if":
                     options = value.operands[1:]
                 for option in options:
-                    inner = self.identities(option, definition.function, depth + 1)
-                    found |= inner or self._fresh(option, slot, definition.function)
+                    inner = self.identities(
+                        option, definition.function, definition.stmt, depth + 1
+                    )
+                    if inner or not self._is_itself(option, slot, definition.function):
+                        found |= inner or {new}
             return frozenset(found)
         finally:
-            self._naming.discard(slot)
+            self._naming.discard(naming)
+
+    def _new(self, slot: Slot, definition: Definition) -> Identity:
+        """The object that a statement gives a name to."""
+        name = slot.name
+        if slot.kind == "variable":
+            several = self.program.definitions(slot.owner, slot.name)
+            if len({d.stmt.path for d in several}) > 1:
+                name += _AT + _shown(definition.stmt.path)
+        return slot.kind, slot.owner, name
+
+    def _is_param(self, function: str, name: str) -> bool:
+        return any(p.name == name for p in self.program.functions[function].params)
+
+    def _returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Stmt]]:
+        for callee in self.program.callees(call, function):
+            for stmt in ir.statements(self.program.functions[callee].body):
+                if stmt.kind == "return" and stmt.value is not None:
+                    yield callee, stmt
+
+    def _definitions(
+        self, owner: str, name: str, function: str, stmt: ir.Stmt | None
+    ) -> tuple[list[Definition], bool]:
+        """The definitions whose value a variable may have at a statement, and whether it may be what
+        its function was called with."""
+        found = self.program.definitions(owner, name)
+        if len(found) < 2 and not self._is_param(owner, name):
+            return found, True
+        reaching = self._reaching(owner, name, function, stmt)
+        if reaching is None:
+            return found, True
+        paths, from_start = reaching
+        return [
+            d for d in found if d.function != owner or d.stmt.path in paths
+        ], from_start
+
+    def _reaching(
+        self, owner: str, name: str, function: str, stmt: ir.Stmt | None
+    ) -> tuple[set[ir.Path], bool] | None:
+        """The paths of the statements that may have bound a variable of this function, or of one that
+        all ways here lead through; None where there may be others."""
+        paths: set[ir.Path] = set()
+        from_start = False
+        pending = [(function, stmt)]
+        seen = {function}
+        while pending:
+            here, at = pending.pop()
+            if at is None:
+                return None
+            if here == owner:
+                stmts, start = self.flow.reaching(name, Made(ir.Name(name), owner, at))
+                paths |= {one.path for one in stmts}
+                from_start |= start
+                continue
+            sites = self._sites(here)
+            if not sites or here in self.program.escaping:
+                return None
+            for site in sites:
+                if site.caller == owner or site.caller not in seen:
+                    seen.add(site.caller)
+                    pending.append((site.caller, site.stmt))
+        return paths, from_start
 
     def _elements(
         self, definition: Definition, slot: Slot, depth: int
@@ -568,36 +813,101 @@ class Coverage:
         through = collections.iterated(definition.stmt, slot.name, definition.function)
         if through is None:
             return frozenset()
-        lists = [(definition.function, through)]
+        lists = [(definition.function, definition.stmt, through)]
         if isinstance(through, ir.Name):
             owner = self.program.owner(through.id, definition.function)
             if owner is not None:
                 lists = [
-                    (site.caller, given)
+                    (site.caller, site.stmt, given)
                     for site in self._sites(owner)
                     if (given := self.program.argument_at(site, through.id)) is not None
                 ]
         found: set[Identity] = set()
-        for function, expr in lists:
+        for function, stmt, expr in lists:
             if not isinstance(expr, ir.Display) or expr.kind == "dict":
-                inner = self.identities(expr, function, depth + 1)
+                inner = self.identities(expr, function, stmt, depth + 1)
                 found |= inner
                 continue
             for item in expr.items:
-                found |= self.identities(item, function, depth + 1)
+                found |= self.identities(item, function, stmt, depth + 1)
         return frozenset(found)
 
-    def _fresh(self, value: ir.Expr, slot: Slot, function: str) -> set[Identity]:
-        """A value that is no other object under a new name gets the slot's own identity.
+    def _handed_over_under(
+        self,
+        holder: ir.Expr,
+        key: object,
+        function: str,
+        stmt: ir.Stmt | None,
+        depth: int,
+    ) -> frozenset[Identity]:
+        """The same of a variable that holds all that the call returns: ``made["model"]``."""
+        owner = (
+            self.program.owner(holder.id, function)
+            if isinstance(holder, ir.Name)
+            else None
+        )
+        if owner is None or not isinstance(holder, ir.Name):
+            return frozenset()
+        found, _ = self._definitions(owner, holder.id, function, stmt)
+        if len(found) != 1 or found[0].index is not None:
+            return frozenset()
+        return self._handed_over(found[0].value, key, found[0].function, depth)
 
-        ``model = model.to(device)`` inside a cycle adds nothing.
-        """
+    def _handed_over(
+        self, value: ir.Expr | None, key: object, function: str, depth: int
+    ) -> frozenset[Identity]:
+        """What a function returns as one of several, by the name that it has in there: the optimizer
+        that is returned beside it holds it by that name. Only where a single call runs the function,
+        or the models of different calls would be one."""
+        program = self.program
+        found: set[Identity] = set()
+        if not isinstance(value, ir.Call) or not isinstance(key, (int, str)):
+            return frozenset()
+        for callee in program.callees(value, function):
+            if len(program.call_sites.get(callee, ())) != 1 or (
+                callee in program.escaping
+            ):
+                return frozenset()
+        for callee, stmt in self._returns(value, function):
+            returned = stmt.value or ir.Const(None)
+            item = self.optimizers.collections.element(returned, key, callee)
+            inner = (
+                frozenset()
+                if item is None
+                else self.identities(item, callee, stmt, depth + 1)
+            )
+            if not inner:
+                return frozenset()
+            found |= inner
+        return frozenset(found)
+
+    def _is_itself(self, value: ir.Expr, slot: Slot, function: str) -> bool:
+        """Whether a value comes from its own name: ``model = model.to(device)`` inside a cycle."""
         root = value
         while isinstance(root, (ir.Call, ir.Attr)):
             root = root.func if isinstance(root, ir.Call) else root.value
-        if isinstance(root, ir.Name) and self.optimizers.slot(root, function) == slot:
-            return set()
-        return {(slot.kind, slot.owner, slot.name)}
+        return (
+            isinstance(root, ir.Name) and self.optimizers.slot(root, function) == slot
+        )
+
+
+def definitions_of(program: Program, one: Identity) -> list[Definition]:
+    """What gives the name that an object goes by its value."""
+    kind, owner, *rest = one
+    name, _, at = rest[0].partition(_AT) if rest else ("", "", "")
+    if kind == "attribute":
+        return program.attribute_definitions(owner, name)
+    if kind != "variable":
+        return []
+    found = program.definitions(owner, name)
+    return [d for d in found if not at or _shown(d.stmt.path) == at]
+
+
+def _in_turn(first: int, second: int, third: int) -> bool:
+    """Whether a loop that goes on from the first line meets the second before the third."""
+    if first <= third:
+        return first < second < third
+    return second > first or second < third
 
 
 def _as_seen_outside(
@@ -627,3 +937,7 @@ def _as_parts(held: Held) -> Held:
 
 def _asks_requires_grad(test: ir.Expr) -> bool:
     return isinstance(test, ir.Attr) and test.attr == "requires_grad"
+
+
+def _shown(path: ir.Path) -> str:
+    return ".".join(f"{field}{index}" for field, index in path)

@@ -17,7 +17,12 @@ from amp_migrate.plan.torch_names import TorchNames
 from amp_migrate.project.link import Program
 from amp_migrate.project.names import Definition
 
+_GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
+    "not in",
+    "is not",
+}
 _DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
+_MOST_CALLS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Devices:
         told: Told = lambda function, birth: None,
     ) -> None:
         self.told = told
+        self._asked: set[ir.Expr] = set()
         self.files = files
         self.program = program
         self.torch_names = torch_names
@@ -75,6 +81,8 @@ class Devices:
             return Undecided(True, "nothing here is moved to an accelerator")
         own, known = self.moves.own(function, birth)
         decided = self._by_own(own, place) if own else self._by_others(known, place)
+        if decided is None and own:
+            decided = self._by_availability([m for m in own if m in reaching], place)
         unseen = "where the device is decided cannot be seen from the optimizer"
         return decided or Undecided(False, unseen)
 
@@ -113,6 +121,38 @@ class Devices:
             if other.device is not None
             and (other is move or self._sources(other.device, other.function) & wanted)
         ]
+
+    def _by_availability(self, moves: Iterable[Move], place: Place) -> Decision | None:
+        """Where the place cannot see the device that is chosen: every one is CUDA where there is any,
+        which can be asked anywhere."""
+        own = self.program.self_class(place.function)
+        for move in moves:
+            other = self.program.self_class(move.function)
+            if own is not None and other is not None and own[1] != other[1]:
+                # Instances of the one class need not be those of the other.
+                return None
+            if move.device is None or move.guards:
+                return None
+            if not self._is_always_run(move.function, 0):
+                return None
+            if not self.moves.is_cuda_if_available(move.device, move.function):
+                return None
+        return Decision(f"{self.torch}.cuda.is_available()")
+
+    def _is_always_run(self, function: str, depth: int) -> bool:
+        """Whether no test decides if a function is called."""
+        if ir.is_top(function) or self.program.functions[function].name == "__init__":
+            return True
+        sites = self.program.call_sites.get(function, [])
+        return (
+            bool(sites)
+            and depth < _MOST_CALLS
+            and all(
+                not self._guards_of(Place(site.caller, site.stmt))
+                and self._is_always_run(site.caller, depth + 1)
+                for site in sites
+            )
+        )
 
     def _by_others(self, known: bool, place: Place) -> Decision | Undecided | None:
         """By what else is moved, where no move of the optimizer's own modules is seen."""
@@ -493,40 +533,63 @@ class Devices:
         match expr:
             case ir.Const(value=bool()):
                 return True
-            case ir.Operation(
-                op="not" | "is" | "is not" | "==" | "!=" | ">" | ">=" | "<" | "<="
-            ):
+            case ir.Operation(op=op) if op in _GIVE_BOOLS:
                 return True
-            case ir.Operation(op="and" | "or", operands=operands):
+            case ir.Operation(op="and" | "or" | "if", operands=operands):
                 return all(
                     self._is_boolean(operand, function, depth + 1)
-                    for operand in operands
+                    for operand in operands[expr.op == "if" :]
                 )
             case ir.Call(func=func):
                 origin = self.program.origin(func, function)
                 return origin in ("torch.cuda.is_available", "builtins.bool")
             case ir.Name(id=name):
                 owner = self.program.owner(name, function)
-                if owner is None or any(
-                    p.name == name for p in self.program.functions[owner].params
-                ):
+                if owner is None:
                     return False
-                found = self.program.definitions(owner, name)
-                return bool(found) and all(
-                    d.value is not None
-                    and self._is_boolean(d.value, d.function, depth + 1)
-                    for d in found
+                given = self._given(name, owner)
+                return given is not None and self._are_boolean(
+                    [*self.program.definitions(owner, name), *given], depth
                 )
-            case ir.Attr(attr=attr):
+            case ir.Attr(value=value, attr=attr):
+                own = self.program.self_class(function)
+                if own is not None and value == ir.Name(own[0]):
+                    found = self.program.attribute_definitions(own[1], attr)
+                    return self._are_boolean(found, depth)
                 assigned = self.sight.assignments(expr)
-                if assigned:
-                    return all(
-                        d.value is not None
-                        and self._is_boolean(d.value, d.function, depth + 1)
-                        for d in assigned
-                    )
+                if assigned and expr not in self._asked:
+                    self._asked.add(expr)
+                    is_boolean = self._are_boolean(assigned, depth)
+                    self._asked.discard(expr)
+                    return is_boolean
                 return self._is_store_true(attr)
         return False
+
+    def _are_boolean(self, found: list[Definition], depth: int) -> bool:
+        return bool(found) and all(
+            d.value is not None
+            and d.index is None
+            and d.stmt.kind != "augassign"
+            and self._is_boolean(d.value, d.function, depth + 1)
+            for d in found
+        )
+
+    def _given(self, name: str, function: str) -> list[Definition] | None:
+        """What a parameter may be, its default included; None where that is not in sight."""
+        program = self.program
+        for param in program.functions[function].params:
+            if param.name == name:
+                sites = program.call_sites.get(function, [])
+                values = [program.argument_at(site, name) for site in sites]
+                if not sites or function in program.escaping:
+                    return None
+                if None in values and param.default is None:
+                    return None
+                return [
+                    Definition(site.caller, site.stmt, value or param.default)
+                    for site, value in zip(sites, values, strict=True)
+                ]
+        return []
 
     def _is_store_true(self, attr: str) -> bool:
         """Whether the program's argparse makes ``args.attr`` a bool."""
@@ -542,9 +605,22 @@ class Devices:
                     for g in given
                     if isinstance(g, str)
                 }
-                if attr in spelled and {"store_true", "store_false"} & given:
+                if attr in spelled and (
+                    {"store_true", "store_false"} & given or _is_flag(call)
+                ):
                     return True
         return False
+
+
+def _is_flag(call: ir.Call) -> bool:
+    """Whether an option is made a bool by its type or action, and is one where it is left out."""
+    named = {arg.name: arg.value for arg in call.args}
+    action, default = named.get("action"), named.get("default")
+    says = named.get("type") == ir.Name("bool") or (
+        action is not None
+        and (ir.key_of(action) or "").endswith("BooleanOptionalAction")
+    )
+    return says and isinstance(default, ir.Const) and isinstance(default.value, bool)
 
 
 def _latest_first(moves: list[Move], place: Place) -> list[Move]:

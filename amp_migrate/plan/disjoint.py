@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.coverage import Coverage, Identity
+from amp_migrate.plan.coverage import Coverage, Identity, definitions_of
 from amp_migrate.plan.forward import Forward
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth
@@ -63,15 +63,8 @@ class Disjoint:
         return found
 
     def _ingredients(self, one: Identity, coverage: Coverage) -> list[Identity]:
-        kind, owner, name = one[0], one[1], one[2] if len(one) > 2 else ""
-        if kind == "variable":
-            definitions = self.program.definitions(owner, name)
-        elif kind == "attribute":
-            definitions = self.program.attribute_definitions(owner, name)
-        else:
-            return []
         found: list[Identity] = []
-        for definition in definitions:
+        for definition in definitions_of(self.program, one):
             if definition.value is None:
                 continue
             for call in ir.calls_in(definition.value):
@@ -80,7 +73,9 @@ class Disjoint:
                     if isinstance(value, (ir.Name, ir.Attr)) and (
                         self.forward.is_module(value, definition.function)
                     ):
-                        found += coverage.identities(value, definition.function)
+                        found += coverage.identities(
+                            value, definition.function, definition.stmt
+                        )
         return found
 
     def _tie(self) -> int:

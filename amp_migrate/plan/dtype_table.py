@@ -14,6 +14,12 @@ PARAMETRIC = re.compile(
     r"|Transformer\w*)"
 )
 """Layers with parameters, which are fp32: their results are, too, and other floats raise."""
+EMBEDDING = re.compile(_NN + r"Embedding(Bag)?")
+"""Layers that give rows of their parameters, which autocast leaves fp32."""
+NORMS = re.compile(_NN + r"(Sync)?BatchNorm\w*")
+"""Layers with parameters that take half values, too."""
+RECURRENT = re.compile(_NN + r"(RNN|LSTM|GRU|LSTMCell|MultiheadAttention)")
+"""Layers that give a tuple."""
 KEEPING = re.compile(
     _NN
     + r"(Sigmoid|Tanh|ReLU|ReLU6|LeakyReLU|ELU|SELU|CELU|GELU|SiLU|Mish|Hardtanh|Hardswish|Softplus"
@@ -48,6 +54,16 @@ SAME = frozenset(
 """Functions and methods whose floating-point result has the dtype of their first operand."""
 PRODUCTS = frozenset("mm bmm matmul linear conv1d conv2d conv3d mv".split())
 """Functions that raise where their operands are not of one dtype."""
+MORE_PRODUCTS = frozenset(
+    """addmm addmv addbmm baddbmm addmm_ addmv_ addbmm_ baddbmm_ einsum tensordot inner dot vdot linear
+    multi_dot chain_matmul bilinear conv_transpose1d conv_transpose2d conv_transpose3d
+    scaled_dot_product_attention""".split()
+)
+"""Others of them."""
+ALIKE = frozenset(
+    "lerp lerp_ isclose allclose cross cdist grid_sample heaviside complex binary_cross_entropy".split()
+)
+"""Functions that compute no such product, and outside of autocast want operands of one dtype, too."""
 JOINS = frozenset("cat stack concat hstack vstack".split())
 FACTORIES = frozenset("randn rand zeros ones empty linspace eye".split())
 INTEGER_FACTORIES = frozenset("randint arange randperm".split())
@@ -65,6 +81,10 @@ FP32_ONLY = re.compile(
     r"|quantile|nanquantile)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
 )
 """Functions that want fp32 operands, and compute no product that autocast would cast again."""
+FP32_METHODS = frozenset(
+    "inverse det slogdet logdet cholesky svd qr quantile nanquantile".split()
+)
+"""Those of them that are methods."""
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 FROM_NUMBERS = (
@@ -75,7 +95,9 @@ FROM_NUMBERS = (
 """Functions whose result has nothing of autocast."""
 MADE_LIKE = frozenset("to eq ge gt le lt ne new_ones new_zeros new_full size".split())
 """Methods whose result is no half where their tensor is none."""
-NUMBERS = frozenset(f"builtins.{name}" for name in "len int float".split())
+NUMBERS = frozenset(
+    (*(f"builtins.{name}" for name in "len int float".split()), "numpy.prod")
+)
 """Functions that give Python numbers."""
 OF_NUMBERS = frozenset(f"builtins.{name}" for name in "min max abs round sum".split())
 """Functions that give a Python number where they are given nothing else."""

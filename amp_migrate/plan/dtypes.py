@@ -21,22 +21,42 @@ class Dtypes:
         self.flow = flow
         self.modules = modules
         self._left = 0
-        self._asked: set[tuple[ir.Expr, str, ir.Path, int | None]] = set()
+        self._asked: dict[tuple[ir.Expr, str, ir.Path, int | None], None] = {}
         self._numbers_asked: set[tuple[ir.Expr, str, ir.Path]] = set()
 
     def is_fp32(self, at: Made) -> bool:
         """Whether an expression is shown to be an fp32 tensor when AMP is off."""
-        self._left, self._asked = _MOST, set()
+        self._left, self._asked = _MOST, {}
         return not rebinds(at) and self._fp32(at)
 
     def is_fp32_through(self, layers: list[tuple[ir.Expr, str]], given: Made) -> bool:
         """Whether layers in a row give fp32 when AMP is off."""
-        self._left, self._asked = _MOST, set()
+        self._left, self._asked = _MOST, {}
         return self._fp32_layers(layers, given)
 
     def is_number(self, at: Made) -> bool:
         """Whether an expression is shown to be a Python number."""
-        return not rebinds(at) and self._is_number(at.expr, at)
+        return self._counts(at.expr, at.function) or (
+            not rebinds(at) and self._is_number(at.expr, at)
+        )
+
+    def _counts(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a Python number whatever its names stand for: ``sum(p.numel() for
+        p in ps)``."""
+        match expr:
+            case ir.Const(value=value):
+                return isinstance(value, (int, float))
+            case ir.Operation(op="+" | "-" | "*" | "/" | "//", operands=operands):
+                return all(self._counts(operand, function) for operand in operands)
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, function)
+                if origin in dtype_table.OF_NUMBERS:
+                    given = [one for arg in args for one in _elements(arg.value)]
+                    return all(self._counts(one, function) for one in given)
+                if origin is None and isinstance(func, ir.Attr):
+                    return func.attr in ("item", "numel")
+                return origin in dtype_table.NUMBERS
+        return False
 
     def has_squashed(self, names: Collection[str]) -> bool:
         """Whether the last value that was shown to be fp32 came from one of these functions or layers."""
@@ -56,11 +76,13 @@ class Dtypes:
         self._left -= 1
         if self._left < 0:
             return False
-        self._asked.add(key)
+        before = len(self._asked)
+        self._asked[key] = None
         found = self._fp32_of(at)
         if not found:
-            # What was taken for granted on the way here may have been wrong.
-            self._asked.discard(key)
+            # What was shown since then may stand on what was taken for granted here.
+            while len(self._asked) > before:
+                self._asked.popitem()
         return found
 
     def _within(self, at: Made, expr: ir.Expr, index: int | None = None) -> bool:
@@ -71,10 +93,10 @@ class Dtypes:
         match expr:
             case ir.Name() | ir.Attr():
                 return self._fp32_variable(at)
-            case ir.Display(items=items):
+            case ir.Display(kind="list" | "tuple", items=items):
                 index = at.index
                 return index is not None and (
-                    index < len(items) and self._within(at, items[index])
+                    -len(items) <= index < len(items) and self._within(at, items[index])
                 )
             case ir.Item(value=value, key=key):
                 if isinstance(key, ir.Const) and isinstance(key.value, int):
@@ -102,6 +124,10 @@ class Dtypes:
         return False
 
     def _fp32_variable(self, at: Made) -> bool:
+        if at.index is not None and self.flow.is_filled(at):
+            # Which of its elements stands where is not known.
+            elements = self.flow.elements(at)
+            return bool(elements) and all(map(self._fp32, elements or ()))
         made = self.flow.made(at)
         if not made:
             view = dtype_table.view_of(at.expr)
@@ -160,14 +186,33 @@ class Dtypes:
             case ir.Item(value=ir.Attr(attr="shape")):
                 return True
             case ir.Name() | ir.Attr():
-                made = self.flow.made(Made(expr, at.function, at.stmt))
+                of = Made(expr, at.function, at.stmt)
+                made = self.flow.made(of)
+                if made is None and self._is_declared_number(of):
+                    return True
                 return bool(made) and all(
-                    one.index is None
-                    and not isinstance(one.expr, (ir.Name, ir.Attr))
-                    and self._is_number(one.expr, one)
+                    one.index is None and self._is_number(one.expr, one)
                     for one in made or ()
                 )
         return False
+
+    def _is_declared_number(self, at: Made) -> bool:
+        """Whether a variable is a parameter with the annotation of a number, given out of sight."""
+        if not isinstance(at.expr, ir.Name):
+            return False
+        name = at.expr.id
+        stmts, from_start = self.flow.reaching(name, at)
+        return (
+            from_start
+            and not stmts
+            and any(
+                param.name == name
+                and param.annotation is not None
+                and self.program.origin(param.annotation, at.function)
+                in ("builtins.float", "builtins.int")
+                for param in self.program.functions[at.function].params
+            )
+        )
 
     def _fp32_call(self, at: Made, call: ir.Call) -> bool:
         program = self.program
@@ -244,6 +289,17 @@ class Dtypes:
             return first is not None and self._within(at, first)
         if name in dtype_table.JOINS and isinstance(first, ir.Display):
             return bool(first.items) and all(self._within(at, i) for i in first.items)
+        if name == "einsum":
+            given = [
+                operand
+                for arg in call.args[1:]
+                for operand in (
+                    arg.value.items
+                    if isinstance(arg.value, ir.Display)
+                    else (arg.value,)
+                )
+            ]
+            return bool(given) and all(self._within(at, one) for one in given)
         if name in dtype_table.PRODUCTS:
             return any(
                 not arg.star and self._within(at, arg.value) for arg in call.args[:2]
@@ -344,3 +400,13 @@ def rebinds(at: Made) -> bool:
 
 def _says_dtype(call: ir.Call) -> bool:
     return any(arg.name == "dtype" or arg.star == "**" for arg in call.args)
+
+
+def _elements(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What a list that is written out holds; of anything else, itself."""
+    match expr:
+        case ir.Comprehension(elements=(element,)):
+            return (element,)
+        case ir.Display(kind="list" | "tuple", items=items):
+            return items
+    return (expr,)

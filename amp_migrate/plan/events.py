@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
-from amp_migrate.plan import vocabulary
+from amp_migrate.plan import gradients, vocabulary
 from amp_migrate.plan.exchange import Exchange
 from amp_migrate.plan.forward import Forward
 from amp_migrate.project.bindings import calls_of
@@ -218,10 +218,8 @@ class Events:
 
     def _touch(self, call: ir.Call) -> str:
         """What somebody else's function does to gradients, as its name has it."""
-        name = (
-            call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
-        )
-        return "mixture" if self.exchange.sounds_like_one(name or "") else "access"
+        name = gradients.called(call)
+        return "mixture" if self.exchange.sounds_like_one(name) else "access"
 
     def _is_own_step(self, call: ir.Call, function: str) -> bool:
         """A step of an optimizer whose class is in sight: what it does is its own business."""
@@ -270,18 +268,13 @@ class Events:
         self, call: ir.Call, function: str, origin: str | None
     ) -> bool:
         """Whether somebody else's function is handed what it needs to read or edit gradients."""
-        name = ir.key_of(call.func) or ""
-        if isinstance(call.func, ir.Attr):
-            name = call.func.attr
-        if origin is not None and origin.startswith(_HARMLESS):
+        if gradients.is_helper(self.program, call, function):
+            return True
+        if gradients.is_harmless(self.program, call, function):
             return False
-        if name in vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING:
-            return False
-        if vocabulary.GRADIENT_HELPER.search(name):
-            return not all(isinstance(arg.value, ir.Const) for arg in call.args)
         if any(self._leads_to_gradients(arg.value, function) for arg in call.args):
             # compute_loss(model, batch) runs the model; anything else may do what it likes.
-            return not vocabulary.MODEL_LIKE.search(name)
+            return not vocabulary.MODEL_LIKE.search(gradients.called(call))
         # on_backward_end(), hooks["end"](): somebody's callback.
         is_variable = isinstance(call.func, (ir.Name, ir.Item)) and origin is None
         return is_variable and not call.args
@@ -328,8 +321,6 @@ class Events:
 
 UNKNOWN = ir.Const("?")
 """Stands for an object that cannot be told."""
-
-_HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "logging.", "tqdm.")
 
 
 def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:

@@ -70,6 +70,12 @@ def explain_group(
     for word, function, path in placed:
         where = at(_line(program, function, path), function)
         lines.append(f"  {word} {where} in {inside(function)}")
+    for note in group.notes:
+        assert isinstance(note.line, ir.Line)
+        of = "" if note.line.file == own else f" of {shown(note.line.file)}"
+        lines.append(
+            f"  by hand at {spot(note.line, note.line.file)}{of}: {note.message}"
+        )
     return lines
 
 

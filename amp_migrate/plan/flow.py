@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
+from amp_migrate.plan.contents import Contents
 from amp_migrate.project.bindings import bindings
 from amp_migrate.project.link import Program
 
@@ -24,6 +25,7 @@ class Flow:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.contents = Contents(program)
 
     def made(self, at: Made) -> list[Made] | None:
         """What may have made a variable, attribute, parameter or element; None where unknown.
@@ -64,7 +66,7 @@ class Flow:
                 for d in found
                 if d.value is not None
             ]
-        stmts, from_start = self._reaching(name, at)
+        stmts, from_start = self.reaching(name, at)
         result: list[Made] = []
         for stmt in stmts:
             for bound, value, index in bindings(stmt):
@@ -107,7 +109,7 @@ class Flow:
             result.append(Made(value, site.caller, site.stmt))
         return result
 
-    def _reaching(self, name: str, at: Made) -> tuple[list[ir.Stmt], bool]:
+    def reaching(self, name: str, at: Made) -> tuple[list[ir.Stmt], bool]:
         """The statements whose value a variable may have, and whether it may be that of the start."""
         scope = self.program.functions[at.function]
         found: dict[ir.Path, ir.Stmt] = {}
@@ -136,6 +138,33 @@ class Flow:
                 return list(found.values()), False
             path = parent
 
+    def put_into(self, at: Made) -> list[Made]:
+        """What is put into the collection that a variable or attribute holds."""
+        puts = self.contents.put_into(at.expr, at.function)
+        return [Made(put.value, put.function, put.stmt) for put in puts]
+
+    def is_filled(self, at: Made) -> bool:
+        """Whether a variable or attribute holds a collection whose elements are not where they were."""
+        return bool(self.contents.put_into(at.expr, at.function)) or any(
+            made.stmt.kind == "augassign" for made in self.made(at) or ()
+        )
+
+    def elements(self, at: Made) -> list[Made] | None:
+        """What the elements of such a collection may be; None where some are not in sight."""
+        found: list[Made] = []
+        for put in self.contents.put_into(at.expr, at.function):
+            one = Made(put.value, put.function, put.stmt)
+            inner = _written_out(one) if put.spread else [one]
+            if inner is None:
+                return None
+            found += inner
+        for made in self.made(Made(at.expr, at.function, at.stmt)) or ():
+            inner = _written_out(made)
+            if inner is None:
+                return None
+            found += inner
+        return found
+
     def returned(self, function: str, index: int | None) -> list[Made] | None:
         """What a function of the program returns, or that element of it."""
         facts = self.program.functions[function]
@@ -149,6 +178,15 @@ class Flow:
                 return None
             result.append(Made(stmt.value, function, stmt, index))
         return result or None
+
+
+def _written_out(made: Made) -> list[Made] | None:
+    """The elements of a list or tuple that is written out."""
+    if not isinstance(made.expr, ir.Display) or made.expr.kind == "dict":
+        return None
+    if made.index is not None:
+        return None
+    return [Made(item, made.function, made.stmt) for item in made.expr.items]
 
 
 def _binds(stmt: ir.Stmt, name: str) -> bool:

@@ -92,15 +92,38 @@ class Formulas:
                         return True
                     if word not in SHAPES | POWERS | _KEEPS:
                         if self.forward.is_forward(call, one.function, MODULES):
-                            if not self.dtypes.is_fp32(one):
-                                return True
-                            if self.dtypes.has_squashed(SQUASHES):
+                            returned = self._returned(call, one)
+                            if returned:
+                                pending += returned
+                            elif not self.dtypes.is_fp32(
+                                one
+                            ) or self.dtypes.has_squashed(SQUASHES):
                                 return True
                         continue
+                case ir.Display(items=items) if one.index is not None:
+                    meant = items[one.index :][:1]
+                    pending += [Made(i, one.function, one.stmt) for i in meant or items]
+                    continue
             pending += [
                 Made(child, one.function, one.stmt) for child in ir.children(one.expr)
             ]
         return bool(pending)
+
+    def _returned(self, call: ir.Call, at: Made) -> list[Made]:
+        """What the functions and modules of the program that a call runs return; nothing where one of
+        them is not in sight."""
+        found: list[Made] = []
+        for ref in self.program.resolve(call.func, at.function):
+            name = ref.name if ref.kind == "function" else None
+            if ref.kind == "instance":
+                name = self.program.method(ref.name, "forward")
+            if name is None:
+                return []
+            returned = self.remedies.flow.returned(name, at.index)
+            if not returned:
+                return []
+            found += returned
+        return found
 
     # -- squares --------------------------------------------------------------------------------
 

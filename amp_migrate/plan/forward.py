@@ -30,6 +30,10 @@ _NO_MODULES = (
     "argparse.",
     "functools.",
 )
+_LEAVES_TORCH = ("numpy", "item", "tolist")
+_MAKES_TENSOR = re.compile(
+    r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
+)
 _OFF = ("no_grad", "inference_mode")
 
 
@@ -72,6 +76,18 @@ class Forward:
             for one in ir.statements((stmt,))
             for expr in one.exprs
             for inner in ir.walk(expr)
+        )
+
+    def gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether what a plain statement computes is more to it than numbers."""
+        return any(
+            (
+                self.is_forward(inner, function)
+                if isinstance(inner, ir.Call)
+                else isinstance(inner, ir.Operation) and inner.op == "@"
+            )
+            for expr in stmt.exprs
+            for inner in _with_gradients(expr)
         )
 
     def in_expression(self, expr: ir.Expr, function: str, level: int = ANY) -> bool:
@@ -259,18 +275,38 @@ class Forward:
         return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
 
     def _is_computed(self, expr: ir.Expr, function: str) -> bool:
-        """Whether a variable is a loss that is computed here, whatever its name says besides."""
-        if not isinstance(expr, ir.Name) or not _names_loss(expr.id):
+        """Whether a variable is a loss that is computed here, whatever its name says besides: also
+        the ``loss`` of what a model returns."""
+        of_result = isinstance(expr, ir.Attr)
+        if not _names_loss(expr.attr if isinstance(expr, ir.Attr) else ir.key_of(expr)):
             return False
-        owner = self.program.owner(expr.id, function)
-        found = [] if owner is None else self.program.definitions(owner, expr.id)
+        holder = expr.value if isinstance(expr, ir.Attr) else expr
+        if not isinstance(holder, ir.Name):
+            return False
+        owner = self.program.owner(holder.id, function)
+        found = [] if owner is None else self.program.definitions(owner, holder.id)
         return bool(found) and all(
-            isinstance(d.value, ir.Operation)
+            (
+                isinstance(d.value, ir.Call) and self.is_forward(d.value, d.function)
+                if of_result
+                else isinstance(d.value, ir.Operation)
+                or (
+                    (isinstance(d.value, ir.Call) and isinstance(d.value.func, ir.Attr))
+                    and d.value.func.attr in ("mean", "sum")
+                )
+            )
             or (
-                (isinstance(d.value, ir.Call) and isinstance(d.value.func, ir.Attr))
-                and d.value.func.attr in ("mean", "sum")
+                isinstance(d.value, ir.Call) and self._is_made(d.value.func, d.function)
             )
             for d in found
+        )
+
+    def _is_made(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is seen to be a module, whose call computes something."""
+        refs = self.program.resolve(expr, function)
+        return bool(refs) and all(
+            ref.kind in ("made", "instance") and self._ref_is_forward(ref)
+            for ref in refs
         )
 
     # -- reads and writes ---------------------------------------------------------------------
@@ -288,10 +324,13 @@ class Forward:
             expr = expr.value
         return expr.id if isinstance(expr, ir.Name) else None
 
-    def reads_of(self, expr: ir.Expr, function: str) -> set[str]:
-        """Variables that an expression mentions."""
+    def reads_of(
+        self, expr: ir.Expr, function: str, gradients: bool = False
+    ) -> set[str]:
+        """Variables that an expression mentions; with ``gradients``, not those of which it takes no
+        more than numbers along."""
         found = set()
-        for inner in ir.walk(expr):
+        for inner in _with_gradients(expr) if gradients else ir.walk(expr):
             if isinstance(inner, (ir.Name, ir.Attr)):
                 variable = self.variable(inner, function)
                 if variable is not None:
@@ -301,23 +340,23 @@ class Forward:
             found.discard(own[0])
         return found
 
-    def reads(self, stmt: ir.Stmt, function: str) -> set[str]:
-        """Variables that a statement mentions, blocks included."""
+    def reads(self, stmt: ir.Stmt, function: str, gradients: bool = False) -> set[str]:
+        """Variables that a statement mentions, blocks included, those aside that a loop binds."""
         return {
             variable
             for inner in ir.statements((stmt,))
             for expr in inner.exprs
-            for variable in self.reads_of(expr, function)
+            if inner.kind != "for" or not _only_names(expr) or expr is inner.value
+            for variable in self.reads_of(expr, function, gradients)
         }
 
-    def uses(self, stmt: ir.Stmt, function: str) -> set[str]:
+    def uses(self, stmt: ir.Stmt, function: str, gradients: bool = False) -> set[str]:
         """Variables that a statement mentions, but for those that it only gives a value."""
+        reads = self.reads(stmt, function, gradients)
         kills = self.kills(stmt, function)
         if not kills or stmt.value is None:
-            return self.reads(stmt, function)
-        return (self.reads(stmt, function) - kills) | self.reads_of(
-            stmt.value, function
-        )
+            return reads
+        return (reads - kills) | self.reads_of(stmt.value, function, gradients)
 
     def kills(self, stmt: ir.Stmt, function: str) -> set[str]:
         """Variables that a statement gives a wholly new value."""
@@ -420,7 +459,7 @@ def _names_loss(name: str | None) -> bool:
 
 def _makes_module(origin: str) -> bool:
     """Whether the result of calling a dotted name is a module to be called."""
-    if origin.startswith(("torch.nn.functional.", "torch.nn.utils.")):
+    if _MAKES_TENSOR.match(origin):
         return False
     if origin.startswith(_MODULE_MAKERS):
         return True
@@ -430,6 +469,24 @@ def _makes_module(origin: str) -> bool:
         return False
     last = origin.rsplit(".", 1)[-1]
     return bool(vocabulary.MODEL_LIKE.search(last)) or last == "from_pretrained"
+
+
+def _only_names(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Display):
+        return all(map(_only_names, expr.items))
+    return isinstance(expr, ir.Name)
+
+
+def _with_gradients(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """The parts of an expression from which gradients may pass on to the whole."""
+    if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        if expr.func.attr in _LEAVES_TORCH:
+            return
+    yield expr
+    bound = expr.targets if isinstance(expr, ir.Comprehension) else ()
+    for child in ir.children(expr):
+        if not any(child is target for target in bound):
+            yield from _with_gradients(child)
 
 
 def names_no_grad(expr: ir.Expr) -> bool:

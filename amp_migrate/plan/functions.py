@@ -151,7 +151,7 @@ class CustomFunctions:
         return False
 
     def _mentions(self, family: _Family) -> Iterator[tuple[str, ir.Stmt, bool]]:
-        """(function, statement, whether it only calls ``apply``) wherever a Function may be meant."""
+        """(function, statement, whether it only calls it there) wherever a Function may be meant."""
         names = {self.program.classes[one].name for one in family.classes}
         aliases = names | {
             local
@@ -161,13 +161,7 @@ class CustomFunctions:
         }
         for function, stmt, in_class in self._statements():
             for expr in stmt.exprs:
-                called = {
-                    id(inner.func.value)
-                    for inner in ir.walk(expr)
-                    if isinstance(inner, ir.Call)
-                    and isinstance(inner.func, ir.Attr)
-                    and inner.func.attr == "apply"
-                }
+                called = set(_called_here(expr))
                 for inner in ir.walk(expr):
                     if isinstance(inner, ir.Const):
                         meant = isinstance(inner.value, str) and inner.value in names
@@ -391,6 +385,18 @@ class CustomFunctions:
             return program.owner(root, function.qualname) != function.qualname
         refs = program.resolve(func, function.qualname)
         return not any(ref.kind in ("class", "function") for ref in refs)
+
+
+def _called_here(expr: ir.Expr) -> Iterator[int]:
+    """The ids of what is run in an expression: ``F.apply(x)``, ``F()(x)``, ``F().forward(x)``."""
+    for inner in ir.walk(expr):
+        match inner:
+            case ir.Call(func=ir.Call(func=made)):
+                yield id(made)
+            case ir.Call(func=ir.Attr(value=ir.Call(func=made), attr="forward")):
+                yield id(made)
+            case ir.Call(func=ir.Attr(value=made, attr="apply")):
+                yield id(made)
 
 
 def _last(expr: ir.Expr) -> str | None:

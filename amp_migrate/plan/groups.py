@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.edits import Edit, Placed
-from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
 from amp_migrate.plan.protocol import Placement
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.travel import Travel
@@ -28,6 +28,8 @@ class Group:
     """What carries the switch of the regions: mostly the same."""
     placement: Placement | None = None
     runs: list[Run] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    """What is left to be done by hand."""
 
     def place(self, function: str, edit: Edit) -> None:
         """Add an edit to the file that a function stands in."""

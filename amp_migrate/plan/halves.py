@@ -30,11 +30,11 @@ class Halves:
         """The very expressions (by `id`) that a planned edit makes fp32; others that say the same may
         stay half."""
         self._left = 0
-        self._passed: set[tuple[int, str, ir.Path]] = set()
+        self._passed: dict[tuple[int, str, ir.Path], None] = {}
 
     def is_never_half(self, at: Made) -> bool:
         """Whether a value is shown to be no half tensor when AMP is on."""
-        self._left, self._passed = _MOST, set()
+        self._left, self._passed = _MOST, {}
         return not rebinds(at) and self._not_half(at)
 
     def _gets_fp32(self, at: Made) -> bool:
@@ -48,10 +48,13 @@ class Halves:
         self._left -= 1
         if self._left < 0:
             return False
-        self._passed.add(key)
+        before = len(self._passed)
+        self._passed[key] = None
         found = self._not_half_of(at)
         if not found:
-            self._passed.discard(key)
+            # What was shown since then may stand on what was taken for granted here.
+            while len(self._passed) > before:
+                self._passed.popitem()
         return found
 
     def _plainly(self, at: Made, *exprs: ir.Expr) -> bool:
@@ -71,7 +74,7 @@ class Halves:
                 if not made:
                     view = dtype_table.view_of(expr)
                     return view is not None and self._plainly(at, view)
-                return all(self._not_half(one) for one in made)
+                return all(map(self._not_half, [*made, *self.flow.put_into(at)]))
             case ir.Item(value=value):
                 return self._plainly(at, value)
             case ir.Display(items=items):

@@ -152,10 +152,13 @@ class Handover:
             if self.kept.is_appended(call):
                 continue
             if self._is_own(arg.value, function):
-                if (not followed or arg.star) and not self._is_scheduler_init(
-                    call, function
+                if (not followed or arg.star) and not (
+                    self._is_scheduler_init(call, function)
+                    or self._chooses_scheduler(call, function)
                 ):
                     refusal = self._handed(call, origin)
+                else:
+                    refusal = self._swallowed(arg, call, function)
             else:
                 refusal = self._visit(arg.value, function, stmt, allowed=False)
                 if refusal is not None and refusal.code == "AMP012":
@@ -163,6 +166,59 @@ class Handover:
             if refusal is not None:
                 return refusal
         return None
+
+    def _swallowed(
+        self, optimizer: ir.Arg, call: ir.Call, function: str
+    ) -> Refusal | None:
+        """An argument that a function of this program takes in with ``*args`` or ``**kwargs``."""
+        program = self.program
+        said = (ir.render(part) for part in (call.func, *(a.value for a in call.args)))
+        schedules = any(SCHEDULER.search(text) for text in said if text is not None)
+        for site in program.call_sites_of(call, function):
+            facts = program.functions[site.callee]
+            given = (program.argument_at(site, param.name) for param in facts.params)
+            if any(value is optimizer.value for value in given):
+                continue
+            star = "**" if optimizer.name else "*"
+            if schedules and self._only_forwards(facts, star):
+                # `config.make("lr_scheduler", torch.optim.lr_scheduler, optimizer)`
+                continue
+            name = ir.render(call.func) or facts.name
+            around = (
+                (facts.qualname,)
+                if facts.class_name is None
+                else (m for _, m in program.classes[facts.class_name].methods)
+            )
+            if any(
+                isinstance(inner, ir.Attr) and inner.attr.endswith("state_dict")
+                for inside in around
+                for stmt in ir.statements(program.functions[inside].body)
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+            ):
+                message = (
+                    f"{name}() takes the optimizer in with *args or **kwargs, and its state "
+                    "is saved or loaded from there"
+                )
+                return Refusal("AMP040", message, call.line)
+            message = f"{name}() takes the optimizer in with *args or **kwargs"
+            return Refusal("AMP012", message, call.line)
+        return None
+
+    @staticmethod
+    def _only_forwards(function: ir.Function, star: str) -> bool:
+        """Whether a function hands its ``*args`` or ``**kwargs`` on as they are, and nothing else."""
+        starred = {ir.Name(p.name) for p in function.params if p.kind == star}
+        exprs = [e for stmt in ir.statements(function.body) for e in stmt.exprs]
+        inside = [inner for expr in exprs for inner in ir.walk(expr)]
+        handed = [
+            arg.value
+            for call in inside
+            if isinstance(call, ir.Call)
+            for arg in call.args
+            if arg.star and arg.value in starred
+        ]
+        return len(handed) == sum(inner in starred for inner in inside)
 
     def _is_scheduler_init(self, call: ir.Call, function: str) -> bool:
         """``super().__init__(optimizer)`` in a class of one's own that is a scheduler."""
@@ -174,6 +230,19 @@ class Handover:
         bases = self.program.external_bases(own[1])
         return any(base.startswith("torch.optim.lr_scheduler.") for base in bases)
 
+    def _chooses_scheduler(self, call: ir.Call, function: str) -> bool:
+        """``getattr(lr_scheduler, name)(optimizer)``: a class out of a module of schedulers."""
+        func = call.func
+        if not isinstance(func, ir.Call) or not func.args:
+            return False
+        if self.program.origin(func.func, function) != "builtins.getattr":
+            return False
+        holder = ir.key_of(func.args[0].value) or ""
+        origin = self.program.origin(func.args[0].value, function) or ""
+        return origin == "torch.optim.lr_scheduler" or bool(
+            SCHEDULER.search(holder.rsplit(".", 1)[-1])
+        )
+
     def _collected(self, origin: str | None, refusal: Refusal) -> Refusal:
         """A collection that is handed on at once: a checkpoint, or the arguments of a process."""
         if origin in ("torch.save", "pickle.dump"):
@@ -182,10 +251,11 @@ class Handover:
         return refusal
 
     def _handed(self, call: ir.Call, origin: str | None) -> Refusal | None:
-        name = ir.render(call.func) or "a call"
-        last = name.rsplit(".", 1)[-1]
+        written = ir.render(call.func)
+        name = f"{written}()" if written else "a function that is looked up"
+        last = (written or "").rsplit(".", 1)[-1]
         if origin is not None and self.program.is_local(origin):
-            message = f"the optimizer is handed to {name}(), in a file that is not read"
+            message = f"the optimizer is handed to {name}, in a file that is not read"
             return Refusal("AMP010", message, call.line)
         if origin is not None and origin.startswith(("torch.optim.", "builtins.")):
             if origin.startswith("torch.optim.") or last in _LOOKS_ONLY:
@@ -198,14 +268,12 @@ class Handover:
         if SCHEDULER.search(last):
             return None
         if last in ("step", "unscale_", "minimize"):
-            return Refusal(
-                "AMP001", f"{name}() steps this optimizer already", call.line
-            )
+            return Refusal("AMP001", f"{name} steps this optimizer already", call.line)
         if last in _FRAMEWORK_METHODS:
             return Refusal(
-                "AMP003", f"{name}() hands the optimizer to a framework", call.line
+                "AMP003", f"{name} hands the optimizer to a framework", call.line
             )
-        message = f"the optimizer is handed to {name}(), which is not followed"
+        message = f"the optimizer is handed to {name}, which is not followed"
         return Refusal("AMP010", message, call.line)
 
 

@@ -17,10 +17,12 @@ from amp_migrate.plan.edits import Edit
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.formulas import Formulas
 from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.leaving import Leaving
+from amp_migrate.plan.live import Live
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.probabilities import Probabilities
 from amp_migrate.plan.products import of_products
-from amp_migrate.plan.regions import Run
+from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.plan.sigmoids import Sigmoids
 from amp_migrate.plan.stores import Stores
@@ -42,8 +44,13 @@ _RAISING_METHODS = frozenset(
     matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+_PLAIN_BASES = frozenset(
+    f"torch.nn.{name}"
+    for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
+)
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
+_DOUBLES = frozenset(("torch.double", "torch.float64"))
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
@@ -60,20 +67,34 @@ class Hazards:
         forward: Forward,
         options: Options,
         files: frozenset[str],
+        live: Live | None,
     ) -> None:
-        """``files``: those in which the loops, their optimizers and what these pass through stand."""
+        """``files``: those in which the loops, their optimizers and what these pass through stand.
+        ``live``: what can run with the loops; None where callers out of sight run them.
+        """
         self.program = program
         self.forward = forward
         self.options = options
         self.files = program.importing(files)
+        self.live = live
         self.functions = self.called_from(
             [q for q in program.functions if ir.file_of(q) in files]
         )
         self.edits: list[tuple[str, Edit]] = []
         """What `find` wants to be done: a function, and an edit of one of its statements."""
+        self.more: list[Run] = []
+        """The regions that it wants besides."""
 
-    def find(self, functions: frozenset[str], runs: Iterable[Run]) -> Refusal | None:
-        """The first hazard for loops in ``functions`` whose regions are ``runs``."""
+    def find(
+        self,
+        functions: frozenset[str],
+        runs: Iterable[Run],
+        regions: Regions | None = None,
+    ) -> Refusal | None:
+        """The first hazard for loops in ``functions`` whose regions are ``runs``.
+
+        ``regions`` looks at what leaves them, and adds others.
+        """
         runs = list(runs)
         refusal = self._of_training(functions)
         if refusal is None and self.options.dtype != "float16":
@@ -101,48 +122,95 @@ class Hazards:
             refusal = self._remedied(function, stmt)
             if refusal is not None:
                 return refusal
-        in_regions = {
-            (function, stmt.path) for function, stmt in self.reached(runs, called=True)
-        }
-        arrays = Arrays(remedies, self.forward, in_regions)
+        arrays = Arrays(remedies, self.forward, inside, under)
         refusal = arrays.refusal(self.functions)
         if refusal is not None:
             return refusal
+        if regions is not None:
+            called = {f for f, _ in under} - {f for f, _ in inside}
+            leaving = Leaving(
+                remedies, self.forward, self._casts, regions, runs, called, self.files
+            )
+            refusal = leaving.refusal()
+            if refusal is not None:
+                return refusal
+            if leaving.more:
+                self.more += leaving.more
+                return self.find(functions, [*runs, *leaving.more], regions)
         self.edits = list(remedies.edits)
         return None
 
     # -- reach --------------------------------------------------------------------------------
 
-    def reached(
-        self, runs: list[Run], called: bool = False
-    ) -> Iterator[tuple[str, ir.Stmt]]:
-        """Statements that run under autocast: regions, what they call, and all modules' methods.
-
-        ``called``: of these only what calling a module runs.
-        """
+    def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
+        """Statements that run under autocast: regions, what they call, and the modules that may be
+        among that."""
         program = self.program
         pending: list[str] = []
+        names = {"forward", "__call__"}
         for run in runs:
             for stmt in _statements_of(program.functions[run.function], run):
                 yield run.function, stmt
                 yield from self._lambdas(run.function, stmt)
                 pending += self._called(run.function, stmt)
-        for class_name, found in program.classes.items():
-            if ir.file_of(class_name) in self.files:
-                if self.forward.is_module_class(class_name):
-                    pending += [
-                        qualname
-                        for name, qualname in found.methods
-                        if not called or name in ("forward", "__call__")
-                    ]
+                names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):
-            pending += hooked
-            if any(map(_has_lambda, stmt.exprs)):
-                yield function, stmt
-        for function in self.called_from(pending):
-            for stmt in ir.statements(program.functions[function].body):
-                yield function, stmt
-                yield from self._lambdas(function, stmt)
+            if self._can_run(function):
+                pending += hooked
+                if any(map(_has_lambda, stmt.exprs)):
+                    yield function, stmt
+        methods = self._methods()
+        seen: dict[str, None] = {}
+        while True:
+            pending += [qualname for name, qualname in methods if name in names]
+            new = [q for q in self.called_from(pending) if q not in seen]
+            if not new:
+                return
+            for function in new:
+                seen[function] = None
+                for stmt in ir.statements(program.functions[function].body):
+                    yield function, stmt
+                    yield from self._lambdas(function, stmt)
+                    names.update(self._asked(function, stmt))
+            pending = []
+
+    def _methods(self) -> list[tuple[str, str]]:
+        """The methods of the modules that a region may run without a call in sight.
+
+        Under the name of ``forward``: those that something else than the program calls.
+        """
+        program = self.program
+        found = []
+        for class_name in program.classes:
+            if ir.file_of(class_name) not in self.files:
+                continue
+            if not self.forward.is_module_class(class_name):
+                continue
+            if self.live is not None and (
+                class_name not in self.live.classes or self.live.is_apart(class_name)
+            ):
+                continue
+            plain = program.external_bases(class_name) <= _PLAIN_BASES
+            for name, qualname in program.classes[class_name].methods:
+                by_itself = name.startswith("__") if plain else True
+                shown = "forward" if by_itself and name != "__init__" else name
+                found.append((shown, qualname))
+        return found
+
+    def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        """The names of methods that a statement may call on what is not known."""
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Attr):
+                    if not self.program.resolve(inner, function):
+                        yield inner.attr
+                elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                    yield inner.value
+                elif isinstance(inner, ir.Call) and len(inner.args) > 1:
+                    name = inner.args[1].value
+                    origin = self.program.origin(inner.func, function)
+                    if origin == "builtins.getattr" and not isinstance(name, ir.Const):
+                        yield from (name for name, _ in self._methods())
 
     def _lambdas(self, function: str, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
         """The statements that make the lambdas which a statement calls."""
@@ -163,11 +231,14 @@ class Hazards:
         seen: dict[str, None] = {}
         while pending:
             function = pending.pop(0)
-            if function not in seen:
+            if function not in seen and self._can_run(function):
                 seen[function] = None
                 for stmt in ir.statements(self.program.functions[function].body):
                     pending += self._called(function, stmt)
         return seen
+
+    def _can_run(self, function: str) -> bool:
+        return self.live is None or function in self.live.functions
 
     def _called(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         program = self.program
@@ -183,10 +254,12 @@ class Hazards:
 
     def of_setup(self) -> Refusal | None:
         """The first hazard that counts wherever it stands in the files, and in what they call."""
-        for function, _, call in self.program.all_calls():
+        for function, stmt, call in self.program.all_calls():
             if function not in self.functions:
                 continue
-            refusal = self.of_setup_call(function, call)
+            refusal = None
+            if not _copies_data(call, stmt):
+                refusal = self.of_setup_call(function, call)
             if refusal is None and self.options.scaled:
                 refusal = strict.of_call(self.program, function, call)
             if refusal is not None:
@@ -224,7 +297,10 @@ class Hazards:
         seen = hooks.seen_by(program, function, call) if self.options.scaled else None
         if seen is not None:
             return Refusal("AMP024", f"{seen} scaled gradients", line)
-        if origin == "torch.set_default_dtype" or (
+        if (
+            origin == "torch.set_default_dtype"
+            and not any(self._is_fp32_dtype(arg.value, function) for arg in call.args)
+        ) or (
             origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
         ):
             return Refusal("AMP006", "the default dtype is changed", line)
@@ -237,16 +313,19 @@ class Hazards:
                 )
         if method == "apply" and any(map(_casts, call.args)):
             return Refusal("AMP006", "apply() sets another precision by hand", line)
-        if (
-            origin == ""
-            and method == "to"
-            and any(
-                ref.kind == "external" and _HALF_DTYPES.fullmatch(ref.name)
+        if origin == "" and method == "to":
+            assert isinstance(call.func, ir.Attr)
+            dtypes = {
+                ref.name
                 for arg in call.args
                 for ref in program.resolve(arg.value, function)
-            )
-        ):
-            return Refusal("AMP006", ".to(dtype) sets another precision by hand", line)
+                if ref.kind == "external" and _HALF_DTYPES.fullmatch(ref.name)
+            }
+            if dtypes - _DOUBLES or (
+                dtypes and self.forward.is_module(call.func.value, function)
+            ):
+                message = ".to(dtype) sets another precision by hand"
+                return Refusal("AMP006", message, line)
         if origin == "" and method == "to" and self._takes_over(function, call):
             message = "a module takes over a dtype that need not be fp32"
             return Refusal("AMP006", message, line)
@@ -367,7 +446,7 @@ class Hazards:
         if put is not None and not (refs and origin is None):
             source, tensor = put
             if not self._casts.cast_like(function, stmt, source, tensor):
-                name = (ir.key_of(call.func) or "").rsplit(".", 1)[-1]
+                name = call.func.attr if isinstance(call.func, ir.Attr) else ""
                 message = (
                     f"{name}() raises when its source is half and its target is not"
                 )
@@ -387,7 +466,12 @@ class Hazards:
             for inner in ir.walk(expr):
                 if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
                     continue
-                if any(self._is_integer_dtype(o, function) for o in inner.operands):
+                if any(
+                    self._is_integer_dtype(o, function)
+                    or self._is_no_dtype_of_torch(o, function)
+                    or self._are_both_precisions(o, function)
+                    for o in inner.operands
+                ):
                     continue
                 for operand in inner.operands:
                     match operand:
@@ -399,6 +483,30 @@ class Hazards:
                                 message = "what is asked for its dtype may be half here"
                                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _is_no_dtype_of_torch(self, expr: ir.Expr, function: str) -> bool:
+        """``np.float32``, ``"float32"``: what is equal to these belongs to an array or a space."""
+        if isinstance(expr, ir.Display):
+            return bool(expr.items) and all(
+                self._is_no_dtype_of_torch(item, function) for item in expr.items
+            )
+        if isinstance(expr, ir.Call):
+            expr = expr.func
+        return isinstance(expr, ir.Const) or (
+            self.program.origin(expr, function) or ""
+        ).startswith("numpy.")
+
+    def _are_both_precisions(self, expr: ir.Expr, function: str) -> bool:
+        """``(torch.float16, torch.float32)``, where a test of either comes to the same."""
+        if not isinstance(expr, ir.Display):
+            return False
+        names = {self.program.origin(one, function) for one in expr.items}
+        half = {f"torch.{self.options.dtype}"}
+        if self.options.dtype == "float16":
+            half.add("torch.half")
+        return bool(names & half) and not names.isdisjoint(
+            ("torch.float", "torch.float32")
+        )
 
     def _is_integer_dtype(self, expr: ir.Expr, function: str) -> bool:
         """``torch.bool``, or a choice of such."""
@@ -451,4 +559,19 @@ def _casts(arg: ir.Arg) -> bool:
     return isinstance(arg.value, ir.Deferred) and any(
         isinstance(inner, ir.Attr) and inner.attr in ("half", "bfloat16", "double")
         for inner in ir.walk(arg.value)
+    )
+
+
+def _copies_data(call: ir.Call, stmt: ir.Stmt) -> bool:
+    """``kept = p.data.half()``: a tensor of its own, where ``p.data = p.data.half()`` changes the
+    parameter."""
+    return (
+        isinstance(call.func, ir.Attr)
+        and isinstance(call.func.value, ir.Attr)
+        and call.func.value.attr == "data"
+        and not any(
+            isinstance(inner, ir.Attr) and inner.attr == "data"
+            for target in stmt.targets
+            for inner in ir.walk(target)
+        )
     )

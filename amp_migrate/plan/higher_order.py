@@ -235,12 +235,14 @@ class HigherOrder:
         params = {param.name for param in scope.params} & needed
         sites = program.call_sites.get(function, [])
         if not params or not sites or depth >= _MOST_CALLERS:
-            raise _Refused("is taken of something whose forward is not in sight", line)
+            raise _Refused(
+                "is taken of something whose forward is not defined here", line
+            )
         yield Span(function, stmt.path, index, is_called=True)
         for site in sites:
             given = [program.argument_at(site, param) for param in sorted(params)]
             if any(value is None for value in given):
-                reason = "is taken of something whose forward is not in sight"
+                reason = "is taken of something whose forward is not defined here"
                 raise _Refused(reason, line)
             values = ir.Display("tuple", tuple(v for v in given if v is not None))
             at_site = None

@@ -97,15 +97,15 @@ class Identities:
         source = trace.aliases.get(slot)
         if slot not in trace.parameters:
             if source is None or not self._is_told_by_calls(slot):
-                return found
+                return self._in_one_run(found, frames)
             return self.on_way(source, frames)
         entered = next(
             (i for i, (function, _) in enumerate(frames) if function == slot.owner), 0
         )
         if entered == 0:
-            return (
-                frozenset((slot,)) if frames and frames[0][0] == slot.owner else found
-            )
+            if frames and frames[0][0] == slot.owner:
+                return frozenset((slot,))
+            return self._in_one_run(found, frames)
         caller, path = frames[entered - 1]
         given: set[Slot] = set()
         for site in self.program.call_sites.get(slot.owner, ()):
@@ -123,6 +123,20 @@ class Identities:
                 if there is not None:
                     given |= self.on_way(there, frames[:entered])
         return frozenset(given)
+
+    def _in_one_run(self, found: frozenset[Slot], frames: Frames) -> frozenset[Slot]:
+        """Those that may be born in a run that takes a way: scripts that share a trainer run apart."""
+        if not frames:
+            return found
+        root = ir.file_of(frames[0][0])
+        return (
+            frozenset(
+                one
+                for one in found
+                if self.program.may_run_together(root, ir.file_of(one.owner))
+            )
+            or found
+        )
 
 
 def order(slot: Slot) -> tuple[str, str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.forward import MODELS, Forward, names_no_grad
+from amp_migrate.plan.forward import MODELS, MODULES, Forward, names_no_grad
 from amp_migrate.project.link import Program
 from amp_migrate.project.names import Definition
 
@@ -38,11 +38,11 @@ class Lazy:
             return False
         match expr:
             case ir.Comprehension(lazy=True):
-                computes = any(
-                    self.forward.in_expression(element, function, MODELS)
-                    for element in expr.elements
-                )
-                return computes or any(
+                if any(
+                    self._runs_model(element, function) for element in expr.elements
+                ):
+                    return True
+                return any(
                     self._is_lazy(source, function, depth + 1)
                     for source in expr.iterables
                 )
@@ -95,11 +95,15 @@ class Lazy:
         for stmt in block:
             if stmt.kind == "with" and any(map(names_no_grad, stmt.exprs)):
                 continue
-            if any(
-                self.forward.in_expression(expr, function, MODELS)
-                for expr in stmt.exprs
-            ):
+            if any(self._runs_model(expr, function) for expr in stmt.exprs):
                 return True
             if any(self._block_computes(inner.body, function) for inner in stmt.blocks):
                 return True
         return False
+
+    def _runs_model(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression runs a module that is no loss: products of what is loaded are data."""
+        return all(
+            self.forward.in_expression(expr, function, level)
+            for level in (MODELS, MODULES)
+        )

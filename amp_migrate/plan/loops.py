@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.facts import ir
-from amp_migrate.plan import vocabulary
+from amp_migrate.plan import gradients, vocabulary
 from amp_migrate.plan.closures import Closures
-from amp_migrate.plan.events import Event, Events, innermost_loop
+from amp_migrate.plan.events import UNKNOWN, Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
 from amp_migrate.project.bindings import bindings, calls_of
 from amp_migrate.project.link import Program
@@ -26,6 +27,14 @@ class Refusal:
     line: int = 0
     by_hand: tuple[str, ...] = ()
     """What to write by hand here; nothing: what the rule says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a plan leaves to be done by hand, at a line."""
+
+    line: int
+    message: str
 
 
 class Blocked(Exception):
@@ -76,6 +85,16 @@ _PROBLEM_CODES = {
     opt.APEX: "AMP002",
     opt.FRAMEWORK: "AMP003",
 }
+
+
+_NAMES_STEP = re.compile(
+    r"(?i)(opt|optim\w*|optimi[sz]er)_?step|step_?(opt\w*)|apply_grad\w*"
+)
+_STEPS_OTHERWISE = re.compile(
+    r"(?i)sched|prof|timer|meter|progress|logger|writer|counter"
+    r"|(^|[_.])(envs?|ema|sim|lr|p?bar|scaler|warmup|clock)(_|\d|\.|$)"
+)
+"""Names of things whose ``step()`` steps no optimizer."""
 
 
 class Finder:
@@ -149,6 +168,7 @@ class Finder:
                     loop.off = loop.off or self.is_off(loop) or bool(marks & lines)
                     loop.refuse(
                         self._judge(backward)
+                        or self._judge_form(backward)
                         or Refusal(
                             "AMP016",
                             "this loop stands in the body of a class",
@@ -212,14 +232,15 @@ class Finder:
         if framework is not None:
             return Refusal("AMP003", f"{framework} drives this loop", line)
         written_as_function = program.origin(call.func, function)
-        if written_as_function is not None:
+        if written_as_function not in (None, "torch.autograd.backward"):
             return Refusal(
-                "AMP016", f"{written_as_function}() is a function, not a method", line
+                "AMP004", f"{written_as_function}() is no Tensor's backward()", line
             )
-        if not self._may_have_tensors(function):
-            return Refusal(
-                "AMP004", "torch is not imported here: not a Tensor's backward()", line
+        if not self._may_have_tensors(function) and not self._is_stepped(backward):
+            message = (
+                "torch is not imported here, and nothing else shows this to be a Tensor"
             )
+            return Refusal("AMP004", message, line)
         if _is_home_made(receiver, program, function):
             name = ir.key_of(receiver) or "the receiver"
             return Refusal(
@@ -230,9 +251,7 @@ class Finder:
             return Refusal(
                 "AMP035", "the name torch is bound to something else here", rebound
             )
-        if backward.stmt.kind != "expr" or backward.stmt.value is not call:
-            return Refusal("AMP016", "backward() is part of a larger statement", line)
-        return self._judge_arguments(backward, call)
+        return None
 
     def _may_have_tensors(self, function: str) -> bool:
         """Whether a file imports torch, or is called by files that do and hand it their tensors."""
@@ -248,6 +267,11 @@ class Finder:
                 pending += callers - seen
                 seen |= callers
         return False
+
+    def _is_stepped(self, backward: Backward) -> bool:
+        """Whether an optimizer of torch that is made in sight steps near a ``backward()``."""
+        steps = self._steps_for(backward.function, backward.stmt.path, set())
+        return any(self.optimizers.trace(slot).births for slot in steps)
 
     def _torch_rebound(self, function: str) -> int:
         """The line of a function around that gives ``torch`` another meaning, or 0."""
@@ -281,7 +305,17 @@ class Finder:
             return f"{key}.backward(loss)"
         return None
 
-    def _judge_arguments(self, backward: Backward, call: ir.Call) -> Refusal | None:
+    def _judge_form(self, backward: Backward) -> Refusal | None:
+        """Why the way in which one ``backward()`` is written cannot be rewritten."""
+        call = backward.event.call
+        assert call is not None
+        written_as_function = self.program.origin(call.func, backward.function)
+        if written_as_function is not None:
+            message = f"{written_as_function}() is a function, not a method"
+            return Refusal("AMP016", message, call.line)
+        if backward.stmt.kind != "expr" or backward.stmt.value is not call:
+            message = "backward() is part of a larger statement"
+            return Refusal("AMP016", message, call.line)
         for position, arg in enumerate(call.args):
             name = arg.name or ("gradient" if position == 0 and not arg.star else "?")
             if name == "retain_graph":
@@ -322,8 +356,10 @@ class Finder:
         slots: set[Slot] = set()
         for backward in loop.backwards:
             reached = self._steps_for(backward.function, backward.stmt.path, set())
-            if not reached:
-                loop.refuse(self._no_step(backward))
+            # Where nothing steps, AMP is not for this loop, however it is written.
+            refusal = self._judge_form(backward) if reached else self._no_step(backward)
+            if refusal is not None:
+                loop.refuse(refusal)
                 return
             slots |= reached
         unknown = sorted(
@@ -410,11 +446,66 @@ class Finder:
                         f"{name}() steps in its own way, which a scaler would not see"
                     )
                     return Refusal("AMP014", message, call.line)
-        if "access" in self.events.kinds(function):
+        callers = self._callers(function)
+        for caller in callers:
+            for stmt in ir.statements(self.program.functions[caller].body):
+                for call in calls_of(stmt):
+                    if self._may_step(call, caller):
+                        name = ir.render(call.func) or gradients.called(call)
+                        message = f"{name}() may step an optimizer, but is not followed"
+                        return Refusal("AMP010", message, call.line)
+                kept = self._kept_step(stmt, caller)
+                if kept is not None:
+                    message = f"{kept} is kept under another name"
+                    return Refusal("AMP016", message, stmt.line)
+        if any(
+            event.kind == "access" and event.targets not in ((), (UNKNOWN,))
+            for _, event in self.events.direct(function)
+        ):
             return Refusal(
                 "AMP011", "no optimizer steps on this backward(): a manual update?"
             )
-        return Refusal("AMP011", "no optimizer steps on this backward() in this file")
+        message = "no optimizer that is followed steps on this backward()"
+        if not self.program.call_sites.get(callers[-1]) and not ir.is_top(callers[-1]):
+            name = self.program.functions[callers[-1]].name
+            message += f", and nothing in sight calls {name}()"
+        return Refusal("AMP011", message)
+
+    def _callers(self, function: str) -> list[str]:
+        """A function with all that lead to it, nearest first."""
+        found = [function]
+        for one in found:
+            for site in self.program.call_sites.get(one, ()):
+                if site.caller not in found:
+                    found.append(site.caller)
+        return found
+
+    def _may_step(self, call: ir.Call, function: str) -> bool:
+        """Whether a call of something out of sight is a step by its name: ``manager.step()``."""
+        if self.program.callees(call, function):
+            return False
+        name = gradients.called(call)
+        if not isinstance(call.func, ir.Attr) or name != "step":
+            return bool(_NAMES_STEP.fullmatch(name))
+        holder = ir.key_of(call.func.value) or ir.render(call.func.value) or ""
+        return not call.args and not _STEPS_OTHERWISE.search(holder)
+
+    def _kept_step(self, stmt: ir.Stmt, function: str) -> str | None:
+        """The ``step`` of an optimizer that a statement mentions other than to call it, as written."""
+        for expr in stmt.exprs:
+            called = {
+                id(inner.func) for inner in ir.walk(expr) if isinstance(inner, ir.Call)
+            }
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Attr) and inner.attr == "step":
+                    slot = self.optimizers.slot(inner.value, function)
+                    if (
+                        id(inner) not in called
+                        and slot is not None
+                        and self.optimizers.trace(slot).births
+                    ):
+                        return ir.render(inner)
+        return None
 
     def _step_line(self, slot: Slot) -> int:
         for qualname in self.program.functions:
@@ -491,6 +582,15 @@ def speaks_amp(function: ir.Function, program: Program) -> bool:
             ).startswith(("torch.amp.", "torch.cuda.amp.")):
                 return True
     return False
+
+
+def opens_autocast(stmt: ir.Stmt) -> bool:
+    """Whether a ``with`` turns autocast on."""
+    return any(
+        (ir.key_of(call.func) or "").rsplit(".", 1)[-1] == "autocast"
+        and all(arg.value != ir.Const(False) for arg in call.args)
+        for call in calls_of(stmt)
+    )
 
 
 def _block_of(function: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:

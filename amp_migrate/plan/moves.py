@@ -15,6 +15,7 @@ from amp_migrate.project.link import Program
 _RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
 _LOSS = re.compile(r"(?i)(criterion|loss)")
 _LOOP_KINDS = ("for", "while")
+_MOST_NAMES = 6
 
 Guards = tuple[tuple[ir.Expr, bool], ...]
 """Tests around a place, each with the outcome that leads there."""
@@ -226,6 +227,43 @@ class Moves:
         """Whether a variable holds nothing but literal CUDA devices, wherever it is bound at all."""
         values = self._values(expr, function)
         return bool(values) and all(is_literal_cuda(value) for _, value in values)
+
+    def is_cuda_if_available(
+        self, expr: ir.Expr, function: str, depth: int = 0
+    ) -> bool:
+        """Whether a device is CUDA where there is any, and the CPU else: nothing else decides it."""
+        program = self.program
+        if depth > _MOST_NAMES:
+            return False
+        match expr:
+            case ir.Operation(op="if", operands=(ir.Call(func=func), chosen, other)):
+                return (
+                    program.origin(func, function) == "torch.cuda.is_available"
+                    and self._names_device(chosen, function, "cuda")
+                    and self._names_device(other, function, "cpu")
+                )
+            case ir.Call(func=func, args=(ir.Arg(value=given),)):
+                return program.origin(
+                    func, function
+                ) == "torch.device" and self.is_cuda_if_available(
+                    given, function, depth + 1
+                )
+            case ir.Name() | ir.Attr():
+                values = self._values(expr, function)
+                return bool(values) and all(
+                    value is not None
+                    and self.is_cuda_if_available(value, at, depth + 1)
+                    for at, value in values
+                )
+        return False
+
+    def _names_device(self, expr: ir.Expr, function: str, kind: str) -> bool:
+        if isinstance(expr, ir.Call) and len(expr.args) == 1:
+            if self.program.origin(expr.func, function) == "torch.device":
+                expr = expr.args[0].value
+        if not isinstance(expr, ir.Const) or not isinstance(expr.value, str):
+            return False
+        return expr.value.partition(":")[0] == kind
 
     def _values(self, expr: ir.Expr, function: str) -> list[tuple[str, ir.Expr | None]]:
         """(function, value) of all that a variable, or an attribute of one's own, is given."""

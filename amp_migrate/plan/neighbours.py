@@ -113,7 +113,7 @@ class Neighbours:
                 loop.refusal = replace(loop.refusal, by_hand=by_hand)
             return None
         files = frozenset({file, ir.file_of(loop.function)})
-        hazards = Hazards(self.program, self.forward, self.options, files)
+        hazards = Hazards(self.program, self.forward, self.options, files, None)
         hazard = (
             hazards.of_setup()
             or hazards.find(frozenset(), ())
@@ -154,7 +154,9 @@ class Neighbours:
         said = framework.speaks & (facts.identifiers | facts.strings)
         if not said:
             return _told(framework, line)
-        message = f"{framework.name} is told of mixed precision here ({min(said)})"
+        message = (
+            f"{framework.name} is configured for mixed precision here ({min(said)})"
+        )
         return Refusal("AMP001", message, line)
 
     def _is_made_by(self, framework: Framework, expr: ir.Expr, function: str) -> bool:
@@ -266,7 +268,7 @@ class Neighbours:
     def _why_not(self, setting: Setting, call: ir.Call) -> str:
         """Why the argument is not written."""
         if any(arg.star for arg in call.args):
-            return "its arguments are not all in sight"
+            return "its arguments are not all known"
         if setting.by_name and any(arg.name is None for arg in call.args):
             return "its arguments are those of another version"
         given = {arg.name: arg.value for arg in call.args if arg.name}

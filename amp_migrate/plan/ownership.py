@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.coverage import Coverage, Identity
+from amp_migrate.plan.coverage import Coverage, Identity, Way
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import Identities
 from amp_migrate.plan.parts import parts_of
@@ -55,7 +55,8 @@ class Ownership:
         everybody = frozenset(self._coverages)
         if len(everybody) == 1:
             (coverage,) = self._coverages.values()
-            return everybody if coverage.owns(targets, function, stmt) else None
+            way = self._calls_on(frames)
+            return everybody if coverage.owns(targets, function, stmt, way) else None
         if not targets:
             return everybody
         touched: set[Slot] = set()
@@ -72,7 +73,7 @@ class Ownership:
         target: ir.Expr,
         function: str,
         stmt: ir.Stmt,
-        way: Mapping[str, CallSite],
+        way: Way,
     ) -> set[Slot] | None:
         owners: set[Slot] = set()
         for one, coverage in self._coverages.items():
@@ -84,19 +85,25 @@ class Ownership:
         if not found.complete or not found.all:
             return None
         for identity in found.all:
-            if not self._is_covered(identity):
+            if not self._is_covered(identity, function, stmt, way):
                 parts = self._parts(target, function) if len(found.all) == 1 else None
                 inside = [(*identity, part) for part in parts or ()]
-                if not inside or not all(map(self._is_covered, inside)):
+                if not inside or not all(
+                    self._is_covered(one, function, stmt, way) for one in inside
+                ):
                     return None
             owners |= {
                 one for one, c in self._coverages.items() if c.may_hold(identity)
             }
         return owners
 
-    def _is_covered(self, identity: Identity) -> bool:
+    def _is_covered(
+        self, identity: Identity, function: str, stmt: ir.Stmt, way: Way
+    ) -> bool:
         """Whether one optimizer holds all of a module."""
-        return any(c.covers(identity) for c in self._coverages.values())
+        return any(
+            c.covers(identity, function, stmt, way) for c in self._coverages.values()
+        )
 
     def _parts(self, target: ir.Expr, function: str) -> frozenset[str] | None:
         """The parts of the module whose parameters a target stands for, if all are in sight."""
@@ -160,7 +167,7 @@ class Ownership:
         return frozenset(
             one
             for one, coverage in self._coverages.items()
-            if coverage.are_cleared(dropped)
+            if coverage.are_cleared(dropped, function, stmt)
         )
 
     def _zeroed_with(
@@ -175,12 +182,12 @@ class Ownership:
                 targets += found.targets
         return tuple(targets)
 
-    def holders(self, expr: ir.Expr, function: str) -> set[Slot]:
+    def holders(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
         """The optimizers that are known to hold parameters of what an expression stands for."""
         return {
             one
             for one, coverage in self._coverages.items()
-            if any(map(coverage.holds_some, coverage.identities(expr, function)))
+            if any(map(coverage.holds_some, coverage.identities(expr, function, stmt)))
         }
 
     def may_hold(self, target: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
@@ -195,15 +202,15 @@ class Ownership:
         # What nobody is known to hold may be known to somebody by another name.
         return found or set(self._coverages)
 
-    def runs(self, expr: ir.Expr, function: str) -> set[Slot]:
+    def runs(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
         """The optimizers all of whose part in what an expression stands for gets gradients with it:
         they hold it, or a part that its own forward always runs."""
         found: set[Slot] = set()
         for one, coverage in self._coverages.items():
-            identities = coverage.identities(expr, function)
+            identities = coverage.identities(expr, function, stmt)
             if len(identities) == 1:
                 (identity,) = identities
-                if coverage.covers(identity):
+                if coverage.covers(identity, function, stmt):
                     found.add(one)
                 elif coverage.holds_some(identity):
                     parts = coverage.parts_of(identity)

@@ -12,7 +12,7 @@ from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers
 from amp_migrate.plan.births import Births
 from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.checkpoints import plan_checkpoints
+from amp_migrate.plan.checkpoints import plan_checkpoints, unsaved
 from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.compiled import Compiled
 from amp_migrate.plan.device import Devices, Told
@@ -37,7 +37,16 @@ from amp_migrate.plan.identity import Identities, order
 from amp_migrate.plan.inner_gradients import InnerGradientsFinder
 from amp_migrate.plan.instances import receiver_of, refuse_instances, refuse_twins
 from amp_migrate.plan.listed import without_room
-from amp_migrate.plan.loops import Backward, Blocked, Finder, Refusal, speaks_amp
+from amp_migrate.plan.live import Live
+from amp_migrate.plan.loops import (
+    Backward,
+    Blocked,
+    Finder,
+    Refusal,
+    TrainingLoop,
+    opens_autocast,
+    speaks_amp,
+)
 from amp_migrate.plan.overlaps import without_overlaps
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
@@ -47,6 +56,7 @@ from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
 from amp_migrate.plan.travel import NO_WAYS, Travel, Ways
+from amp_migrate.plan.unfollowed import Mentions, Unfollowed
 from amp_migrate.plan.usage import Usage
 from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.project.collections import ANY
@@ -84,8 +94,11 @@ class Planner:
         self.disjoint = Disjoint(program, self.forward)
         self.torch_names = TorchNames(program)
         self.os_names = ModuleNames(program, "os")
+        self.mentions = Mentions(program)
         self.state_files = StateFiles(program, self.os_names)
         self._devices: dict[frozenset[str], Devices] = {}
+        self._live: dict[frozenset[str], Live] = {}
+        self._unfollowed: list[TrainingLoop] = []
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
 
@@ -94,6 +107,9 @@ class Planner:
         finder = Finder(self.program, self.optimizers, self.events)
         groups: list[Group] = []
         loops = finder.find()
+        self._unfollowed = [
+            loop for loop in loops if not loop.slots and self._is_called_unseen(loop)
+        ]
         usage = Usage(self.program, self.optimizers, self.events, loops)
         for loop in loops:
             usage.settle(loop)
@@ -113,8 +129,32 @@ class Planner:
             self._follow_onwards(group)
         return groups
 
+    def _is_called_unseen(self, loop: TrainingLoop) -> bool:
+        """Whether what computes gradients is handed on as a value, or got by a name that is put
+        together: it may add to the gradients of any step."""
+        program = self.program
+        is_closure = loop.refusal is not None and loop.refusal.code == "AMP013"
+        if is_closure or program.call_sites.get(loop.function):
+            return False  # a closure's gradients are those of the step that calls it
+        if loop.function in program.escaping:
+            return True
+        own = program.self_class(loop.function)
+        return own is not None and any(
+            len(call.args) > 1
+            and not isinstance(call.args[1].value, ir.Const)
+            and own[1] in program.instance_classes(call.args[0].value, caller)
+            for caller, _, call in program.calls_named("getattr")
+        )
+
     def plan(self, group: Group) -> None:
         """Fill a group with its edits, or with the reason why there are none."""
+        for loop in self._unfollowed if group.slots else ():
+            if ir.file_of(loop.function) in self.program.around(group.files):
+                name = self.program.functions[loop.function].name
+                message = f"{name}() computes gradients, too, and what calls it is not followed"
+                line = loop.backwards[0].event.line
+                group.refusal = Refusal("AMP031", message, line)
+                return
         for loop in group.loops:
             if loop.off:
                 line = loop.backwards[0].event.line
@@ -126,6 +166,10 @@ class Planner:
                 line = loop.refusal.line or loop.backwards[0].event.line
                 group.refusal = Refusal(loop.refusal.code, loop.refusal.message, line)
                 return
+        if self.options.torch_too_old:
+            message = f"the project asks for {self.options.torch_too_old}: it has no torch.autocast"
+            group.refusal = Refusal("AMP009", message)
+            return
         names = self._names_of(group)
         taken = names | self._names_in_scope(group)
         try:
@@ -162,14 +206,25 @@ class Planner:
         return names
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
-        hazards = Hazards(self.program, self.forward, self.options, group.files)
+        around = self.program.around(group.files)
+        hazards = Hazards(
+            self.program,
+            self.forward,
+            self.options,
+            group.files,
+            self._live_with(group, around),
+        )
         hazard = hazards.of_setup()
         if hazard is not None:
             raise Blocked(hazard)
         if self.options.scaled:
             self._refuse_handover(group)
         slots = frozenset(group.slots)
-        around = self.program.around(group.files)
+        unfollowed = Unfollowed(
+            self.mentions, self.optimizers, slots, frozenset(group.births)
+        )
+        if self.options.scaled:
+            self._refuse_unfollowed(unfollowed)
         steps = self._steps(slots)
         backwards = [backward for loop in group.loops for backward in loop.backwards]
         sites = frozenset((b.function, b.stmt.path) for b in backwards)
@@ -198,11 +253,13 @@ class Planner:
         if inner is not None:
             raise Blocked(inner)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
+        self._refuse_strangers(ownership, forwards)
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
-        hazard = hazards.find(functions, [*runs, *evaluated])
+        hazard = hazards.find(functions, [*runs, *evaluated], self.regions)
         if hazard is not None:
             raise Blocked(hazard)
+        runs = without_overlaps([*runs, *hazards.more])
         islands = higher_order.plan(runs)
         if higher_order.is_shared:
             self._fill_group(group, taken)
@@ -290,6 +347,7 @@ class Planner:
             group.edits += plan_checkpoints(
                 self.program, self.optimizers, travel, slots, self.state_files
             )
+            group.notes = unsaved(unfollowed)
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
@@ -357,6 +415,14 @@ class Planner:
                 raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
         return found | listed
 
+    def _live_with(self, group: Group, around: frozenset[str]) -> Live | None:
+        """What can run with a group's loops, where all that runs them is in sight."""
+        if around not in self._live:
+            self._live[around] = Live(self.program, around)
+        live = self._live[around]
+        is_run = all(loop.function in live.functions for loop in group.loops)
+        return live if is_run and not live.is_open else None
+
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:
             return []
@@ -414,6 +480,15 @@ class Planner:
                 message = "backward() is kept under another name"
                 raise Blocked(Refusal("AMP016", message, line))
 
+    def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
+        """Raise `Blocked` where a group's optimizer may be stepped by a way that is not followed."""
+        for function, _, call in unfollowed.calls("step"):
+            if "backward" not in self.events.kinds(function):
+                assert isinstance(call.func, ir.Attr)
+                name = ir.render(call.func.value) or "what is stepped here"
+                message = f"{name} may be this optimizer, by a way that is not followed"
+                raise Blocked(Refusal("AMP010", message, call.line))
+
     def _steps(self, slots: frozenset[Slot]) -> Steps:
         """Every step on a group's optimizers; raises `Blocked` on odd forms."""
         found = []
@@ -461,12 +536,9 @@ class Planner:
                 )
             found, hoists = planned
             for run in found:
-                elsewhere = run.function != backward.function
-                if elsewhere and not ir.is_top(run.function):
-                    if speaks_amp(self.program.functions[run.function], self.program):
-                        line = backward.event.line
-                        message = "the forward of this loop is under AMP already"
-                        raise Blocked(Refusal("AMP001", message, line))
+                if self._is_under_amp(run, backward):
+                    message = "the forward of this loop is under AMP already"
+                    raise Blocked(Refusal("AMP001", message, backward.event.line))
             runs += found
             forwards.append((backward, found))
             for run in found:
@@ -476,6 +548,35 @@ class Planner:
                     backward.function
                 )
         return forwards, without_overlaps(runs), hoisted, sources
+
+    def _is_under_amp(self, run: Run, backward: Backward) -> bool:
+        """Whether a forward is computed under autocast as it is; a backward was judged by itself."""
+        function = self.program.functions[run.function]
+        if not ir.is_top(run.function):
+            elsewhere = run.function != backward.function
+            return elsewhere and speaks_amp(function, self.program)
+        inside = {stmt.path for stmt in self.regions.statements_in(run)}
+        return any(
+            stmt.kind == "with"
+            and (stmt.path == run.path[: len(stmt.path)] or stmt.path in inside)
+            and opens_autocast(stmt)
+            for stmt in ir.statements(function.body)
+        )
+
+    def _refuse_strangers(
+        self, ownership: Ownership, forwards: list[LossForward]
+    ) -> None:
+        """A loss without a region has to be of a parameter that an optimizer holds, beside others that
+        gain from half precision."""
+        reach = Reach(self.program, self.regions, self.forward, ownership)
+        for backward, found in forwards:
+            line = backward.event.line
+            if not found and not reach.reached(backward, found):
+                message = "no optimizer in sight holds what this loss is made of"
+                raise Blocked(Refusal("AMP011", message, line))
+            if not found and not any(runs for _, runs in forwards):
+                message = "this loss is made without a module: nothing gains from AMP"
+                raise Blocked(Refusal("AMP033", message, line))
 
     def _loss_name(self, function: str) -> str:
         """A name for a loss that had none, unused in the function."""

@@ -68,7 +68,7 @@ class Probabilities:
         at = Made(target, found.function, found.stmt)
         if not self.halves.is_never_half(at):
             # BCELoss takes a target of its input's dtype only: it is fp32 when AMP is off.
-            if self.program.is_public(found.function):
+            if self.program.is_library(found.function):
                 raise Unclear("the target of BCELoss is given out of sight", line)
             self.remedies.upcast(found.function, found.stmt, target)
 

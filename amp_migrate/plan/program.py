@@ -27,7 +27,7 @@ from amp_migrate.plan.edits import (
 )
 from amp_migrate.plan.explain import Spot, explain_group
 from amp_migrate.plan.groups import Group, joined
-from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
 from amp_migrate.plan.neighbours import Neighbours
 from amp_migrate.plan.planner import Planner
 from amp_migrate.project.link import Program
@@ -45,6 +45,8 @@ class Planned:
     """The edits of each file that has any."""
     explanation: dict[str, list[str]] = field(default_factory=dict)
     """For each file with loops, what ``--explain-plan`` prints."""
+    notes: dict[str, list[Note]] = field(default_factory=dict)
+    """For each file with loops, what is left to be done by hand, in whatever file."""
 
 
 def plan_program(
@@ -80,6 +82,8 @@ def plan_program(
             if group.refusal is None:
                 for file, edit in group.edits:
                     edits[file][edit] = None
+                own = planned.notes.setdefault(ir.file_of(group.loops[0].function), [])
+                own += (note for note in group.notes if note not in own)
             else:
                 for loop in group.loops:
                     line = group.refusal.line or loop.backwards[0].event.line

@@ -117,6 +117,8 @@ class Protocol(Walk[Held]):
         """Where gradients are read that a step has used."""
         self.unguarded: set[Site] = set()
         """Steps that may find no gradients."""
+        self._vain_zeros: dict[str, int] = {}
+        """Lines that clear what no optimizer is known to hold all of, by the functions on the way."""
         self.exits: dict[tuple[Frames, Slot], set[str]] = {}
         """The scaler's states at ``continue``, ``break`` and ``return``."""
         self._optimizers: tuple[Slot, ...] = ()
@@ -129,6 +131,9 @@ class Protocol(Walk[Held]):
         return goes_through(self.events, self.identities, function, stmt)
 
     def _calls_itself(self, qualname: str) -> None:
+        if self.events.kinds(qualname).isdisjoint(("backward", "step")):
+            # Nothing of the step, such as a function that walks through modules.
+            return
         line = self.program.functions[qualname].line
         self._fault("AMP031", qualname, line, "the training step calls itself")
 
@@ -323,6 +328,9 @@ class Protocol(Walk[Held]):
                 dropped = self.ownership.cleared(event, function, stmt, frames)
                 if event.slot is not None and self.identities.is_each(event.slot):
                     dropped = self._one(event.slot, function, stmt)
+                if event.slot is None and not dropped:
+                    for frame, _ in self._frames:
+                        self._vain_zeros.setdefault(frame, event.line)
                 return self._changed(
                     state, dropped, lambda h: Holding(h.scaler, Gradients.NONE)
                 )
@@ -435,11 +443,17 @@ class Protocol(Walk[Held]):
         self, event: Event, holding: Holding, function: str, alone: bool
     ) -> None:
         if holding.gradients in _LEFT and alone:
+            line = event.line
             reason = (
                 "gradients of an earlier step are still there: "
                 "no zero_grad() on a way to this backward()"
             )
-            self._fault("AMP031", function, event.line, reason)
+            if function in self._vain_zeros:
+                line = self._vain_zeros[function]
+                reason = (
+                    "what is cleared here is not known to be what the optimizer holds"
+                )
+            self._fault("AMP031", function, line, reason)
             return
         if holding.gradients in (*_LEFT, Gradients.FOREIGN):
             # The loss may not reach these at all: a step without zero_grad() before is what counts.
@@ -457,17 +471,15 @@ class Protocol(Walk[Held]):
         self, event: Event, state: State[Held], function: str
     ) -> State[Held]:
         """A backward that is left alone may reach the same parameters."""
-        live = any(h.gradients is not Gradients.NONE for h in state.held)
-        if live and self._inside_loop():
+        idle = (Gradients.NONE, *_LEFT)
+        if any(h.gradients not in idle for h in state.held) and self._inside_loop():
             reason = "another backward() in this loop is left alone"
             self._fault("AMP031", function, event.line, reason)
         return self._changed(
             state,
             frozenset(self._optimizers),
             lambda h: (
-                Holding(h.scaler, Gradients.OTHER)
-                if h.gradients is Gradients.NONE
-                else h
+                Holding(h.scaler, Gradients.OTHER) if h.gradients in idle else h
             ),
         )
 

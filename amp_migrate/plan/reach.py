@@ -44,7 +44,24 @@ class Reach:
         found: set[Slot] = set()
         for function, stmt, _ in self._statements(backward, runs):
             found |= self._mentioned(function, stmt)
-        return frozenset(found)
+        return frozenset(found | self._holders_of_terms(backward))
+
+    def _holders_of_terms(self, backward: Backward) -> set[Slot]:
+        """The optimizers of parameters that are terms of a loss by themselves, above its backward and
+        in no region: ``-(self.log_alpha * entropy.detach()).mean()``."""
+        function = backward.function
+        needed = self.forward.reads_of(backward.receiver, function)
+        found: set[Slot] = set()
+        for stmt in reversed(self._before(backward)):
+            if stmt.kind not in ("assign", "annassign", "augassign") or not (
+                self.forward.writes(stmt, function) & needed
+            ):
+                continue
+            for inner in () if stmt.value is None else _uncut(stmt.value):
+                if isinstance(inner, (ir.Name, ir.Attr)):
+                    found |= self.ownership.holders(inner, function, stmt)
+                    needed.add(self.forward.variable(inner, function) or "")
+        return found
 
     def surely(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
         """Those among them that get gradients whenever the loss goes backward."""
@@ -73,7 +90,7 @@ class Reach:
                     continue
                 if self.program.origin(call.func, function) is not None:
                     continue
-                if not self.ownership.holders(call.func, function):
+                if not self.ownership.holders(call.func, function, stmt):
                     key = ir.key_of(call.func) or ""
                     if "loss" not in key.lower() and "crit" not in key.lower():
                         return False
@@ -101,6 +118,17 @@ class Reach:
                 inside = self._that_matter(run.function, inside, needed)
             yield from self._in_block(run.function, inside, len(run.path), seen, always)
         yield from self._called(backward.function, backward.stmt, seen, True)
+
+    def _before(self, backward: Backward) -> list[ir.Stmt]:
+        """The statements above a backward in its block."""
+        parent, (field, index) = backward.stmt.path[:-1], backward.stmt.path[-1]
+        return [
+            stmt
+            for stmt in ir.statements(self.program.functions[backward.function].body)
+            if stmt.path[:-1] == parent
+            and stmt.path[-1][0] == field
+            and stmt.path[-1][1] < index
+        ]
 
     def _that_matter(
         self, function: str, body: list[ir.Stmt], needed: set[str]
@@ -153,9 +181,9 @@ class Reach:
             for inner in ir.walk(expr):
                 if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
                     if alone:
-                        found |= self.ownership.runs(inner, function)
+                        found |= self.ownership.runs(inner, function, stmt)
                     else:
-                        found |= self.ownership.holders(inner, function)
+                        found |= self.ownership.holders(inner, function, stmt)
         return found
 
     @cached_property
@@ -182,7 +210,7 @@ class Reach:
                     continue
                 given = [inner for arg in call.args for inner in ir.walk(arg.value)]
                 if any(
-                    optimizer in self.ownership.holders(inner, function)
+                    optimizer in self.ownership.holders(inner, function, stmt)
                     for inner in given
                     if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
                 ):
@@ -221,3 +249,12 @@ def _chooses(stmt: ir.Stmt) -> bool:
         for expr in stmt.exprs
         for inner in ir.walk(expr)
     )
+
+
+def _uncut(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """What is inside an expression, but for what gradients do not pass."""
+    if isinstance(expr, ir.Attr) and expr.attr in _CUTS_OFF:
+        return
+    yield expr
+    for child in ir.children(expr):
+        yield from _uncut(child)

@@ -46,6 +46,9 @@ class _Slice:
     """It is what an earlier turn leaves for this one: without gradients, that is no part of a loss."""
 
 
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
+
 class Regions:
     """Plans the regions of one program."""
 
@@ -84,6 +87,8 @@ class Regions:
         unfit = self._trains_inside(runs) or self._is_lazy(runs)
         if unfit is not None:
             return unfit
+        if not runs and not hoists and self._is_of_parameters(found):
+            return [], False
         if not any(self._computes(run) for run in runs):
             message = "the forward computation of this loss is not visible here"
             return Refusal("AMP033", message)
@@ -99,6 +104,22 @@ class Regions:
             if stmt.path[:-1] == parent
             and stmt.path[-1][0] == field
             and first <= stmt.path[-1][1] <= run.last
+        )
+
+    def _is_of_parameters(self, found: _Slice) -> bool:
+        """Whether a loss is made of a parameter by itself, as a temperature's is: there is nothing in
+        it that a region would run in half precision."""
+        return any(
+            isinstance(d.value, ir.Call)
+            and (
+                self.program.origin(d.value.func, d.function) in _PARAMETERS
+                or any(
+                    arg.name == "requires_grad" and arg.value == ir.Const(True)
+                    for arg in d.value.args
+                )
+            )
+            for variable in found.read
+            for d in self._definitions(variable, found.function)
         )
 
     def _must_hoist(self, receiver: ir.Expr, function: str) -> bool:
@@ -316,22 +337,42 @@ class Regions:
         if found.earlier and stmt.kind == "with" and self._turns_gradients_off(stmt):
             return
         if stmt.blocks and self._must_open(stmt, function):
-            wanted = set(needed)
-            for block in reversed(stmt.blocks):
-                inner = set(wanted)
-                for child in reversed(block.body):
-                    self._visit(child, inner, found)
-                needed |= inner
+            self._open(stmt, needed, found)
             return
         if self._only_trains(stmt, function, needed):
             return
         found.members.add(stmt.path)
-        if self.forward.in_statement(stmt, function):
+        if stmt.blocks:
+            inside = self._inside(stmt, function, needed)
+            computes, reads = bool(inside.forward), inside.needed
+        else:
+            computes = self.forward.gives_gradients(stmt, function)
+            reads = self.forward.uses(stmt, function, gradients=True)
+        if computes:
             found.forward.add(stmt.path)
-        reads = self.forward.uses(stmt, function)
         needed -= self.forward.kills(stmt, function)
         needed |= reads
         found.read |= reads
+
+    def _open(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
+        """Visit what a compound statement holds."""
+        wanted = set(needed)
+        for block in reversed(stmt.blocks):
+            inner = set(wanted)
+            for child in reversed(block.body):
+                self._visit(child, inner, found)
+            needed |= inner
+
+    def _inside(self, stmt: ir.Stmt, function: str, needed: set[str]) -> _Slice:
+        """What a compound statement does for some variables."""
+        found = _Slice(function, set(), set(), set(needed))
+        for _ in range(_MOST_TURNS if stmt.kind in ("for", "while") else 1):
+            self._open(stmt, found.needed, found)
+        if self.forward.gives_gradients(stmt, function):
+            found.forward.add(stmt.path)
+        if stmt.value is not None:
+            found.needed |= self.forward.reads_of(stmt.value, function, True)
+        return found
 
     def _only_trains(self, stmt: ir.Stmt, function: str, needed: set[str]) -> bool:
         """Whether a call for its effect has trained, and left behind what it no longer needs."""
@@ -346,11 +387,9 @@ class Regions:
         """Whether a compound statement cannot be wrapped as one piece, or need not be."""
         if stmt.kind == "with":
             return True
-        return any(
-            self._is_barrier(inner, function) for inner in ir.statements((stmt,))
-        )
+        return any(self.is_barrier(inner, function) for inner in ir.statements((stmt,)))
 
-    def _is_barrier(self, stmt: ir.Stmt, function: str) -> bool:
+    def is_barrier(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether one statement's own line must stay outside every region."""
         if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
             # No region can begin in one cell of a notebook and end in another.
@@ -444,7 +483,7 @@ class Regions:
                 runs.append(Run(function, body[start].path, index, hoists=True))
                 first = None
             elif stmt.path in found.members and not (
-                stmt.path not in found.forward and self._is_barrier(stmt, function)
+                stmt.path not in found.forward and self.is_barrier(stmt, function)
             ):
                 if first is None and stmt.path in found.forward:
                     first = index
@@ -454,7 +493,7 @@ class Regions:
                 for block in stmt.blocks:
                     runs += self._assemble(scope, block.body, found, hoisted)
             elif any(
-                self._is_barrier(inner, function) for inner in ir.statements((stmt,))
+                self.is_barrier(inner, function) for inner in ir.statements((stmt,))
             ):
                 close()
         close()

@@ -279,5 +279,5 @@ class Sigmoids:
 
     @staticmethod
     def _lost(at: Made) -> Unclear:
-        message = "the sigmoid before BCELoss, which must run in fp32, is not in sight"
+        message = "the sigmoid before BCELoss, which must run in fp32, was not found"
         return Unclear(message, at.stmt.line)

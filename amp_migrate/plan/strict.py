@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
-from amp_migrate.plan import vocabulary
+from amp_migrate.plan import gradients
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
@@ -16,7 +16,7 @@ _ANOMALY = re.compile(
     r"|torch\._C\._set_anomaly_enabled"
 )
 _FINITE = frozenset("isfinite isnan isinf".split())
-_GRADIENT_WORD = re.compile(r"(?i)grad|(^|_)clip")
+_NOWHERE: frozenset[str] = frozenset()
 _EXITS = (("exit",), ("quit",), ("sys", "exit"), ("os", "_exit"), ("os", "abort"))
 
 
@@ -145,7 +145,7 @@ def _judged(
         elif isinstance(inner, ir.Operation) and any(map(_is_infinity, inner.operands)):
             yield from ((o, function) for o in inner.operands if not _is_infinity(o))
         elif isinstance(inner, ir.Name) and depth < 2:
-            for value, at in _values(inner, program, function):
+            for value, at, _ in _values(inner, program, function):
                 yield from _judged(value, program, at, depth + 1)
 
 
@@ -158,7 +158,7 @@ def _compared(
 ) -> Iterator[tuple[ir.Expr, str]]:
     """What a test compares in such a way that inf or nan can give it one of the ``wanted`` outcomes."""
     if isinstance(test, ir.Name) and depth < 2:
-        for value, at in _values(test, program, function):
+        for value, at, _ in _values(test, program, function):
             yield from _compared(value, wanted, program, at, depth + 1)
         return
     inner = wanted
@@ -199,22 +199,29 @@ def _is_infinity(expr: ir.Expr) -> bool:
 
 
 def _values(
-    expr: ir.Expr, program: Program, function: str
-) -> Iterator[tuple[ir.Expr, str]]:
-    if isinstance(expr, ir.Name):
-        owner = program.owner(expr.id, function)
-        for d in program.definitions(owner, expr.id) if owner is not None else ():
-            value = d.value if d.value is not None else d.stmt.value
-            if value is not None and d.stmt.kind not in ("functiondef", "classdef"):
-                yield value, d.function
-        if owner is not None and expr.id in {
-            param.name for param in program.functions[owner].params
-        }:
-            yield from ((value, at) for at, value in program.arguments(owner, expr.id))
+    name: ir.Name, program: Program, function: str, entered: frozenset[str] = _NOWHERE
+) -> Iterator[tuple[ir.Expr, str, int | None]]:
+    """What a variable may have been given, and which element of that it is; ``entered``: functions
+    whose arguments are judged where they are called."""
+    owner = program.owner(name.id, function)
+    if owner is None:
+        return
+    for d in program.definitions(owner, name.id):
+        value = d.value if d.value is not None else d.stmt.value
+        if value is not None and d.stmt.kind not in ("functiondef", "classdef"):
+            yield value, d.function, d.index
+    if owner not in entered:
+        yield from (
+            (value, at, None) for at, value in program.arguments(owner, name.id)
+        )
 
 
 def _is_of_gradients(
-    expr: ir.Expr, program: Program, function: str, depth: int = 0
+    expr: ir.Expr,
+    program: Program,
+    function: str,
+    depth: int = 0,
+    entered: frozenset[str] = _NOWHERE,
 ) -> bool:
     """Whether a value comes from gradients: ``p.grad``, a clip, a helper that reads them."""
     for inner in ir.walk(expr):
@@ -222,51 +229,66 @@ def _is_of_gradients(
             if program.origin(inner, function) is None:
                 return True
         elif isinstance(inner, ir.Call):
-            origin = program.origin(inner.func, function) or ""
-            name = (ir.key_of(inner.func) or "").rsplit(".", 1)[-1]
-            if vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
-                return True
-            if not origin.startswith("torch.") and _GRADIENT_WORD.search(name):
-                return True
-            callees = program.callees(inner, function)
-            if depth < 2 and (
-                _reads_gradients(callees, program)
-                or any(_returns_gradients(callee, program, depth) for callee in callees)
-            ):
+            if _reads_gradients(inner, program, function, depth, None):
                 return True
         elif isinstance(inner, ir.Name) and depth < 3:
-            if any(
-                _is_of_gradients(value, program, at, depth + 1)
-                for value, at in _values(inner, program, function)
-                if value != expr
-            ):
-                return True
+            for value, at, index in _values(inner, program, function, entered):
+                if index is not None and isinstance(value, ir.Call):
+                    if any(
+                        _is_of_gradients(arg.value, program, at, depth + 1, entered)
+                        for arg in value.args
+                    ) or _reads_gradients(value, program, at, depth + 1, index):
+                        return True
+                elif value != expr and _is_of_gradients(
+                    value, program, at, depth + 1, entered
+                ):
+                    return True
     return False
 
 
-def _returns_gradients(callee: str, program: Program, depth: int) -> bool:
-    """Whether what a function returns, as a whole, comes from gradients."""
-    return any(
-        stmt.kind == "return"
-        and stmt.value is not None
-        and not isinstance(stmt.value, ir.Display)
-        and _is_of_gradients(stmt.value, program, callee, depth + 1)
-        for stmt in ir.statements(program.functions[callee].body)
+def _reads_gradients(
+    call: ir.Call, program: Program, function: str, depth: int, index: int | None
+) -> bool:
+    """Whether what a call returns, or that element of it, is read from gradients that are not given to
+    it as such."""
+    if gradients.is_helper(program, call, function):
+        return True
+    return depth < 3 and any(
+        _returns_gradients(callee, program, depth, index)
+        for callee in program.callees(call, function)
     )
 
 
-def _reads_gradients(callees: tuple[str, ...], program: Program) -> bool:
-    """Whether functions return what they found in gradients, not what they trained on."""
-    for callee in callees:
-        body = program.functions[callee].body
-        calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
-        methods = {c.func.attr for c in calls if isinstance(c.func, ir.Attr)}
-        if methods & {"backward", "step"}:
-            continue
-        for stmt in ir.statements(body):
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    if isinstance(inner, ir.Attr) and inner.attr == "grad":
-                        if program.origin(inner, callee) is None:
-                            return True
+def _returns_gradients(
+    callee: str, program: Program, depth: int, index: int | None
+) -> bool:
+    """Whether what a function returns, as a whole or that element of it, comes from gradients."""
+    body = program.functions[callee].body
+    returned = [
+        stmt.value
+        for stmt in ir.statements(body)
+        if stmt.kind == "return" and stmt.value not in (None, ir.Const(None))
+    ]
+    calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
+    methods = {c.func.attr for c in calls if isinstance(c.func, ir.Attr)}
+    if returned and not methods & {"backward", "step"}:
+        # What it finds in gradients it returns by ways that are not all followed.
+        if any(
+            isinstance(inner, ir.Attr)
+            and inner.attr == "grad"
+            and program.origin(inner, callee) is None
+            for stmt in ir.statements(body)
+            for expr in stmt.exprs
+            for inner in ir.walk(expr)
+        ):
+            return True
+    for value in returned:
+        if isinstance(value, ir.Display):
+            if index is None or index >= len(value.items):
+                continue
+            value = value.items[index]
+        if value is not None and _is_of_gradients(
+            value, program, callee, depth + 1, frozenset((callee,))
+        ):
+            return True
     return False

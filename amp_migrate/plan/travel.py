@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import occurrence_of
@@ -134,19 +135,19 @@ class Travel:
 
     def _derived(self, slots: list[Slot], taken: frozenset[str]) -> str:
         """A name for one of several switches side by side: ``scaler_g`` for ``optimizer_g``."""
-        if len(slots) > 1 and self.base not in taken:
-            return self.base
-        name, key = slots[0].name, slots[0].key
-        if isinstance(key, str) and key.isidentifier():
-            name = key
-        derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
-        if isinstance(key, int):
-            derived = f"{self.base}_{key}"
-        elif derived == name:
-            derived = f"{name}_{self.base}"
+        derived = _common(self.base, dict.fromkeys(map(self._derived_from, slots)))
         if derived not in taken:
             return derived
         return self.carried.free_name(taken)
+
+    def _derived_from(self, slot: Slot) -> str:
+        name, key = slot.name, slot.key
+        if isinstance(key, str) and key.isidentifier():
+            name = key
+        if isinstance(key, int):
+            return f"{self.base}_{key}"
+        derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
+        return f"{name}_{self.base}" if derived == name else derived
 
     def _aliased(self) -> dict[Slot, Slot]:
         """Variables that are only another name for a slot seen from the same scope."""
@@ -295,7 +296,7 @@ class Travel:
                 return distinct[0]
             if distinct:
                 name = ir.local_name(function)
-                reason = f"several optimizers are in sight of {name}()"
+                reason = f"several optimizers are in scope of {name}()"
                 raise Blocked(Refusal("AMP012", reason))
         parent = self.program.functions[function].parent
         if (
@@ -403,6 +404,9 @@ class Travel:
     ) -> None:
         """A dataclass gets one more field, and each call of it the argument."""
         found = self.program.classes[slot.owner]
+        if self.program.is_public(slot.owner):
+            reason = f"{found.name} is made out of sight, too, without a new field"
+            raise Blocked(Refusal("AMP015", reason, found.line))
         if any(arg.star for arg in call.args):
             reason = f"the fields of {found.name} are not given plainly"
             raise Blocked(Refusal("AMP010", reason, call.line))
@@ -460,14 +464,14 @@ class Travel:
         if ir.is_top(function):
             raise Blocked(
                 Refusal(
-                    "AMP010", "the optimizer is not in sight of the module's own code"
+                    "AMP010", "the optimizer is not available to the module's own code"
                 )
             )
         if function in program.escaping or facts.name in ("forward", "__call__"):
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
             raise Blocked(Refusal("AMP015", reason, facts.line))
         if not sites:
-            reason = f"nothing in sight calls {facts.name}(), so the scaler cannot be passed to it"
+            reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
             raise Blocked(Refusal("AMP015", reason, facts.line))
         if any(len(program.callees(site.call, site.caller)) > 1 for site in sites):
             reason = f"a call may run {facts.name}() or another function"
@@ -564,3 +568,19 @@ def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:
 def _through(ways: Ways, site: CallSite) -> Ways:
     """The ways that pass through a call."""
     return frozenset(way for way in ways if (site.caller, site.stmt.path) in way)
+
+
+def _common(base: str, names: Collection[str]) -> str:
+    """One name for several: ``scaler_D`` of ``scaler_D_A`` and ``scaler_D_B``, ``scaler_E_G`` of
+    ``scaler_E`` and ``scaler_G``."""
+    if len(names) == 1:
+        return next(iter(names))
+    rests = [name.removeprefix(base) for name in names]
+    if any(
+        rest == name or rest[-1:].isdigit()
+        for rest, name in zip(rests, names, strict=True)
+    ):
+        return base
+    words = [rest.split("_") for rest in rests]
+    shared = takewhile(lambda same: len(set(same)) == 1, zip(*words, strict=False))
+    return base + ("_".join(same[0] for same in shared) or "".join(rests))

@@ -42,14 +42,17 @@ class Usage:
         )
 
     def _settle_alone(self, loop: TrainingLoop) -> None:
-        """Let a loop go whose gradients the only optimizer, which steps in the same function, never
-        meets: they are another model's, trained by hand, or dropped before."""
+        """Let a loop go whose gradients the only optimizer never meets: they are another model's,
+        trained by hand, dropped before, or made to take the time of a backward()."""
         beside = [
             stmt.path
             for stmt, event in self.events.direct(loop.function)
             if event.kind == "step" and event.slot in loop.slots
         ]
-        if not beside or any(p[: len(loop.path)] == loop.path for p in beside):
+        if any(p[: len(loop.path)] == loop.path for p in beside):
+            return
+        if not beside and not self.program.call_sites.get(loop.function):
+            # Who calls it may step.
             return
         sites = [(backward.function, backward.stmt.path) for backward in loop.backwards]
         used = any(self._used.get(site) for site in sites)

@@ -11,9 +11,6 @@ GRADIENT_CLIPPERS = re.compile(
 )
 """Functions of torch that read or edit gradients."""
 
-GRADIENT_HELPER = re.compile(r"(?i)grad|clip|(^|_)norm(_|$)")
-"""Names under which other people's helpers read or edit gradients."""
-
 FRAMEWORK_ROOTS = {
     "lightning": "Lightning",
     "pytorch_lightning": "Lightning",

@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Generic, TypeVar
 
+from amp_migrate.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.swallowing import is_guarded, swallows
@@ -22,6 +24,25 @@ Site = tuple[str, ir.Path]
 
 Frames = tuple[Site, ...]
 """The statements, and the calls among them, that lead from a root to a place."""
+
+_MOST_LEVELS = 6
+_GROWING = frozenset("append extend insert sort reverse index count copy".split())
+_READERS = frozenset(
+    """builtins.len builtins.range builtins.print builtins.str builtins.sum builtins.min builtins.max
+    builtins.any builtins.all random.shuffle numpy.random.shuffle""".split()
+)
+_TESTS = ("not", "in", "not in", "==", "!=", "+", "formattedvalue")
+_AS_LONG = {
+    "builtins.enumerate": 1,
+    "builtins.reversed": 1,
+    "builtins.sorted": 1,
+    "builtins.list": 1,
+    "builtins.tuple": 1,
+    "builtins.zip": None,
+    "tqdm.tqdm": 1,
+    "tqdm.auto.tqdm": 1,
+}
+"""Functions whose result is as long as what they are given first, or (None) the shortest of all."""
 
 Held = TypeVar("Held", bound=Hashable)
 
@@ -198,6 +219,7 @@ class Walk(ABC, Generic[Held]):
         states: set[State[Held]],
         entered: bool = False,
     ) -> Flow[Held]:
+        spend(50 * (1 + len(states)))
         self._frames.append((function, stmt.path))
         if not entered:
             states = self._before(function, stmt, states)
@@ -367,29 +389,119 @@ class Walk(ABC, Generic[Held]):
         return flow
 
     def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
-        """Whether a ``for`` provably runs its body: ``range`` of a positive number, a display."""
-        if isinstance(iterable, ir.Display):
-            return bool(iterable.items)
-        if not isinstance(iterable, ir.Call) or len(iterable.args) != 1:
+        """Whether a ``for`` provably runs its body: ``range`` of a positive number, a display, what is
+        made of such."""
+        return self._is_full(iterable, function, 0)
+
+    def _is_full(self, iterable: ir.Expr | None, function: str, depth: int) -> bool:
+        if depth > _MOST_LEVELS:
             return False
-        if self.program.origin(iterable.func, function) != "builtins.range":
-            return False
-        count = iterable.args[0].value
-        values: list[ir.Expr | None] = [count]
+
+        def full(inner: ir.Expr) -> bool:
+            return self._is_full(inner, function, depth + 1)
+
+        match iterable:
+            case ir.Display(items=items, keys=keys):
+                return any(e and not _is_starred(e) for e in keys or items)
+            case ir.Comprehension(iterables=iterables, conditions=conditions):
+                return not conditions and all(map(full, iterables))
+            case ir.Name():
+                values = self._only_values(iterable, function)
+                return (
+                    bool(values)
+                    and all(_is_list(value) and full(value) for value in values)
+                    and (
+                        all(map(_is_tuple, values))
+                        or not self._may_shrink(iterable, function)
+                    )
+                )
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, function)
+                given = [arg.value for arg in args if arg.name is None]
+                if origin == "builtins.range":
+                    return len(args) == 1 and self._is_positive(given[0], function)
+                if origin in _AS_LONG:
+                    return bool(given) and all(map(full, given[: _AS_LONG[origin]]))
+                if isinstance(func, ir.Attr) and func.attr in ("chunk", "split"):
+                    # One piece at least, be it an empty one.
+                    return bool(args) and self._is_tensors(iterable)
+        return False
+
+    def _is_tensors(self, call: ir.Call) -> bool:
+        """Whether a method is one of tensors: nothing here has another, no string is asked."""
+        assert isinstance(call.func, ir.Attr)
+        name = call.func.attr
+        return not any(
+            f.name == name for f in self.program.functions.values()
+        ) and not any(
+            isinstance(arg.value, ir.Const) and not isinstance(arg.value.value, int)
+            for arg in call.args
+        )
+
+    def _is_positive(self, count: ir.Expr, function: str) -> bool:
+        values = [count]
         if isinstance(count, ir.Name):
-            owner = self.program.owner(count.id, function)
-            if owner is None:
-                return False
-            params = self.program.functions[owner].params
-            if any(param.name == count.id for param in params):
-                return False
-            values = [d.value for d in self.program.definitions(owner, count.id)]
+            values = self._only_values(count, function)
         return bool(values) and all(
             isinstance(value, ir.Const)
             and isinstance(value.value, int)
             and value.value > 0
             for value in values
         )
+
+    def _only_values(self, name: ir.Name, function: str) -> list[ir.Expr]:
+        """All that a variable is given; nothing where callers or loops give it something."""
+        owner = self.program.owner(name.id, function)
+        if owner is None:
+            return []
+        if any(param.name == name.id for param in self.program.functions[owner].params):
+            return []
+        found = self.program.definitions(owner, name.id)
+        values = [d.value for d in found if d.value is not None and d.index is None]
+        return values if len(values) == len(found) else []
+
+    def _may_shrink(self, name: ir.Name, function: str) -> bool:
+        owner = self.program.owner(name.id, function)
+        return owner is None or self.program.home(owner, name.id) in self._handed_on
+
+    @cached_property
+    def _handed_on(self) -> set[tuple[str, str]]:
+        """(scope, name) of variables whose values are more than read and added to: something may be
+        taken out, if by another name."""
+        program = self.program
+        found = set()
+        for function, stmt in program.all_statements():
+            read = {id(target) for target in stmt.targets}
+            if stmt.kind == "for":
+                read.add(id(stmt.value))
+            elif stmt.kind == "delete":
+                read.clear()
+            for inner in (part for expr in stmt.exprs for part in ir.walk(expr)):
+                match inner:
+                    case ir.Item(value=value, key=key):
+                        is_slice = isinstance(key, ir.Operation) and key.op == "slice"
+                        bound = stmt.kind == "delete" or id(inner) in read
+                        if not bound or not (is_slice or stmt.kind == "delete"):
+                            read.add(id(value))
+                    case ir.Call(func=ir.Attr(value=value, attr=attr)) if (
+                        attr in _GROWING
+                    ):
+                        read.add(id(value))
+                    case ir.Call(func=func, args=args):
+                        origin = program.origin(func, function)
+                        if origin in _AS_LONG or origin in _READERS:
+                            read.update(id(arg.value) for arg in args)
+                    case ir.Comprehension(iterables=iterables):
+                        read.update(map(id, iterables))
+                    case ir.Operation(op=op, operands=operands) if op in _TESTS:
+                        read.update(map(id, operands))
+                    case ir.Name() | ir.Attr() if id(inner) not in read:
+                        there = program.elsewhere(inner, function)
+                        expr, at = there or (inner, function)
+                        owner = isinstance(expr, ir.Name) and program.owner(expr.id, at)
+                        if isinstance(expr, ir.Name) and owner:
+                            found.add((owner, expr.id))
+        return found
 
     # -- one line -----------------------------------------------------------------------------
 
@@ -398,18 +510,27 @@ class Walk(ABC, Generic[Held]):
     ) -> set[State[Held]]:
         self.visited.add((function, stmt.path))
         states = self._on_line(function, stmt, states)
-        for event in self.events.of(function, stmt):
-            after: set[State[Held]] = set()
-            for state in states:
-                if event.kind == "call":
-                    after |= self._call(event, state)
-                else:
-                    after.add(self._event(event, state, function, stmt))
-            states = after
+        ended: set[State[Held]] = set()
+        for entering, events in self._alternatives(function, stmt, states):
+            for event in events:
+                after: set[State[Held]] = set()
+                for state in entering:
+                    if event.kind == "call":
+                        after |= self._call(event, state)
+                    else:
+                        after.add(self._event(event, state, function, stmt))
+                entering = after
+            ended |= entering
         return {
             self._learn(self._forget(state, function, stmt), function, stmt)
-            for state in states
+            for state in ended
         }
+
+    def _alternatives(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Iterator[tuple[set[State[Held]], tuple[Event, ...]]]:
+        """What may happen on a statement's own line: to which states, and which events."""
+        yield states, self.events.of(function, stmt)
 
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
         after: set[State[Held]] = set()
@@ -487,3 +608,17 @@ def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
         # A call may answer differently the next time.
         return None, True
     return test, outcome
+
+
+def _is_starred(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Operation) and expr.op == "starred"
+
+
+def _is_tuple(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Display) and expr.kind == "tuple"
+
+
+def _is_list(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Comprehension):
+        return not expr.lazy
+    return isinstance(expr, ir.Display)

@@ -47,10 +47,12 @@ def _unpacked_target(
 
 
 def bindings(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Expr | None, int | None]]:
-    """(name, value, index) for each variable that a statement binds."""
+    """(name, value, index) for each variable that a statement binds; ``del`` gives it no value."""
+    if stmt.kind == "delete":
+        return
     if stmt.kind in ("functiondef", "classdef"):
         yield stmt.names[0], None, None
-    elif stmt.kind in (*IMPORTS, "try", "trystar"):
+    elif stmt.kind in (*IMPORTS, "try", "trystar", "match"):
         for name in stmt.names:
             yield name, None, None
     for target, value, index in unpacked(stmt):

@@ -53,7 +53,7 @@ class Collections:
 
     def stored(self, expr: ir.Expr, function: str) -> list[tuple[Key, Definition]]:
         """What is put into a collection later, ``state["optimizer"] = ...``."""
-        place = self._place(expr, function)
+        place = self.place(expr, function)
         return [] if place is None else self._stored.get(place, [])
 
     @cached_property
@@ -67,7 +67,7 @@ class Collections:
                     key = key_of(target)
                     if key is None or not isinstance(target, ir.Item):
                         continue
-                    place = self._place(target.value, qualname)
+                    place = self.place(target.value, qualname)
                     if place is not None:
                         definition = Definition(qualname, stmt, stmt.value)
                         found.setdefault(place, []).append((key, definition))
@@ -87,9 +87,9 @@ class Collections:
     @cached_property
     def appended(self) -> dict[Place, list[Appended]]:
         """The lists that are filled by ``append``, where it is certain what they hold."""
-        return appended(self.program, self._place, self.definitions)
+        return appended(self.program, self.place, self.definitions)
 
-    def _place(self, expr: ir.Expr, function: str) -> Place | None:
+    def place(self, expr: ir.Expr, function: str) -> Place | None:
         """What a variable or attribute is known by, wherever it is named."""
         there = self.program.elsewhere(expr, function)
         if there is not None:
@@ -111,17 +111,27 @@ class Collections:
         return self._holders[asked]
 
     def _find_holder(self, class_name: str, attr: str) -> str:
-        for base in reversed(self.program.bases(class_name)):
-            for method in self.program.classes[base].methods:
-                function = self.program.functions[method[1]]
-                for stmt in ir.statements(function.body):
-                    for target in stmt.targets:
-                        for inner in ir.walk(target):
-                            if inner == ir.Attr(
-                                ir.Name(function.self_name or "?"), attr
-                            ):
-                                return base
-        return class_name
+        bases = self.program.bases(class_name)
+        for base in reversed(bases):
+            if self._sets(base, attr):
+                return base
+        # A mixin knows what the classes set that it is mixed into: one, or the base of all.
+        beside = {
+            self.holder(other, attr)
+            for other in self.program.family(class_name)
+            if other not in bases and self._sets(other, attr)
+        }
+        return beside.pop() if len(beside) == 1 else class_name
+
+    def _sets(self, class_name: str, attr: str) -> bool:
+        """Whether a method of a class itself sets an attribute of its instance."""
+        for _, method in self.program.classes[class_name].methods:
+            function = self.program.functions[method]
+            wanted = ir.Attr(ir.Name(function.self_name or "?"), attr)
+            for stmt in ir.statements(function.body):
+                if any(wanted in ir.walk(target) for target in stmt.targets):
+                    return True
+        return False
 
     def element(self, expr: ir.Expr, key: Key, function: str) -> ir.Expr | None:
         """What a collection that is written out holds under a key."""
@@ -211,12 +221,12 @@ class Collections:
         params = self.program.functions[owner].params
         if not found or any(param.name == name for param in params):
             return None
-        place = self._place(expr.value, function)
+        place = self.place(expr.value, function)
         for definition in found:
             through = self._by_key(definition.stmt, name, definition.function)
             if through is None or place is None:
                 return None
-            if self._place(through, definition.function) != place:
+            if self.place(through, definition.function) != place:
                 return None
         return Turn(owner, name)
 

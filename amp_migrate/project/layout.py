@@ -1,23 +1,30 @@
-"""Which file an import means, by the paths of a project's files alone."""
+"""Which file an import means, by the paths of a project's files and what they import."""
 
 from __future__ import annotations
 
+import copy
 import posixpath
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from amp_migrate.facts.imports import ImportScan
+
 _INIT = "__init__.py"
-_INSTALLED = frozenset(sys.stdlib_module_names) | frozenset(
-    """PIL absl accelerate apex attr bs4 click cv2 datasets dateutil deepspeed einops fire gym
-    gymnasium h5py hydra imageio jax joblib keras librosa lightning matplotlib mmcv mxnet nltk numba
-    numpy omegaconf onnx pandas psutil pycocotools pytest pytorch_lightning regex requests rich
-    scipy seaborn setuptools six skimage sklearn soundfile spacy sympy tensorboard tensorboardX
-    tensorflow termcolor timm tokenizers torch torchaudio torchtext torchvision tqdm transformers
-    visdom wandb yacs yaml""".split()
+_INSTALLED = (sys.stdlib_module_names - {"code", "profile", "test"}) | frozenset(
+    """PIL absl accelerate apex attr bs4 click cv2 dateutil deepspeed einops fire flax gym
+    gymnasium h5py haiku hydra imageio jax joblib keras librosa lightning matplotlib mmcv mxnet
+    nltk numba numpy omegaconf onnx optax pandas psutil pycocotools pytest pytorch_lightning
+    regex requests rich scipy seaborn setuptools six skimage sklearn soundfile spacy sympy
+    tensorboard tensorboardX tensorflow termcolor timm tokenizers torch torchaudio torchtext
+    torchvision tqdm transformers visdom wandb warp yacs yaml""".split()
 )
 """What nobody means a file of a project by, unless it lies where Python would look first."""
+
+
+_OFTEN = frozenset({"datasets"})
+"""Of installed packages, those that are folders of many projects, too: meant where Python finds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +45,65 @@ class Ambiguous:
 class Layout:
     """The files of a project, as imports see them.
 
-    An absolute import is looked up the way Python would if the program were started from the
-    importer's own folder, from a folder above it inside the project, or with a ``src`` folder of
-    one of those on its path. A file that can be started by itself means what is nearest; any other
-    is ambiguous where several files answer. What none of these folders has is looked for by its
-    path's end in a project that edits ``sys.path``, be it in another file than the importer.
+    An absolute import is looked up the way Python would: in the folder of the script that is
+    started, then in the folders above it inside the project (one of which is installed, on
+    ``PYTHONPATH``, or where ``python -m`` is called), each with its ``src``. A module means what it
+    means to the scripts in its folder or above that import it; where there is none, what it means
+    from its own folder or one above. The inside of a package is not on the path unless a script
+    lies there. Where several files answer, the import is ambiguous. What none of these folders has
+    is looked for by its path's end in a project that edits ``sys.path``, be it in another file than
+    the importer.
     """
 
     def __init__(
         self,
-        files: Iterable[str],
+        scans: Mapping[str, ImportScan],
         root: str,
         *,
-        scripts: Collection[str] = (),
-        edits_path: bool = False,
-        installable: bool = False,
+        libraries: Collection[str] = (),
+        documented: Collection[str] = (),
     ) -> None:
-        """``files`` and ``root`` are absolute, with forward slashes.
+        """``scans``: the imports of each file; paths are absolute, with forward slashes.
 
-        ``scripts``: the files that can be started; ``edits_path``: some file edits ``sys.path``;
-        ``installable``: other projects may import the packages of this one.
+        ``libraries``: the folders whose files other projects may import; ``documented``: the names
+        of functions whose calls the project's documentation shows.
         """
-        self._installable = installable
-        self.files = frozenset(files)
+        self.documented = frozenset(documented)
+        self._libraries = frozenset(libraries)
         self.root = root
-        self._scripts = frozenset(scripts)
-        self._edits_path = edits_path
-        self._known: dict[tuple[str, str], Located | Ambiguous | None] = {}
+        self._edits_path = any(scan.edits_path for scan in scans.values())
+        self._take(scans)
+        self._packages = frozenset(
+            posixpath.dirname(file) for file in self.files if file.endswith(f"/{_INIT}")
+        )
+        self._starts = self._reached(self._startable())
+
+    def narrowed(self, files: Collection[str]) -> Layout:
+        """The same for some of the files, which import none of the others."""
+        narrow = copy.copy(self)
+        narrow._take({file: self._scans[file] for file in files if file in self._scans})
+        narrow._packages = self._packages & narrow._folders
+        narrow._starts = {
+            file: starts for file, starts in self._starts.items() if file in files
+        }
+        return narrow
+
+    def _take(self, scans: Mapping[str, ImportScan]) -> None:
+        self._scans = scans
+        self.files = frozenset(file for file in scans if file.endswith(".py"))
+        self._folders = _folders_above(self.files)
         self._by_name: dict[str, list[str]] = defaultdict(list)
         for file in sorted(self.files):
-            folder, name = posixpath.split(file)
-            stem = posixpath.basename(folder) if name == _INIT else name[: -len(".py")]
-            self._by_name[stem].append(file)
+            self._by_name[_module_name(file)].append(file)
+        self._names = self._by_name.keys() | {
+            posixpath.basename(folder) for folder in self._folders
+        }
+        self._known: dict[tuple[str, str], Located | Ambiguous | None] = {}
+        self._served: dict[tuple[str, str, str], bool] = {}
 
     def is_library(self, file: str) -> bool:
-        """Whether code outside of the project may import a file: part of an installable package."""
-        package = posixpath.join(posixpath.dirname(file), _INIT)
-        return self._installable and package in self.files
+        """Whether code outside of the project may import a file."""
+        return posixpath.dirname(file) in self._libraries
 
     def locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         """The file that ``dotted`` means in ``importer``; None where it is none of the project's.
@@ -87,51 +116,212 @@ class Layout:
         return self._known[asked]
 
     def _locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
-        bare = dotted.lstrip(".")
-        level = len(dotted) - len(bare)
-        parts = tuple(part for part in bare.split(".") if part)
-        if level:
-            base = posixpath.dirname(importer)
-            for _ in range(level - 1):
-                base = posixpath.dirname(base)
-            found_below = self._below(base, parts)
-            init = posixpath.join(base, _INIT)
-            if found_below is None and init in self.files:
-                # `from . import name` that is no submodule is a name of the package itself.
-                return Located(init, parts)
-            return found_below
-        if not parts:
+        if dotted.startswith("."):
+            return self._relative(importer, dotted)
+        parts = tuple(part for part in dotted.split(".") if part)
+        if not parts or parts[0] not in self._names:
             return None
         found: dict[str, Located] = {}
-        for base in self._bases(importer):
-            located = self._below(base, parts)
-            if located is not None and located.file != importer:
+        for path in self._paths(importer):
+            located = self._on_path(importer, path, parts)
+            if located is not None:
                 found.setdefault(located.file, located)
-                if importer in self._scripts:
-                    break
-        if not found and self._edits_path and parts[0] not in _INSTALLED:
-            found = {located.file: located for located in self._anywhere(parts)}
+        if not found and self._edits_path and parts[0] not in _INSTALLED | _OFTEN:
+            inside = self._package_of(importer)
+            found = {
+                located.file: located
+                for located in self._anywhere(parts)
+                if inside is None
+                or not self._base_of(located, parts).startswith(f"{inside}/")
+            }
         if len(found) > 1:
             return Ambiguous(tuple(sorted(found)))
         return next(iter(found.values()), None)
 
-    def _bases(self, importer: str) -> list[str]:
-        """The folders that may be on ``sys.path`` when the importer runs, nearest first."""
-        bases = []
+    def _relative(self, importer: str, dotted: str) -> Located | None:
+        bare = dotted.lstrip(".")
+        parts = tuple(part for part in bare.split(".") if part)
+        base = posixpath.dirname(importer)
+        for _ in range(len(dotted) - len(bare) - 1):
+            base = posixpath.dirname(base)
+        found = self._below(base, parts)
+        init = posixpath.join(base, _INIT)
+        if found is None and init in self.files:
+            # `from . import name` that is no submodule is a name of the package itself.
+            return Located(init, parts)
+        return found
+
+    def _package_of(self, file: str) -> str | None:
+        """The outermost package that a file is a module of."""
+        found, folder = None, posixpath.dirname(file)
+        while folder in self._packages and folder != self.root:
+            found, folder = folder, posixpath.dirname(folder)
+        return found
+
+    def _base_of(self, located: Located, parts: tuple[str, ...]) -> str:
+        """The folder in which a dotted name was found, with a slash behind it."""
+        tail = "/".join(parts[: len(parts) - len(located.rest)])
+        return located.file[: located.file.rindex(tail)]
+
+    # -- what is on sys.path --------------------------------------------------------------------
+
+    def _paths(self, importer: str) -> list[list[str]]:
+        """What ``sys.path`` may begin with when the importer runs."""
         folder = posixpath.dirname(importer)
+        starts = self._starts.get(importer)
+        if not starts:
+            return [[base] for base in self._above(folder)]
+        found = []
+        for start, inserts in starts.items():
+            path = self._started_in(start, folder)
+            # What is inserted comes first, and is not known.
+            found += [[base] for base in path] if inserts else [path]
+        return found
+
+    def _started_in(self, start: str, folder: str) -> list[str]:
+        """The path of a script's folder, as a module in some other folder meets it."""
+        bases = (start, *self._above(start), *self._above(folder))
+        return list(dict.fromkeys(bases))
+
+    def _above(self, folder: str) -> list[str]:
+        """The folders above a package, or a folder that is none and those above, nearest first."""
+        bases = []
+        inside = True
         while True:
-            bases += [folder, posixpath.join(folder, "src")]
-            if folder == self.root or folder == posixpath.dirname(folder):
+            inside = inside and folder in self._packages and folder != self.root
+            if not inside:
+                bases += [folder, posixpath.join(folder, "src")]
+            if folder in (self.root, posixpath.dirname(folder)):
                 return bases
             folder = posixpath.dirname(folder)
 
+    def _startable(self) -> dict[str, dict[str, bool]]:
+        """By folder: the files that can be scripts, and whether they insert into ``sys.path``."""
+        mentioned = {
+            part
+            for scan in self._scans.values()
+            for target in scan.targets
+            for part in target.split(".")
+        }
+        found: dict[str, dict[str, bool]] = defaultdict(dict)
+        for file, scan in self._scans.items():
+            folder, name = posixpath.split(file)
+            notebook = not name.endswith(".py")
+            # Nobody imports it; what imports by dots is no script, whatever it says.
+            alone = scan.is_script or _module_name(file) not in mentioned
+            by_dots = any(target.startswith(".") for target in scan.targets)
+            if notebook or (alone and not by_dots and name != _INIT):
+                found[folder][file] = scan.inserts_path
+        return found
+
+    def _reached(
+        self, startable: Mapping[str, Mapping[str, bool]]
+    ) -> dict[str, dict[str, bool]]:
+        """The folders of the scripts by which each file below them is run, and whether one inserts."""
+        found: dict[str, dict[str, bool]] = defaultdict(dict)
+        for start, scripts in startable.items():
+            inserts = any(scripts.values())
+            pending = list(scripts)
+            seen: set[str] = set()
+            while pending:
+                for file in self._imported(pending.pop(), start):
+                    if file not in seen and file.startswith(f"{start}/"):
+                        seen.add(file)
+                        found[file][start] = inserts
+                        pending.append(file)
+        for start, scripts in startable.items():
+            for script, inserts in scripts.items():
+                # A module of a package that says `__main__` is one all the same.
+                if start not in self._packages or not found[script].keys() - {start}:
+                    found[script][start] = inserts
+        return found
+
+    def _imported(self, file: str, start: str) -> Iterator[str]:
+        """The files that one of them imports when a script in some folder is started."""
+        path = self._started_in(start, posixpath.dirname(file))
+        for target in self._scans[file].targets:
+            if target.startswith("."):
+                located = self._relative(file, target)
+            else:
+                located = self._on_path(file, path, tuple(target.split(".")))
+            if located is not None:
+                yield located.file
+                folder = posixpath.dirname(located.file)
+                while folder in self._packages:
+                    yield posixpath.join(folder, _INIT)
+                    folder = posixpath.dirname(folder)
+
+    # -- what is found there ----------------------------------------------------------------------
+
+    def _on_path(
+        self, importer: str, path: Iterable[str], parts: tuple[str, ...]
+    ) -> Located | None:
+        """The first on a path; one that has all that is imported from it comes before one that has not."""
+        if parts[0] not in self._names:
+            return None
+        best: tuple[tuple[bool, bool], Located] | None = None
+        for base in path:
+            located = self._below(base, parts)
+            if located is None or located.file == importer:
+                continue
+            if not self._may_mean(importer, base, parts[0]):
+                continue
+            # Python takes a folder without __init__.py only where there is nothing else.
+            worse = not self._serves(importer, base, parts[0]), not self._is_regular(
+                base, parts[0]
+            )
+            if best is None or worse < best[0]:
+                best = worse, located
+        return None if best is None else best[1]
+
+    def _is_regular(self, base: str, name: str) -> bool:
+        stem = posixpath.join(base, name)
+        return stem in self._packages or f"{stem}.py" in self.files
+
+    def _serves(self, importer: str, base: str, name: str) -> bool:
+        """Whether all modules of that top-level name that a file imports are in a folder."""
+        asked = (importer, base, name)
+        if asked not in self._served:
+            self._served[asked] = all(
+                self._is_module(posixpath.join(base, *module.split(".")))
+                for module in self._modules(importer, name)
+            )
+        return self._served[asked]
+
+    def _is_module(self, stem: str) -> bool:
+        return f"{stem}.py" in self.files or stem in self._folders
+
+    def _modules(self, importer: str, name: str) -> list[str]:
+        scan = self._scans.get(importer, ImportScan())
+        return [one for one in scan.modules if one.partition(".")[0] == name]
+
+    def _may_mean(self, importer: str, base: str, name: str) -> bool:
+        """Whether a folder may hold what usually is an installed package."""
+        if name not in _INSTALLED:
+            return True
+        if not self._is_regular(base, name):
+            return False
+        if base in (self.root, posixpath.join(self.root, "src")):
+            return True
+        if base in self._packages or not self._serves(importer, base, name):
+            return False
+        inside = importer.startswith(posixpath.join(base, name, ""))
+        return not inside or any("." in m for m in self._modules(importer, name))
+
     def _below(self, base: str, parts: tuple[str, ...]) -> Located | None:
-        for length in range(len(parts), 0, -1):
-            stem = posixpath.join(base, *parts[:length])
-            for file in (f"{stem}.py", posixpath.join(stem, _INIT)):
-                if file in self.files:
-                    return Located(file, parts[length:])
-        return None
+        """The deepest module or package of a dotted name below a folder."""
+        found = None
+        stem = base
+        for length, part in enumerate(parts, 1):
+            stem = posixpath.join(stem, part)
+            init = posixpath.join(stem, _INIT)
+            if init in self.files:
+                found = Located(init, parts[length:])
+            elif stem not in self._packages and f"{stem}.py" in self.files:
+                return Located(f"{stem}.py", parts[length:])
+            elif stem not in self._folders:
+                break
+        return found
 
     def _anywhere(self, parts: tuple[str, ...]) -> list[Located]:
         found = []
@@ -143,6 +333,21 @@ class Layout:
             if found:
                 return found
         return found
+
+
+def _module_name(file: str) -> str:
+    folder, name = posixpath.split(file)
+    return posixpath.basename(folder) if name == _INIT else name.rpartition(".")[0]
+
+
+def _folders_above(files: Iterable[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for file in files:
+        folder = posixpath.dirname(file)
+        while folder not in found:
+            found.add(folder)
+            folder = posixpath.dirname(folder)
+    return frozenset(found)
 
 
 def components(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+from amp_migrate.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.project.bindings import calls_of, unpacked
 from amp_migrate.project.layout import Layout
@@ -68,6 +69,7 @@ class Program(Names):
         self._provisional: dict[tuple[str, ir.Expr], tuple[frozenset[Ref], int]] = {}
         """Answers that lack what the question at that depth will find."""
         self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
+        self._attributes: dict[str, list[tuple[str, Definition]]] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._named: dict[str, _Named] = {}
@@ -79,7 +81,7 @@ class Program(Names):
         family = self.family(class_name)
         found = [
             definition
-            for owner, definition in self._attribute_definitions.get(attr, [])
+            for owner, definition in self._set_attributes(attr)
             if owner in family
         ]
         for related in sorted(family):
@@ -116,20 +118,42 @@ class Program(Names):
                 value = call.argument(position, name)
                 yield Definition(function, stmt, value, None, call)
 
+    def _set_attributes(self, attr: str) -> list[tuple[str, Definition]]:
+        """(class, definition) of everything that sets an attribute of that name."""
+        if attr in self._attributes:
+            return self._attributes[attr]
+        found, whole = self._whole(
+            lambda: [
+                (class_name, definition)
+                for holder, definition in self._attribute_targets.get(attr, ())
+                for class_name in self.instance_classes(holder, definition.function)
+            ]
+        )
+        if whole:
+            self._attributes[attr] = found
+        return found
+
+    def _set_by_name(self, attr: str) -> list[Definition]:
+        """The variables that become an attribute of an object of which nothing is known."""
+        return [
+            definition
+            for holder, definition in self._attribute_targets.get(attr, ())
+            if isinstance(definition.value, ir.Name)
+            and not self.resolve(holder, definition.function)
+        ]
+
     @cached_property
-    def _attribute_definitions(self) -> dict[str, list[tuple[str, Definition]]]:
-        found: dict[str, list[tuple[str, Definition]]] = defaultdict(list)
+    def _attribute_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
+        """By attribute: what it is set on, whatever that may be."""
+        found: dict[str, list[tuple[ir.Expr, Definition]]] = defaultdict(list)
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
                 if stmt.kind not in ("assign", "annassign", "for", "with", "augassign"):
                     continue
                 for target, value, index in unpacked(stmt):
-                    if not isinstance(target, ir.Attr):
-                        continue
-                    for class_name in self.instance_classes(target.value, qualname):
-                        found[target.attr].append(
-                            (class_name, Definition(qualname, stmt, value, index))
-                        )
+                    if isinstance(target, ir.Attr):
+                        definition = Definition(qualname, stmt, value, index)
+                        found[target.attr].append((target.value, definition))
         return found
 
     # -- classes ------------------------------------------------------------------------------
@@ -245,6 +269,7 @@ class Program(Names):
             found, cut = self._provisional[key]
             self._cut = min(self._cut, cut)
             return found
+        spend(100)
         depth = self._resolving[key] = len(self._resolving)
         outer, self._cut = self._cut, sys.maxsize
         try:
@@ -305,7 +330,9 @@ class Program(Names):
                         through_self = own is not None and value == ir.Name(own[0])
                         for method in self._methods(ref.name, attr, through_self):
                             yield Ref("function", method)
-                        for definition in self.attribute_definitions(ref.name, attr):
+                        set_here = self.attribute_definitions(ref.name, attr)
+                        # `for callback in callbacks: callback.learner = self`
+                        for definition in set_here or self._set_by_name(attr):
                             yield from self._resolve_definition(definition)
             case ir.Call(func=func):
                 called = self.resolve(func, function)
@@ -344,8 +371,26 @@ class Program(Names):
             yield from self._resolve_definition(definition)
         scope = self.functions[owner]
         if any(param.name == name for param in scope.params):
-            for caller, value in self.arguments(owner, name):
+            given = self.arguments(owner, name) or self._given_by_name(owner, name)
+            for caller, value in given:
                 yield from self.resolve(value, caller)
+
+    def _given_by_name(self, method: str, param: str) -> list[tuple[str, ir.Expr]]:
+        """The same as `arguments`, of a method that is called only on objects of which nothing is
+        known (``for callback in callbacks: callback.attach(self)``): by its name."""
+        scope = self.functions[method]
+        if scope.self_name in (None, param) or _is_special(scope.name):
+            return []
+        found: list[tuple[str, ir.Expr]] = []
+        for caller, stmt, call in self._calls_by_name.get(scope.name, ()):
+            if not isinstance(call.func, ir.Attr):
+                continue
+            if not self.resolve(call.func.value, caller):
+                site = CallSite(caller, stmt, call, method, True)
+                value = self.argument_at(site, param)
+                if isinstance(value, ir.Name):
+                    found.append((caller, value))
+        return found
 
     def _resolve_definition(self, definition: Definition) -> Iterator[Ref]:
         stmt = definition.stmt
@@ -587,7 +632,7 @@ class Program(Names):
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
                 for expr in stmt.exprs:
-                    found |= self._escapes(expr, qualname)
+                    found |= self._escapes(expr, stmt, qualname)
             if function.decorators and not all(
                 isinstance(d, ir.Name) and d.id in ("staticmethod", "classmethod")
                 for d in function.decorators
@@ -597,14 +642,17 @@ class Program(Names):
                 found.add(qualname)
         return frozenset(found)
 
-    def _escapes(self, expr: ir.Expr, function: str) -> set[str]:
+    def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
         called = {id(e.func) for e in ir.walk(expr) if isinstance(e, ir.Call)}
         found: set[str] = set()
         for inner in ir.walk(expr):
             if id(inner) in called or not isinstance(inner, (ir.Name, ir.Attr)):
                 continue
             found |= {
-                r.name for r in self.resolve(inner, function) if r.kind == "function"
+                r.name
+                for r in self.resolve(inner, function)
+                if r.kind == "function"
+                and not self._is_another(inner, r.name, stmt, function)
             }
             if isinstance(inner, ir.Name):
                 for ref in self.resolve(inner, function):
@@ -617,9 +665,62 @@ class Program(Names):
                         found.add(init)
         return found
 
+    def _is_another(
+        self, mention: ir.Expr, meant: str, stmt: ir.Stmt, function: str
+    ) -> bool:
+        """Whether a name means something else than a function where a statement mentions it: the
+        ``def`` comes later, or the name has been bound anew since."""
+        if not isinstance(mention, ir.Name) or self.owner(mention.id, function) != (
+            function
+        ):
+            return False
+        if any(mention is target for target in stmt.targets):
+            return True
+        bound = self.bindings(function, mention.id)
+        made = [d.stmt for d in bound if d.stmt.names[1:] == (meant,)]
+        others = [
+            d.stmt for d in bound if d.stmt not in made and d.stmt.kind != "augassign"
+        ]
+        if not made or not others or any(d.function != function for d in bound):
+            return False
+        scope = self.functions[function]
+        return all(
+            (_comes_before(stmt, one) and not _share_a_loop(scope, one, stmt))
+            or any(
+                _comes_before(one, other) and _always_precedes(other, stmt)
+                for other in others
+            )
+            for one in made
+        )
+
 
 _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""
+
+
+def _comes_before(one: ir.Stmt, other: ir.Stmt) -> bool:
+    return one.line < other.line
+
+
+def _always_precedes(one: ir.Stmt, other: ir.Stmt) -> bool:
+    """Whether a statement without blocks stands before another in its block, or in one around it."""
+    parent, (field, index) = one.path[:-1], one.path[-1]
+    depth = len(parent)
+    return (
+        not one.blocks
+        and len(other.path) > depth
+        and other.path[:depth] == parent
+        and other.path[depth][0] == field
+        and other.path[depth][1] > index
+    )
+
+
+def _share_a_loop(scope: ir.Function, one: ir.Stmt, other: ir.Stmt) -> bool:
+    return any(
+        loop.kind in ("for", "while")
+        and loop.path == one.path[: len(loop.path)] == other.path[: len(loop.path)]
+        for loop in ir.statements(scope.body)
+    )
 
 
 def _only_used_as_base(expr: ir.Expr) -> bool:
@@ -630,6 +731,10 @@ def _only_used_as_base(expr: ir.Expr) -> bool:
         and inner.func.id in ("super", "isinstance", "issubclass")
         for inner in ir.walk(expr)
     )
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _is_abstract(function: ir.Function) -> bool:

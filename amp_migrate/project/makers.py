@@ -30,6 +30,8 @@ _WRAPPERS = frozenset(
         "Shampoo",
     }
 )
+_LIBRARIES = ("torch.optim", "torch_optimizer")
+_MOST_NAMES = 6
 _KNOWN_ELSEWHERE = re.compile(
     r"(Adam\w*|SGD\w*|RMSprop\w*|Adagrad|Adadelta|RAdam|NAdam|Lamb|LAMB|LARS|Lars|Ranger\w*|AdaBound\w*"
     r"|AdaBelief|Adafactor|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
@@ -38,6 +40,7 @@ _KNOWN_ELSEWHERE = re.compile(
 _LOOKS_LIKE = re.compile(
     r"(?i)(^|_|\.)(optim\w*|optimi[sz]er\w*|opts?\d*|solver|trainer_[gd]|optm)(_\w+)?$"
 )
+_SCHEDULER_KEY = re.compile(r"(?i)\[['\"](\w*sched\w*|lr)['\"]\]$")
 
 
 class Makers:
@@ -48,15 +51,21 @@ class Makers:
 
     def construction(self, call: ir.Call, function: str) -> str | None:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
+        return self._kind_of_class(call.func, function, 0)
+
+    def _kind_of_class(self, expr: ir.Expr, function: str, depth: int) -> str | None:
+        """The same, for an expression that is called: the class of an optimizer."""
         program = self.program
-        if self._is_reflection(call.func, function):
+        if self._is_reflection(expr, function):
             return "plain"
-        if isinstance(call.func, ir.Item):
-            return self._from_table(call.func, function)
-        if self._is_chosen_class(call.func, function):
-            return "plain"
-        kinds = set()
-        for ref in program.resolve(call.func, function):
+        if isinstance(expr, ir.Item):
+            return self._from_table(expr, function)
+        kinds: set[str | None] = set()
+        options = self._options(expr, function) if depth < _MOST_NAMES else []
+        for at, value in options:
+            if value != ir.Const(None):
+                kinds.add(self._kind_of_class(value, at, depth + 1))
+        for ref in () if options else program.resolve(expr, function):
             if ref.kind == "external":
                 kinds.add(self._external_kind(ref.name))
             elif ref.kind == "class":
@@ -67,6 +76,25 @@ class Makers:
             return None
         return next((kind for kind in (CLOSURE, WRAPPED) if kind in kinds), "plain")
 
+    def _options(self, expr: ir.Expr, function: str) -> list[tuple[str, ir.Expr]]:
+        """(function, value) of what an expression may be: of a conditional, or of a variable whose
+        values are all assigned to it by themselves."""
+        program = self.program
+        if isinstance(expr, ir.Operation) and expr.op == "if":
+            return [(function, option) for option in expr.operands[1:]]
+        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        if owner is None or not isinstance(expr, ir.Name):
+            return []
+        if any(param.name == expr.id for param in program.functions[owner].params):
+            return []
+        found = program.definitions(owner, expr.id)
+        values = [
+            (d.function, d.value)
+            for d in found
+            if d.value is not None and d.index is None
+        ]
+        return values if len(values) == len(found) else []
+
     def _is_reflection(self, expr: ir.Expr, function: str) -> bool:
         """``getattr(torch.optim, name)``."""
         if not isinstance(expr, ir.Call):
@@ -76,7 +104,7 @@ class Makers:
         holder = expr.argument(0, "object")
         if holder is None:
             return False
-        return self.program.origin(holder, function) == "torch.optim"
+        return self.program.origin(holder, function) in _LIBRARIES
 
     def reflects_argument(self, call: ir.Call, callee: str, site: CallSite) -> bool:
         """``init_obj("optimizer", torch.optim, ...)``, which looks into the module it is given."""
@@ -91,17 +119,6 @@ class Makers:
         return (
             given is not None
             and self.program.origin(given, site.caller) == "torch.optim"
-        )
-
-    def _is_chosen_class(self, expr: ir.Expr, function: str) -> bool:
-        """A variable that holds a class which reflection found."""
-        if not isinstance(expr, ir.Name):
-            return False
-        owner = self.program.owner(expr.id, function)
-        found = [] if owner is None else self.program.definitions(owner, expr.id)
-        return bool(found) and all(
-            d.value is not None and self._is_reflection(d.value, d.function)
-            for d in found
         )
 
     def _external_kind(self, origin: str) -> str | None:
@@ -191,7 +208,7 @@ class Makers:
         if any("sched" in name or "optim" not in name for name in made):
             return False
         key = ir.key_of(expr)
-        if key is None:
+        if key is None or _SCHEDULER_KEY.search(key):
             return False
         return (ir.file_of(function), key) in self._zeroed or bool(
             _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))

@@ -46,6 +46,7 @@ class Names:
         self._imported: dict[
             tuple[str, tuple[str, ...]], str | tuple[ir.Expr, str] | None
         ] = {}
+        self._importers: dict[str, frozenset[str]] = {}
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
         for facts in self.modules.values():
@@ -190,12 +191,69 @@ class Names:
         _close(found, self._imports)
         return frozenset(found)
 
-    def is_public(self, function: str) -> bool:
-        """Whether callers outside of the project are to be expected."""
-        if self.layout is None or not self.layout.is_library(ir.file_of(function)):
+    def may_run_together(self, file: str, other: str) -> bool:
+        """Whether one run of a script may execute code of both files: one imports the other, or some
+        file imports both."""
+        one, two = self._importers_of(file), self._importers_of(other)
+        return not (
+            one.isdisjoint(two)
+            and one.isdisjoint(self.imported_by_name)
+            and two.isdisjoint(self.imported_by_name)
+        )
+
+    def _importers_of(self, file: str) -> frozenset[str]:
+        if file not in self._importers:
+            found = {file}
+            _close(found, self._imported_by)
+            self._importers[file] = frozenset(found)
+        return self._importers[file]
+
+    def is_library(self, key: str) -> bool:
+        """Whether a function or class is public in a package that other projects may import."""
+        names = ir.local_name(key).removesuffix(".__init__").split(".")
+        if self.layout is None or any(name.startswith("_") for name in names):
             return False
-        names = ir.local_name(function).removesuffix(".__init__").split(".")
-        return not any(name.startswith("_") for name in names)
+        return self.layout.is_library(ir.file_of(key))
+
+    def is_public(self, key: str) -> bool:
+        """Whether callers out of sight are to be expected: in such a package, or where a function or
+        class is exported by another package of the project, or the README shows a call of it.
+        """
+        names = ir.local_name(key).removesuffix(".__init__").split(".")
+        if self.layout is None or any(name.startswith("_") for name in names):
+            return False
+        return (
+            self.is_library(key)
+            or names[0] in self._exported[ir.file_of(key)]
+            or not self.layout.documented.isdisjoint((names[0], names[-1]))
+        )
+
+    @cached_property
+    def _exported(self) -> dict[str, set[str]]:
+        """What ``__all__`` lists of each file, and what the packages around it hand on."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for file, facts in self.modules.items():
+            top = facts.top.qualname
+            names: list[str] = []
+            if posixpath.basename(file) == "__init__.py":
+                names += (local for local, _ in facts.top.imports)
+                for module in facts.star_imports:
+                    located = self.layout and self.layout.locate(file, module)
+                    if isinstance(located, Located) and located.file in self.modules:
+                        names += self.modules[located.file].top.bound
+            for listed in self._definitions.get((top, "__all__"), ()):
+                for inner in () if listed.value is None else ir.walk(listed.value):
+                    if isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                        names.append(inner.value)
+            for name in names:
+                owner = self.owner(name, top) or top
+                expr, home = self.elsewhere(ir.Name(name), owner) or (
+                    ir.Name(name),
+                    owner,
+                )
+                if isinstance(expr, ir.Name):
+                    found[ir.file_of(home)].add(expr.id)
+        return found
 
     @cached_property
     def strings(self) -> frozenset[str]:
@@ -240,11 +298,20 @@ class Names:
             | {module.split(".")[0] for module in facts.star_imports}
             for file, facts in self.modules.items()
         }
-        for file, facts in self.modules.items():
-            for module in facts.star_imports:
-                located = self.layout and self.layout.locate(file, module)
-                if isinstance(located, Located):
-                    roots[file] |= roots.get(located.file, set())
+        starred = [
+            (file, located.file)
+            for file, facts in self.modules.items()
+            for module in facts.star_imports
+            if isinstance(
+                located := self.layout and self.layout.locate(file, module), Located
+            )
+            and located.file in roots
+        ]
+        for _ in starred:
+            if all(roots[other] <= roots[file] for file, other in starred):
+                break
+            for file, other in starred:
+                roots[file] |= roots[other]
         return {file: frozenset(found) for file, found in roots.items()}
 
     def _import(self, expr: ir.Expr, function: str) -> str | tuple[ir.Expr, str] | None:
@@ -297,9 +364,13 @@ class Names:
         ):
             return found
         targets = {target for local, target in facts.top.imports if local == name}
+        known = [self.layout.locate(init, target) for target in targets]
+        # `from .fit import fit`, and somebody else's `from package.fit import fit`.
         if all(
-            self.layout.locate(init, target) == Located(found.file, ())
-            for target in targets
+            isinstance(one, Located)
+            and one.file == found.file
+            and (not one.rest or found.rest)
+            for one in known
         ):
             return found
         return Located(init, (name, *found.rest))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from amp_migrate.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.facts.each import HIDDEN
 from amp_migrate.project.collections import ANY, Collections, Key, Turn, key_of
@@ -22,6 +23,7 @@ SEVERAL = "several"
 APEX = "apex"
 FRAMEWORK = "framework"
 
+_MOST_RETURNS = 6
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
 
 
@@ -77,7 +79,7 @@ class Birth:
     path: ir.Path
     slot: Slot
     stmt: ir.Stmt = field(compare=False)
-    call: ir.Call = field(compare=False)
+    call: ir.Call
     given: CallSite | None = field(compare=False, default=None)
     """The call that it is an argument of: ``Trainer(model, SGD(model.parameters()))``."""
 
@@ -169,6 +171,7 @@ class Optimizers:
         return frozenset(birth.slot for birth in self.trace(slot).births)
 
     def _follow(self, slot: Slot, trace: Trace) -> None:
+        spend(100)
         if slot in trace.slots or trace.is_over:
             return
         trace.slots.add(slot)
@@ -180,7 +183,7 @@ class Optimizers:
             definitions = program.attribute_definitions(slot.owner, slot.name)
             if not definitions:
                 line = program.classes[slot.owner].line
-                reason = f"self.{slot.name} is set nowhere in sight"
+                reason = f"no assignment of self.{slot.name} was found"
                 trace.problems.append(
                     Problem(NOT_FOUND, ir.top_of(slot.owner), line, reason)
                 )
@@ -190,7 +193,7 @@ class Optimizers:
             if any(param.name == slot.name for param in function.params):
                 self._follow_parameter(slot, trace)
             elif not definitions:
-                reason = f"{slot.name} gets no value in sight"
+                reason = f"no value of {slot.name} was found"
                 trace.problems.append(
                     Problem(NOT_FOUND, slot.owner, function.line, reason)
                 )
@@ -382,7 +385,7 @@ class Optimizers:
             reason = (
                 "optimizers are kept in a collection"
                 if kind == SEVERAL
-                else "is bound here"
+                else f"{slot.shown} is given its value in a way that is not followed"
             )
             trace.problems.append(Problem(kind, definition.function, stmt.line, reason))
             return
@@ -407,6 +410,10 @@ class Optimizers:
             case ir.Operation(op="if", operands=(_, body, orelse)):
                 for branch in (body, orelse):
                     self._follow_value(slot, branch, function, stmt, index, trace)
+                return
+            case ir.Item(value=ir.Display(kind="dict", items=items)) if index is None:
+                for item in items:
+                    self._follow_value(slot, item, function, stmt, None, trace)
                 return
             case ir.Call():
                 self._follow_call(slot, value, function, stmt, index, trace)
@@ -476,20 +483,70 @@ class Optimizers:
     def _handed_back(self, site: CallSite, index: Key | None) -> list[ir.Expr]:
         """The arguments that a call returns (at ``index``), if it returns nothing else there."""
         found: list[ir.Expr] = []
-        names = {param.name for param in self.program.functions[site.callee].params}
-        for _, returned in self.program.returns(site.call, site.caller):
-            value: ir.Expr | None = returned
-            if index is not None:
-                value = self.collections.element(returned, index, site.callee)
-            if not isinstance(value, ir.Name) or value.id not in names:
-                return []
-            if self.program.definitions(site.callee, value.id):
-                return []
-            given = self.program.argument_at(site, value.id)
+        for name in self._parameters_returned(site, index, 0):
+            given = self.program.argument_at(site, name)
             if not isinstance(given, (ir.Name, ir.Attr)):
                 return []
             found.append(given)
         return found
+
+    def _parameters_returned(
+        self, site: CallSite, index: Key | None, depth: int
+    ) -> set[str]:
+        """The parameters that a call returns (at ``index``); none where it may return anything else."""
+        callee = site.callee
+        names = {param.name for param in self.program.functions[callee].params}
+        found: set[str] = set()
+        if depth > _MOST_RETURNS:
+            return found
+        for stmt in ir.statements(self.program.functions[callee].body):
+            if stmt.kind != "return" or stmt.value is None:
+                continue
+            value: ir.Expr | None = stmt.value
+            if index is not None:
+                if self._cannot_be_unpacked(stmt.value, index, callee):
+                    continue
+                value = self.collections.element(stmt.value, index, callee)
+            if not isinstance(value, ir.Name) or value.id not in names:
+                return set()
+            for definition in self.program.definitions(callee, value.id):
+                if not self._gets_itself(value.id, definition, depth):
+                    return set()
+            found.add(value.id)
+        return found
+
+    def _gets_itself(self, name: str, definition: Definition, depth: int) -> bool:
+        """Whether a parameter is only bound to what it is: ``model, opt = load(path, model, opt)``."""
+        function, call = definition.function, definition.value
+        if not isinstance(call, ir.Call) or definition.stmt.kind != "assign":
+            return False
+        sites = list(self.program.call_sites_of(call, function))
+        for site in sites:
+            returned = self._parameters_returned(site, definition.index, depth + 1)
+            given = {self.program.argument_at(site, one) for one in returned}
+            if given != {ir.Name(name)}:
+                return False
+        return bool(sites)
+
+    def _cannot_be_unpacked(self, value: ir.Expr, index: Key, function: str) -> bool:
+        """Whether a call that returns this would raise where its results are unpacked."""
+        if not isinstance(index, int):
+            return False
+        if isinstance(value, ir.Display) and value.kind == "tuple":
+            starred = any(
+                isinstance(item, ir.Operation) and item.op == "starred"
+                for item in value.items
+            )
+            return not starred and index >= len(value.items)
+        # A module, say: what has a state to load is no tuple.
+        return isinstance(value, ir.Name) and any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr == "load_state_dict"
+            and call.func.value == value
+            for stmt in ir.statements(self.program.functions[function].body)
+            for expr in stmt.exprs
+            for call in ir.calls_in(expr)
+        )
 
     def _makes(self, site: CallSite, index: Key | None) -> bool:
         """`_makes_one`, where a function that is being asked already gives no answer."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from amp_migrate.catalogue import CatalogueError, refusal
 from amp_migrate.engine import Report
 from amp_migrate.jobs import Job
-from amp_migrate.results import Diagnostic, Loop, OldUse, Outcome, Place, Result
+from amp_migrate.results import Diagnostic, Loop, Note, OldUse, Outcome, Place, Result
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""
@@ -33,6 +33,12 @@ def diagnostic(found: Diagnostic, said: dict[tuple[str, ...], Place]) -> Iterato
         yield "  by hand:"
         for entry in found.by_hand:
             yield from (f"    {line}".rstrip() for line in entry.split("\n"))
+
+
+def note(found: Note) -> str:
+    """The line for what is left to be done by hand where something was migrated."""
+    place = found.place
+    return f"{place.path}:{place.line}:{place.column} note: {found.message}"
 
 
 def has_internal_error(report: Report) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from amp_migrate.catalogue import LintRule, Rule
+from amp_migrate.catalogue import LintRule, Refusal, Rule
 
 _WIDTH = 88
 _PAGE_WIDTH = 110
@@ -71,9 +71,9 @@ def _facts(rule: Rule) -> str:
     if not isinstance(rule, LintRule):
         return ""
     fixes = {
-        "safe": "mended by --fix",
-        "unsafe": "mended by --fix --unsafe-fixes",
-        "none": "mended by hand",
+        "safe": "fixed by --fix",
+        "unsafe": "fixed by --fix --unsafe-fixes",
+        "none": "fixed by hand",
     }
     said = [f"severity: {rule.severity}, at most", fixes[rule.fix]]
     if not rule.default:
@@ -93,6 +93,8 @@ def page(rule: Rule) -> str:
     parts += [_filled(rule.message, _PAGE_WIDTH), _filled(rule.why, _PAGE_WIDTH)]
     if rule.by_hand:
         parts += ["## By hand", _python(rule.by_hand)]
+    for phrase, lines in rule.advice.items() if isinstance(rule, Refusal) else ():
+        parts += [f'Where the message says "{phrase}":', _python(lines)]
     if rule.example:
         heading = (
             "Example" if isinstance(rule, LintRule) else "A loop that is left alone"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 
+from amp_migrate.deep import bounded
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
@@ -302,22 +301,12 @@ class Explorer(Construction):
     _changed_names: dict[str, set[str]] | None = None
 
 
-@contextmanager
-def _deep() -> Iterator[None]:
-    """Calls of the program within calls are many more within the interpreter."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _RECURSION))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-
-
 def explored(
     program: Program, table: LayerTable, steps: int = PROGRAM_STEPS
 ) -> Explorer:
     """A program that was run from every entry, as far as so many steps go."""
     explorer = Explorer(program, table, steps)
-    with _deep():
+    # Calls of the program within calls are many more within the interpreter.
+    with bounded(_RECURSION):
         explorer.explore()
     return explorer

@@ -289,3 +289,149 @@ def test_a_comment_stays_with_its_entry(name: str) -> None:
     before, after = before_and_after(STATES[name])
     made = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
     assert migrated(f"{made}{LOOP}{before}").endswith(f"\n{after}")
+
+
+TWO = """\
+def evaluate():
+  return 0
+
+
+"""
+FOUR = """\
+def evaluate():
+    return 0
+
+
+"""
+REGION = """\
+ def train(opt):
+     for x, y in data:
+         opt.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
+-        opt.step()
++        with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
++            loss = criterion(model(x), y)
++        scaler.scale(loss).backward()
++        scaler.step(opt)
++        scaler.update()
+"""
+
+
+@pytest.mark.parametrize("first", [TWO, FOUR], ids=["two", "four"])
+@pytest.mark.parametrize("step", ["  ", "    ", "\t"], ids=["two", "four", "tab"])
+def test_new_blocks_are_indented_as_those_around_them(first: str, step: str) -> None:
+    """Whatever the first block of the file has."""
+    lines = [
+        line[0] + line[1:].replace("    ", step)
+        for line in REGION.replace("(opt)", "(opt, scaler)", 0).splitlines(True)
+    ]
+    before, after = before_and_after("".join(lines))
+    before = first + before + "train(torch.optim.SGD(model.parameters(), lr=0.1))\n"
+    after = after.replace("def train(opt)", "def train(opt, scaler)")
+    assert after in migrated(before).replace("\r", "")
+
+
+def test_lines_of_whitespace_stay_as_they_are() -> None:
+    diff = """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")
+ for x, y in data:
+     opt.zero_grad()
+     _
+-    out = model(x)
+-    if out is not None:
++    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
++        out = model(x)
++        if out is not None:
+     _
+       _
+-        out = out * 2
++            out = out * 2
+          _
+_
+-        # what it is worth
+-    loss = criterion(out, y)
++            # what it is worth
++        loss = criterion(out, y)
+     _
+-    loss.backward()
+-    opt.step()
++    scaler.scale(loss).backward()
++    scaler.step(opt)
++    scaler.update()
+   _
+"""
+    lines = [
+        " " + line[:-1].rstrip("_")[1:] + "\n" if line.strip() == "_" else line + "\n"
+        for line in diff.split("\n")[:-1]
+    ]
+    before, after = before_and_after("".join(lines))
+    assert migrated(before) == after
+
+
+ENDS = [
+    "",
+    "\n\n",
+    "    \n",
+    "  \n\t\n",
+    "\n    \n    # done\n    \n",
+    "    # x\n\n",
+    " ",
+]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_the_end_of_a_file_stays_as_it_is(end: str, newline: str) -> None:
+    text = f"{HEAD}opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    text += LOOP.replace("'", '"') + end
+    text = text.replace("\n", newline)
+    output = migrate_source(text, path="train.py").output
+    assert output != text
+    assert output.endswith(f"scaler.update(){newline}" + end.replace("\n", newline))
+
+
+LONE = """\
+device = "cuda"
+model = nn.Linear(8, 3).to(device)
+opt = Adam(model.parameters())
+for x, y in data:
+    opt.zero_grad()
+    loss = nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+    opt.step()
+"""
+IMPORTS = {
+    "a comment": "import io\n\n+import torch\n# networks\nfrom torch import nn\n",
+    "several comments": "import io\n+import torch\n# of\n# ours\nfrom torch import nn\n",
+    "a text": 'import io\n+import torch\n"""Networks."""\nfrom torch import nn\n',
+    "a comment on others": "# of others\nimport io\n\n+import torch\nfrom torch import nn\n",
+    "the first line": "#!/usr/bin/env python\n+import torch\nfrom torch import nn\n",
+    "a docstring": '"""Train."""\n+import torch\nfrom torch import nn\n',
+}
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_an_import_goes_before_a_comment_on_what_follows(name: str) -> None:
+    after = IMPORTS[name].replace("+", "") + "from torch.optim import Adam\n"
+    before = after.replace("import torch\n", "", 1)
+    output = migrate_source(before + LONE, path="train.py").output
+    assert output.startswith(after)
+
+
+def test_whitespace_behind_the_last_parameter_stays() -> None:
+    text = """\
+def train(
+    model,_
+    opt,_
+):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+""".replace(",_", ", ")
+    written = migrated(text)
+    assert "    model, \n    opt, \n    scaler,\n):\n" in written

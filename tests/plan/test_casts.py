@@ -47,6 +47,85 @@ loss = spectrum.abs().mean()
 ---
 spectrum = torch.fft.rfft(model(x).float(), dim=0)
 
+=== the last of a list
+LINEAR
+---
+history = []
+history.append(model(x))
+loss = torch.quantile(history[-1].squeeze(1), 0.5) ** 2
+---
+loss = torch.quantile(history[-1].squeeze(1).float(), 0.5) ** 2
+
+=== the last of a list that begins with another
+LINEAR
+---
+history = [torch.zeros(8, 1, device=device)]
+history.append(model(x))
+loss = torch.quantile(history[-1].squeeze(1), 0.5) ** 2
+---
+loss = torch.quantile(history[-1].squeeze(1).float(), 0.5) ** 2
+
+=== the last of a list that is extended
+LINEAR
+---
+history = [torch.ones(8, 1, device=device)]
+history.extend([torch.ones(8, 1, device=device), model(x)])
+loss = torch.quantile(history[-1].squeeze(1), 0.5) ** 2
+---
+loss = torch.quantile(history[-1].squeeze(1).float(), 0.5) ** 2
+
+=== the last of a list that is added to
+LINEAR
+---
+history = [torch.zeros(8, 1, device=device)]
+history += [model(x)]
+loss = torch.quantile(history[-1].squeeze(1), 0.5) ** 2
+---
+loss = torch.quantile(history[-1].squeeze(1).float(), 0.5) ** 2
+
+=== the last of a list that a name of its own fills
+LINEAR
+---
+out = model(x)
+history = []
+kept = history
+kept.append(out)
+loss = torch.quantile(history[-1].squeeze(1), 0.5) ** 2 + out.mean()
+---
+loss = torch.quantile(history[-1].squeeze(1).float(), 0.5) ** 2 + out.float().mean()
+
+=== the last of a list that a function fills
+LINEAR
+def keep(held, value):
+    held.insert(0, value)
+---
+out = model(x)
+history = []
+keep(history, out)
+loss = torch.quantile(history[-1].squeeze(1), 0.5) ** 2 + out.mean()
+---
+loss = torch.quantile(history[-1].squeeze(1).float(), 0.5) ** 2 + out.float().mean()
+
+=== the last of an attribute's list
+NET
+    self.seen = []
+    self.seen.append(self.fc2(self.features(x)))
+    return torch.quantile(self.seen[-1].squeeze(1), 0.5)
+---
+loss = model(x) ** 2
+---
+return torch.quantile(self.seen[-1].squeeze(1).float(), 0.5)
+
+=== the last of a list of data
+LINEAR
+---
+history = []
+history.append(x)
+scale = torch.quantile(history[-1], 0.9)
+loss = F.mse_loss(model(x) * scale, y)
+---
+scale = torch.quantile(history[-1], 0.9)
+
 === a store into a copy
 NET
     h = self.features(x)
@@ -90,6 +169,39 @@ NET
 loss = F.mse_loss(model(x), y)
 ---
 return self.fc2(torch.scatter_reduce(base, 0, to, h.to(base.dtype), "sum"))
+
+=== a store of a number that is declared to be one
+class Smoothed(nn.Module):
+    def __init__(self, smoothing: float):
+        super().__init__()
+        self.smoothing = smoothing
+        self.confidence = 1.0 - smoothing
+    def forward(self, out, y):
+        wanted = torch.zeros_like(out).fill_(self.smoothing)
+        wanted.scatter_(1, y.long(), self.confidence)
+        return F.kl_div(torch.log_softmax(out, 1), wanted, reduction="batchmean")
+class Net(nn.Module):
+    def __init__(self, weight: float = 0.0):
+        super().__init__()
+        self.fc = nn.Linear(6, 2)
+        self.criterion = Smoothed(smoothing=weight)
+    def forward(self, x, y):
+        return self.criterion(self.fc(x), y)
+model = Net(**{"weight": 0.25}).to(device)
+---
+loss = model(x, y)
+---
+wanted.scatter_(1, y.long(), self.confidence)
+
+=== a test that half precision passes as well
+NET
+    h = self.features(x)
+    if h.dtype not in (torch.uint8, torch.float16, torch.float32):
+        raise TypeError(h.dtype)
+    return self.fc2(h)
+---
+loss = F.mse_loss(model(x), y)
+---
 
 === tests of other dtypes
 NET
@@ -142,6 +254,50 @@ total = total.scatter(0, torch.zeros_like(y, dtype=torch.long), src=out)
 loss = total.pow(2).mean()
 ---
 total = total.scatter(0, torch.zeros_like(y, dtype=torch.long), src=out.to(total.dtype))
+
+=== data added to zeros
+LINEAR
+---
+out = model(x)
+total = torch.zeros(8, 1, device=device)
+total.index_add_(0, torch.arange(8), y)
+loss = F.mse_loss(out, total)
+---
+total.index_add_(0, torch.arange(8), y)
+
+=== a result added to what has no name
+LINEAR
+---
+out = model(x)
+total = torch.zeros(8, 1, device=device).index_add_(0, torch.arange(8), out)
+loss = F.mse_loss(total, y)
+---
+total = torch.zeros(8, 1, device=device).index_add_(0, torch.arange(8), out.float())
+
+=== targets stored by a mask
+LINEAR
+class Anchors:
+    def __init__(self):
+        self.boxes = torch.rand(8, 1)
+    def match(self, t):
+        kept = torch.zeros(8, 1)
+        kept[t > 0] = t[t > 0] * 2 + self.boxes[t > 0]
+        return kept
+anchors = Anchors()
+---
+out = model(x)
+loss = F.smooth_l1_loss(out, anchors.match(y))
+---
+kept[t > 0] = t[t > 0] * 2 + self.boxes[t > 0]
+
+=== CTC after log_softmax
+model = nn.Linear(6, 5).to(device)
+ctc = nn.CTCLoss()
+---
+log_probs = F.log_softmax(model(x)[:, None, :], dim=2).transpose(0, 1).transpose(0, 1)
+loss = ctc(log_probs, torch.ones(1, 3, dtype=torch.long), torch.tensor([8]), torch.tensor([3]))
+---
+loss = ctc(log_probs, torch.ones(1, 3, dtype=torch.long), torch.tensor([8]), torch.tensor([3]))
 
 === a critic
 LINEAR
@@ -211,10 +367,74 @@ loss = torch.linalg.slogdet(h.T @ h + torch.eye(1, device=device))[1]
 ---
 loss =
 
+=== added to what may be anything
+LINEAR
+---
+out = model(x)
+total = (eval("torch.zeros(8, 1)") if len(loader) else out).index_add_(0, torch.arange(8), out)
+loss = F.mse_loss(out, y) + total.sum()
+---
+total =
+
 === of unknown precision
 LINEAR
 ---
 loss = torch.quantile((model(x) - y).squeeze(1), 0.5)
+---
+loss =
+
+=== a product of what becomes double
+wide = torch.full((8, 8), 0.1, dtype=torch.float64)
+model = nn.Linear(6, 8)
+---
+out = model(x)
+p = q = torch.zeros(8, 8)
+for _ in range(3):
+    p = q + wide
+    q = p * 1
+loss = out.mean() * torch.quantile(p @ q, 0.5)
+---
+loss = out
+
+=== a product of what becomes double, the other way round
+wide = torch.full((8, 8), 0.1, dtype=torch.float64)
+model = nn.Linear(6, 8)
+---
+out = model(x)
+p = q = torch.zeros(8, 8)
+for _ in range(3):
+    p = q + wide
+    q = p * 1
+loss = out.mean() * torch.quantile(q @ p, 0.5)
+---
+loss = out
+
+=== a list of single and double
+LINEAR
+---
+history = [torch.zeros(8, 1)]
+history.append(y.double())
+history.append(model(x))
+loss = torch.quantile(history[0].squeeze(1), 0.5) ** 2
+---
+loss =
+
+=== an entry of a dict
+LINEAR
+---
+cache = {"a": torch.zeros(8, 1)}
+cache["b"] = model(x)
+loss = torch.quantile(cache["b"].squeeze(1), 0.5) ** 2
+---
+loss =
+
+=== a default of a dict
+LINEAR
+---
+out = model(x)
+cache = {}
+cache.setdefault("b", out)
+loss = torch.quantile(cache["b"].squeeze(1), 0.5) ** 2
 ---
 loss =
 

@@ -68,6 +68,10 @@ LOOKED_UP = {
     "in a dict": ('criterion = vars(nn)["BCE" + "Loss"]()\n', "AMP020"),
     "in __dict__": ('criterion = nn.__dict__["BCE" + "Loss"]()\n', "AMP020"),
     "evaluated": ('criterion = eval("nn.BCELoss()")\n', "AMP020"),
+    "a function of torch itself": (
+        "import sys\nwindow = getattr(torch, sys.argv[-1])(8)\n",
+        "",
+    ),
     "another loss": ('criterion = getattr(nn, "MSELoss")()\n', ""),
     "an activation": (
         'name = "Re" + "LU"\nact = getattr(nn, name)()\n',

@@ -200,6 +200,53 @@ PLAIN = {
         + "if args.cuda:\n    model.cuda()\n",
         "bool(args.cuda)",
     ),
+    "a bool written as a choice": (
+        "cuda = True if torch.cuda.is_available() else False\n"
+        + NET
+        + "if cuda:\n    model.cuda()\n"
+        + OPT,
+        "cuda",
+    ),
+    "a choice that is no bool": (
+        "cuda = 1 if torch.cuda.is_available() else None\n"
+        + NET
+        + "if cuda:\n    model.cuda()\n"
+        + OPT,
+        "bool(cuda)",
+    ),
+    "an option that is a bool, and changes": (
+        'parser.add_argument("--cuda", action="store_true")\n'
+        + ARGS
+        + "args.cuda = args.cuda and torch.cuda.is_available()\n"
+        + NET
+        + "if args.cuda:\n    model.cuda()\n"
+        + OPT,
+        "args.cuda",
+    ),
+    "an option of type bool": (
+        'parser.add_argument("--cuda", type=bool, default=True)\n'
+        + ARGS
+        + NET
+        + "if args.cuda:\n    model.cuda()\n"
+        + OPT,
+        "args.cuda",
+    ),
+    "an option of type bool that may be left out": (
+        'parser.add_argument("--cuda", type=bool)\n'
+        + ARGS
+        + NET
+        + "if args.cuda:\n    model.cuda()\n"
+        + OPT,
+        "bool(args.cuda)",
+    ),
+    "a name among others": (
+        ARGS
+        + 'cuda = args.where in ("gpu", "cuda")\n'
+        + NET
+        + "if cuda:\n    model.cuda()\n"
+        + OPT,
+        "cuda",
+    ),
     "a flag that changes out of line": (
         ARGS
         + NET
@@ -253,6 +300,21 @@ CLASSES = {
                 self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
             def setup(self):
                 self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.model.to(self.device)
+        """,
+        "torch.cuda.is_available()",
+    ),
+    "set by a method called later, by more than what there is": (
+        """\
+        class T:
+            def __init__(self):
+                self.model = nn.Linear(8, 3)
+                self.build()
+                self.setup()
+            def build(self):
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            def setup(self):
+                self.device = torch.device("cuda" if torch.cuda.is_available() and want else "cpu")
                 self.model.to(self.device)
         """,
         "AMP041",
@@ -382,6 +444,18 @@ FUNCTIONS = {
         LOOP
         fit(nn.Linear(8, 3), torch.cuda.is_available())
         """,
+        "use_gpu",
+    ),
+    "a flag that may be no bool": (
+        """\
+        def fit(model, use_gpu):
+            if use_gpu:
+                model.cuda()
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        fit(nn.Linear(8, 3), torch.cuda.is_available())
+        fit(nn.Linear(8, 3), pick())
+        """,
         "bool(use_gpu)",
     ),
     "moved by a helper under a test": (
@@ -396,7 +470,7 @@ FUNCTIONS = {
         LOOP
         main(torch.cuda.is_available())
         """,
-        "bool(use_gpu)",
+        "use_gpu",
     ),
     "one's own name for it": (
         """\

@@ -87,6 +87,21 @@ loss = F.mse_loss(torch.log(h), y)
 ---
 loss = F.mse_loss(torch.log(h), y)
 
+=== a logarithm of a softplus
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 2)
+        self.act = F.softplus
+    def forward(self, x):
+        mean, sigma = self.l(x).chunk(2, -1)
+        return mean, self.act(sigma) + 0.1, torch.sigmoid(mean)
+model = Net().to(device)
+---
+mean, sigma, _ = model(x)
+loss = (torch.log(sigma) + (y - mean) ** 2 / (2 * sigma ** 2)).mean()
+---
+
 === something else that logs
 LINEAR
 class Log:
@@ -108,6 +123,20 @@ var = (h ** 2).mean(0) - h.mean(0) ** 2
 loss = F.mse_loss(var, y.expand_as(h).var(0))
 ---
 var =
+
+=== a logarithm of one of two results
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Sequential(nn.Linear(6, 1), *[nn.Sigmoid()])
+    def forward(self, x):
+        return F.softplus(self.l[0](x)), self.l(x)
+model = Net().to(device)
+---
+sigma, chance = model(x)
+loss = -(torch.log(chance) + sigma).mean()
+---
+loss =
 
 === a logarithm of an unseen sigmoid
 LINEAR

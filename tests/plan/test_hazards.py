@@ -44,9 +44,12 @@ model = Net().to(device)
 MODEL = "model = nn.Linear(8, 3).to(device)\n"
 
 
-def outcome(source: str, path: Path = Path("train.py")) -> tuple[str, int]:
+def outcome(source: str, path: Path | None = None) -> tuple[str, int]:
     """(code, blocking line) of the refusal, or ("", 0) where the script migrates."""
-    result = migrate_source(source, path=str(path), root=path.parent)
+    if path is None:
+        result = migrate_source(source)
+    else:
+        result = migrate_source(source, path=str(path), root=path.parent)
     if result.output != source:
         assert not result.diagnostics
         compile(result.output, "train.py", "exec")

@@ -231,7 +231,7 @@ def test_step_in_the_else_of_a_loop() -> None:
     """After a loop without a turn, its else meets gradients of an earlier step."""
     body = f"""\
 for epoch in range(2):
-    for x, y in data:
+    for x, y in data[:]:
         opt.zero_grad()
         {FORWARD}
         loss.backward()
@@ -277,7 +277,7 @@ COUNTED = """\
 def train():
     opt.zero_grad()
     START
-    for x, y in data:
+    for x, y in data[:]:
         loss = criterion(model(x), y)
         loss.backward()
         COUNT
@@ -378,3 +378,97 @@ def test_whether_there_is_a_gradient_is_no_secret() -> None:
         )
     )
     assert migrated(source) == expected
+
+
+INNER = {
+    "a list that is written out": ("parts = [(x, y), (x, y)]", "parts", False),
+    "a list made of another": ("parts = [(x, y) for _ in range(2)]", "parts", False),
+    "an empty one": ("parts = []", "parts", True),
+    "one that is chosen from": ("parts = [d for d in data if d]", "parts", True),
+    "one that is emptied": ("parts = [(x, y)]\n    parts.pop()", "parts", True),
+    "a generator that is used up": (
+        "parts = (d for d in [(x, y)])\n    list(parts)",
+        "parts",
+        True,
+    ),
+    "pieces of a batch": ("pass", "zip(x.chunk(2), y.chunk(2))", False),
+    "one of unknown length": ("pass", "zip(x.chunk(2), sys.argv)", True),
+    "one that is emptied by another name": (
+        "parts = [(x, y)]\n    others = parts\n    others.clear()",
+        "parts",
+        True,
+    ),
+    "one that is kept elsewhere": (
+        "parts = [(x, y)]\n    sys.kept = parts",
+        "parts",
+        True,
+    ),
+    "one in a list": (
+        "parts = [(x, y)]\n    for part in [parts]:\n        part.clear()",
+        "parts",
+        True,
+    ),
+    "one whose elements go": ("parts = [(x, y)]\n    parts[:] = []", "parts", True),
+    "one whose element changes": ("parts = [0]\n    parts[0] = x, y", "parts", False),
+    "one in another order": (
+        "parts = [(x, y)]\n    random.shuffle(parts)",
+        "parts",
+        False,
+    ),
+    "a tuple that is given away": (
+        "parts = ((x, y),)\n    print(*parts)",
+        "parts",
+        False,
+    ),
+    "a set that shrinks": ("parts = {(x, y)}\n    parts.discard(0)", "parts", True),
+    "a dict of another": ("none = {}\n    parts = {**none}", "parts", True),
+    "pieces of a string": ("pass", "'ab'.split(None)", True),
+    "counted": ("parts = [(x, y)]", "[d for _, d in enumerate(parts)]", False),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_step_is_guarded_unless_a_backward_surely_precedes(name: str) -> None:
+    setup, iterable, guarded = INNER[name]
+    body = (
+        f"import random, sys\n{OPT}for x, y in data:\n    opt.zero_grad()\n    {setup}\n"
+        f"    for a, b in {iterable}:\n        loss = criterion(model(a), b)\n"
+        "        loss.backward()\n    opt.step()\n"
+    )
+    assert ("p.grad is not None" in migrated(body)) is guarded
+
+
+UNSEEN = {
+    "a part of a function": "import functools\nmore = functools.partial(penalize, model)\n",
+    "a table": "more = {'l2': lambda x: None, 'l1': penalize}['l2']\n",
+    "a name that is put together": (
+        "class Penalty:\n    def of_l2(self, x):\n        for _ in range(1):\n"
+        "            loss = model(x).pow(2).mean()\n            loss.backward()\n"
+        "    def more(self, x):\n        getattr(self, 'of_' + 'l2')(x)\n"
+        "more = Penalty().more\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_backward_that_something_out_of_sight_runs_may_be_part_of_a_step(
+    name: str,
+) -> None:
+    body = (
+        "def penalize(net, x):\n    for _ in range(1):\n"
+        "        loss = net(x).pow(2).mean()\n        loss.backward()\n"
+        f"{UNSEEN[name]}{OPT}for x, y in data:\n    opt.zero_grad()\n"
+        f"    {FORWARD}\n    loss.backward()\n    more(x)\n    opt.step()\n"
+    )
+    assert "AMP031" in left_alone(body)
+
+
+def test_a_backward_that_nothing_runs_is_no_part_of_a_step() -> None:
+    body = (
+        "def penalize(net, x):\n    for _ in range(1):\n"
+        "        loss = net(x).pow(2).mean()\n        loss.backward()\n"
+        f"{OPT}for x, y in data:\n    opt.zero_grad()\n"
+        f"    {FORWARD}\n    loss.backward()\n    opt.step()\n"
+    )
+    result = migrate_source(HEAD + body, path="train.py")
+    assert "scaler.step(opt)" in result.output

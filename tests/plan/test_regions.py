@@ -8,7 +8,7 @@ import pytest
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import Options, migrate_source
 from amp_migrate.facts.cells import cell_mark
 
 BORN = """\
@@ -674,3 +674,48 @@ def test_a_loop_in_the_body_of_a_class_that_is_marked() -> None:
     result = migrate_source(HEAD + marked, path="train.py")
     assert result.output == HEAD + marked
     assert not result.diagnostics
+
+
+AT_TOP_LEVEL = {
+    "a helper that does the step": """\
+def step(opt, loss):
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+
+
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    loss = criterion(model(x), y)
+    step(opt, loss)
+""",
+    "a loss of saved values": """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+values = []
+
+
+def learn(y):
+    loss = 0
+    for value in values:
+        loss = loss + criterion(value, y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+
+
+for x, y in data:
+    values.clear()
+    for _ in range(2):
+        values.append(model(x))
+    learn(y)
+""",
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "auto"])
+@pytest.mark.parametrize("name", AT_TOP_LEVEL)
+def test_a_second_run_changes_nothing(name: str, dtype: str) -> None:
+    """The region stands in the script itself, the backward in a function."""
+    output = migrated(AT_TOP_LEVEL[name], Options(dtype=dtype))
+    again = migrate_source(HEAD + output, options=Options(dtype=dtype))
+    assert not again.changed

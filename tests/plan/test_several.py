@@ -558,7 +558,7 @@ LEFT = {
         "    for opt in opts:\n        opt.zero_grad()\n"
         "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
         "    [opt.step() for opt in opts[:1]]\n",
-        "AMP011",
+        "AMP010",
     ),
     "a list of steps, one of which may find no gradients": (
         f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
@@ -781,3 +781,31 @@ def test_what_only_a_scaler_forbids(name: str) -> None:
     source, expected = before_and_after(WITHOUT_A_SCALER[name])
     assert migrated(source, Options(dtype="bfloat16")) == expected
     assert left_alone(source)
+
+
+SHARED_NAMES = {
+    "a word in common": (["optimizer_D_A", "optimizer_D_B"], "optimizer_G", "scaler_D"),
+    "nothing in common": (["optimizer_E", "optimizer_G"], "optimizer_D", "scaler_E_G"),
+    "names that run on": (["optimE", "optimG"], "optimD", "scalerEG"),
+    "the word behind": (["e_opt", "g_opt"], "d_opt", "scaler"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED_NAMES)
+def test_a_scaler_that_optimizers_share_is_called_as_the_others_are(name: str) -> None:
+    (one, other), alone, shared = SHARED_NAMES[name]
+    body = (
+        "first, second, third = make(), make(), make()\n"
+        "for net in (first, second, third):\n    net.to(device)\n"
+        f"{one} = torch.optim.SGD(first.parameters(), lr=0.1)\n"
+        f"{other} = torch.optim.SGD(second.parameters(), lr=0.1)\n"
+        f"{alone} = torch.optim.SGD(third.parameters(), lr=0.1)\n"
+        "for x, y in data:\n"
+        f"    {one}.zero_grad()\n    {other}.zero_grad()\n"
+        "    loss = criterion(first(x), y) + criterion(second(x), y)\n"
+        f"    loss.backward()\n    {one}.step()\n    {other}.step()\n"
+        f"    {alone}.zero_grad()\n    loss = criterion(third(x), y)\n"
+        f"    loss.backward()\n    {alone}.step()\n"
+    )
+    output = migrated(body)
+    assert f"    {shared}.step({one})\n    {shared}.step({other})\n" in output

@@ -2,155 +2,245 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key
-from amp_migrate.lint.misuse.events import AmpEvents
-from amp_migrate.lint.misuse.protocol import protocol_of
+from amp_migrate.lint.misuse.protocol import Protocol, protocol_of
 from amp_migrate.project.bindings import calls_of
 
 NOT_SAVED = "AMP122"
 NOT_LOADED = "AMP123"
 
+_NAMES_SCALER = re.compile(r"(?i)(?!.*(standard|min_?max|robust|max_?abs))\w*scaler\w*")
+_OTHERS = re.compile(
+    r"(?i)model|net|module|optim|sched|ema|encoder|decoder|backbone|head|critic|actor|policy|agent"
+    r"|disc|gen|student|teacher|loss|criterion|embed|(^|_)(opt|lr|d|g|enc|dec|ae|vae)(_|\d|$)"
+)
+"""What the names of other things that have a state have in them."""
+_ANYTHING = frozenset(("v", "obj", "value", "item", "x"))
+_DEEPEST = 3
+
 
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong in one file of a program."""
     protocol = protocol_of(context)
-    events = protocol.events
-    stepped = protocol.all_optimizers
-    if not stepped:
+    if not protocol.stepping:
         return
-    may_save = _of_scalers(context, events, "state_dict")
-    saves = _saves_one(context, events)
-    loads = _of_scalers(context, events, "load_state_dict")
+    states = context.shared.get("misuse.states")
+    if not isinstance(states, _States):
+        states = context.shared["misuse.states"] = _States(context, protocol)
     for function in context.functions(file):
-        if function not in events.read:
+        if function not in protocol.events.read:
             continue
         for stmt in ir.statements(context.program.functions[function].body):
-            if not may_save:
-                yield from _saved(context, events, stepped, stmt, function)
-            elif saves and not loads:
-                for call in calls_of(stmt):
-                    held = _state_of(call, "load_state_dict")
-                    if held is not None and _is_stepped(
-                        events, stepped, held, function
-                    ):
-                        yield context.finding(NOT_LOADED, function, call)
+            for call in calls_of(stmt):
+                code = states.lacking(call, function)
+                if code is not None:
+                    yield context.finding(code, function, call)
 
 
-def _saves_one(context: Context, events: AmpEvents) -> bool:
-    """Whether the state of a scaler certainly goes into a dict."""
-    for qualname, stmt, call in context.program.calls_named("state_dict"):
-        if isinstance(call.func, ir.Attr) and qualname in events.read:
-            kept = any(isinstance(target, ir.Item) for target in stmt.targets) or any(
-                isinstance(inner, ir.Display) and inner.kind == "dict"
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
-            )
-            if kept and events.is_scaler(call.func.value, qualname):
-                return True
-    return False
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """The state of something that is a scaler, or may be one, is saved or loaded."""
+
+    file: str
+    keys: frozenset[Key] = frozenset()
+    """The scalers; empty where it may be any."""
+    certain: bool = False
+    """It is a scaler, whose state goes into a dict."""
 
 
-def _of_scalers(context: Context, events: AmpEvents, method: str) -> bool:
-    """Whether the state of anything that may be a scaler is saved, or loaded, anywhere."""
-    for qualname, _, call in context.program.calls_named(method):
-        held = call.func.value if isinstance(call.func, ir.Attr) else None
-        while isinstance(held, ir.Item):
-            held = held.value
-        name = "" if held is None else (ir.key_of(held) or "?")
-        if held is not None and ("scal" in name.lower() or "amp" in name.lower()):
-            return True
-        if held is not None and events.is_scaler(held, qualname):
-            return True
-        if name == "?" or _is_any(held):
-            return True
-    return any(
-        "scaler" in text.lower() and "load" not in method
-        for facts in context.program.modules.values()
-        for text in facts.strings
-    ) or any(
-        # Whole objects that are saved: who knows what is in them.
-        isinstance(arg.value, (ir.Name, ir.Attr))
-        and events.is_scaler(arg.value, qualname)
-        for qualname, _, call in (
-            *context.program.calls_named("save"),
-            *context.program.calls_named("dump"),
-        )
-        for arg in call.args
-    )
+class _States:
+    """Whose states a program saves and loads."""
 
+    def __init__(self, context: Context, protocol: Protocol) -> None:
+        self.program = context.program
+        self.events = protocol.events
+        self.stepping = protocol.stepping
+        self.saved = [*self._handled("state_dict"), *self._whole()]
+        self.loaded = list(self._handled("load_state_dict"))
+        self._reported: set[int] = set()
 
-def _is_any(held: ir.Expr | None) -> bool:
-    """Names under which a loop goes through everything that has a state."""
-    return isinstance(held, ir.Name) and held.id in ("v", "obj", "value", "item", "x")
-
-
-def _saved(
-    context: Context,
-    events: AmpEvents,
-    stepped: set[Key],
-    stmt: ir.Stmt,
-    function: str,
-) -> Iterator[Finding]:
-    for call in calls_of(stmt):
+    def lacking(self, call: ir.Call, function: str) -> str | None:
+        """What is wrong with a call that saves or loads the state of an optimizer."""
         name = (
             call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
         )
-        if name is None or "save" not in name.lower():
-            continue
-        if any(
-            _is_stepped(events, stepped, held, function)
-            for arg in call.args
-            for held in _optimizer_states(context, arg.value, function)
-        ):
-            yield context.finding(NOT_SAVED, function, call)
-            return
+        loaded = _state_of(call, "load_state_dict")
+        if loaded is not None:
+            for optimizer in self._keys(loaded, function) & self.stepping.keys():
+                saved = [one for one in self.saved if one.certain]
+                if self._any(saved, optimizer, function) and not self._any(
+                    self.loaded, optimizer, function
+                ):
+                    return NOT_LOADED
+        elif name is not None and "save" in name.lower():
+            for arg in call.args:
+                for held, there in self._states_in(arg.value, function):
+                    for optimizer in self._keys(held, there) & self.stepping.keys():
+                        if self._any(self.saved, optimizer, function):
+                            continue
+                        if id(held) not in self._reported:
+                            # One dict may go into several files.
+                            self._reported.add(id(held))
+                            return NOT_SAVED
+        return None
 
+    def _any(self, handled: list[_Handled], optimizer: Key, function: str) -> bool:
+        """Whether one of these may be the scaler of an optimizer, where a function runs."""
+        steps = self.stepping[optimizer]
+        files = {ir.file_of(there) for _, there in steps} | {ir.file_of(function)}
+        around = self.program.around(files)
+        scalers = {scaler for scaler, _ in steps}
+        return any(
+            one.file in around
+            and not (
+                one.keys
+                and all(self.events.are_two(k, s) for k in one.keys for s in scalers)
+            )
+            for one in handled
+        )
 
-def _optimizer_states(
-    context: Context, expr: ir.Expr, function: str, depth: int = 0
-) -> Iterator[ir.Expr]:
-    """What has its ``state_dict()`` in a dict, written out here or given to a variable."""
-    if depth > 2:
-        return
-    if isinstance(expr, ir.Display) and expr.kind == "dict":
-        for item in expr.items:
-            held = _state_of(item, "state_dict")
-            if held is not None:
-                yield held
-            else:
-                yield from _optimizer_states(context, item, function, depth + 1)
-    elif isinstance(expr, ir.Name):
-        owner = context.program.owner(expr.id, function)
-        if owner != function:
-            return
-        for definition in context.program.definitions(owner, expr.id):
-            if isinstance(definition.value, ir.Display) and definition.index is None:
-                yield from _optimizer_states(
-                    context, definition.value, function, depth + 1
+    # -- the states of scalers ----------------------------------------------------------------------
+
+    def _handled(self, method: str) -> Iterator[_Handled]:
+        for function, stmt, call in self.program.calls_named(method):
+            held = call.func.value if isinstance(call.func, ir.Attr) else None
+            if held is None:
+                continue
+            file = ir.file_of(function)
+            is_scaler = self.events.is_scaler(held, function)
+            name = ir.key_of(held) or ""
+            if is_scaler or "scal" in name.lower() or "amp" in name.lower():
+                kept = any(isinstance(target, ir.Item) for target in stmt.targets)
+                kept |= any(
+                    isinstance(inner, ir.Display) and inner.kind == "dict"
+                    for expr in stmt.exprs
+                    for inner in ir.walk(expr)
                 )
+                certain = is_scaler and kept and function in self.events.read
+                yield _Handled(file, self._keys(held, function), certain)
+            elif self._may_be_anything(held, function):
+                yield _Handled(file)
+
+    def _whole(self) -> Iterator[_Handled]:
+        """Scalers that are saved whole, and names that say that something is a scaler's."""
+        for name in ("save", "dump"):
+            for function, _, call in self.program.calls_named(name):
+                for arg in call.args:
+                    for inner in ir.walk(arg.value):
+                        if self.events.is_scaler(inner, function):
+                            keys = self._keys(inner, function)
+                            yield _Handled(ir.file_of(function), keys)
+        for file, facts in self.program.modules.items():
+            if any(map(_NAMES_SCALER.fullmatch, facts.strings)):
+                yield _Handled(file)
+
+    def _may_be_anything(self, held: ir.Expr, function: str) -> bool:
+        """Whether something that has a state is told neither by its name nor by what it is made of."""
+        if isinstance(held, ir.Name):
+            return held.id in _ANYTHING or (
+                held.id in self._turns(function) and not _OTHERS.search(held.id)
+            )
+        words = " ".join(
+            str(
+                inner.id
+                if isinstance(inner, ir.Name)
+                else inner.attr if isinstance(inner, ir.Attr) else inner.value
+            )
+            for inner in ir.walk(held)
+            if isinstance(inner, (ir.Name, ir.Attr, ir.Const))
+        )
+        known = isinstance(held, ir.Attr) or ir.key_of(held) is not None
+        return not known and not _OTHERS.search(words)
+
+    def _turns(self, function: str) -> frozenset[str]:
+        """The variables of the loops and comprehensions of a function."""
+        return frozenset(
+            name.id
+            for stmt in ir.statements(self.program.functions[function].body)
+            for target in (
+                *(stmt.targets if stmt.kind == "for" else ()),
+                *(
+                    target
+                    for expr in stmt.exprs
+                    for inner in ir.walk(expr)
+                    if isinstance(inner, ir.Comprehension)
+                    for target in inner.targets
+                ),
+            )
+            for name in ir.walk(target)
+            if isinstance(name, ir.Name)
+        )
+
+    # -- the states of optimizers -------------------------------------------------------------------
+
+    def _states_in(
+        self, expr: ir.Expr, function: str, depth: int = 0
+    ) -> Iterator[tuple[ir.Expr, str]]:
+        """What has its ``state_dict()`` in a value that is saved, with the function that says so."""
+        if depth > _DEEPEST or isinstance(expr, ir.Deferred):
+            return
+        match expr:
+            case ir.Call():
+                held = _state_of(expr, "state_dict")
+                if held is not None:
+                    # What is no dict is one of several files that make a checkpoint.
+                    if depth:
+                        yield held, function
+                for there, value in self.program.returns(expr, function):
+                    yield from self._states_in(value, there, depth + 1)
+                for arg in () if held is not None else expr.args:
+                    yield from self._states_in(arg.value, function, depth + 1)
+            case ir.Display(kind="dict", items=items):
+                for item in items:
+                    yield from self._states_in(item, function, max(depth, 1))
+            case ir.Operation(op="if" | "or" | "and" | "|", operands=operands):
+                for operand in operands:
+                    yield from self._states_in(operand, function, depth)
+            case ir.Name(id=name) if self.program.owner(name, function) == function:
+                for value in self._put_into(name, function):
+                    yield from self._states_in(value, function, depth + 1)
+
+    def _put_into(self, name: str, function: str) -> Iterator[ir.Expr]:
+        """What a local variable is given, whole or entry by entry."""
+        for found in self.program.definitions(function, name):
+            if found.value is not None and found.index is None:
+                if not _state_of(found.value, "state_dict"):
+                    yield found.value
+        for stmt in ir.statements(self.program.functions[function].body):
+            for target in stmt.targets:
+                if isinstance(target, ir.Item) and target.value == ir.Name(name):
+                    if stmt.value is not None:
+                        yield stmt.value
+            match stmt.value:
+                case ir.Call(func=ir.Attr(value=ir.Name(id=into), attr="update")):
+                    if into == name:
+                        yield stmt.value
+
+    def _keys(self, held: ir.Expr, function: str, depth: int = 0) -> frozenset[Key]:
+        """Which objects an expression may name; of a parameter, what callers give."""
+        given = (
+            self.program.arguments(function, held.id)
+            if isinstance(held, ir.Name) and depth < _DEEPEST
+            else ()
+        )
+        if given:
+            return frozenset(
+                key
+                for caller, value in given
+                for key in self._keys(value, caller, depth + 1)
+            )
+        key = self.events.amp.key(held, function)
+        return frozenset() if key is None else frozenset((key,))
 
 
 def _state_of(expr: ir.Expr, method: str) -> ir.Expr | None:
     if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
         return expr.func.value if expr.func.attr == method else None
     return None
-
-
-def _is_stepped(
-    events: AmpEvents, stepped: set[Key], held: ir.Expr, function: str
-) -> bool:
-    """Whether an optimizer is one that a scaler steps; of a parameter, what callers give."""
-    key = events.amp.key(held, function)
-    if key in stepped:
-        return True
-    if isinstance(held, ir.Name):
-        return any(
-            events.amp.key(value, caller) in stepped
-            for caller, value in events.program.arguments(function, held.id)
-        )
-    return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amp_migrate.facts import ir
 
 Fact = tuple[ir.Expr, bool]
@@ -62,6 +64,28 @@ def may_be(test: ir.Expr | None, outcome: bool, known: frozenset[Fact]) -> bool:
         found = (may_be(operand, holds, known) for operand in inner.operands)
         return all(found) if every else any(found)
     return (inner, not holds) not in known
+
+
+def guarded(
+    expr: ir.Expr, tests: tuple[Fact, ...] = ()
+) -> Iterator[tuple[ir.Call, tuple[Fact, ...]]]:
+    """The calls in an expression, each with the tests in it, and their outcomes, that let it run."""
+    match expr:
+        case ir.Deferred():
+            return
+        case ir.Operation(op="if", operands=(test, body, orelse)):
+            yield from guarded(test, tests)
+            yield from guarded(body, (*tests, (test, True)))
+            yield from guarded(orelse, (*tests, (test, False)))
+        case ir.Operation(op="and" | "or" as op, operands=operands):
+            for operand in operands:
+                yield from guarded(operand, tests)
+                tests = (*tests, (operand, op == "and"))
+        case _:
+            for child in ir.children(expr):
+                yield from guarded(child, tests)
+    if isinstance(expr, ir.Call):
+        yield expr, tests
 
 
 def _may_change(expr: ir.Expr) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.facts import ir
-from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp
+from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp, Key
 from amp_migrate.lint.misuse.gradients import touch
 from amp_migrate.lint.misuse.numerics import Numerics
 from amp_migrate.plan.events import Event, Events
@@ -24,6 +24,10 @@ _LOOKS_LIKE_SCALER = re.compile(r"(?i)(^|_)(grad_?|amp_?|loss_?)?scaler(s|_\w+)?
 _LOOKS_AT = re.compile(
     r"(builtins\.(print|isinstance|str|repr|type|id|bool|len|hasattr|getattr|dict|list|tuple))"
 )
+_OF_SCALERS = frozenset(("scale", "unscale_", "step", "update", "get_scale"))
+_MOST_VALUES = 200
+"""That a loss may be made of, as far as they are read."""
+_ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
 _AMP = re.compile(r"autocast|GradScaler|unscale_|(?i:scaler)")
 _AMP_WORDS = frozenset(("GradScaler", "unscale_"))
 _AMP_TOGETHER = frozenset(("autocast", "scale", "backward", "update"))
@@ -153,20 +157,26 @@ class AmpEvents(Events):
             if method == "backward" and not program.callees(call, function):
                 yield self._backward(call, receiver, stmt, function)
                 return
-            if self._on_scaler(method, receiver, function):
-                found = self._of_scaler(method, receiver, call)
+            callees = program.callees(call, function)
+            scaler = self._own_scaler(receiver, function)
+            if method in _OF_SCALERS and self.is_scaler(scaler, function):
+                if callees and all(self._hands_on(c, method) for c in callees):
+                    yield AmpEvent("call", *where, callees=callees)
+                    return
+                found = self._of_scaler(method, scaler, call)
                 if found is not None:
                     yield found
                 return
-            callees = program.callees(call, function)
             if not any(map(self._steps_something, callees)):
                 if method == "step" and not call.args:
                     if self._is_optimizer_like(receiver, function):
                         yield AmpEvent("plain step", *where, subject=receiver)
                         return
-                if method == "zero_grad":
-                    known = self._is_optimizer_like(receiver, function)
-                    yield AmpEvent("zero", *where, subject=receiver if known else None)
+                own = self._is_optimizer_like(receiver, function)
+                own |= call.argument(99, "zero_grad") is not None
+                # Whatever else of its own an optimizer steps with has used the gradients.
+                if method == "zero_grad" or (own and method.endswith("_step")):
+                    yield AmpEvent("zero", *where, subject=receiver if own else None)
                     return
         if origin == "torch.autograd.backward":
             yield self._backward(call, call.argument(0, "tensors"), stmt, function)
@@ -199,10 +209,10 @@ class AmpEvents(Events):
         self, call: ir.Call, loss: ir.Expr | None, stmt: ir.Stmt, function: str
     ) -> AmpEvent:
         where = (call.line, call.column, call)
-        scaled = self._scaled_by(loss, stmt, function)
+        scaled = self.scaled_by(loss, stmt, function)
         if scaled is not None:
             return AmpEvent("scaled", *where, scaler=scaled, subject=loss)
-        if loss is None or self._may_be_scaled(loss, function):
+        if loss is None or self.may_be_scaled(loss, function):
             return AmpEvent("foreign", *where)
         name = ir.key_of(loss) or ""
         if name.rpartition(".")[2] in FRAMEWORK_RECEIVERS:
@@ -214,7 +224,7 @@ class AmpEvents(Events):
             and call.func.value is loss
         ):
             # backward(loss) is a framework's, backward(torch.ones_like(out)) and backward(-1) torch's.
-            scaled = self._scaled_by(given, stmt, function)
+            scaled = self.scaled_by(given, stmt, function)
             if scaled is not None:
                 return AmpEvent("scaled", *where, scaler=scaled, subject=given)
             made = (
@@ -228,20 +238,20 @@ class AmpEvents(Events):
                 return AmpEvent("foreign", *where)
         return AmpEvent("plain", *where, subject=loss)
 
-    def _scaled_by(
+    def scaled_by(
         self, loss: ir.Expr | None, stmt: ir.Stmt, function: str, depth: int = 0
     ) -> ir.Expr | None:
         """The scaler whose ``scale()`` a loss comes from."""
         if isinstance(loss, ir.Call) and isinstance(loss.func, ir.Attr):
-            if loss.func.attr == "scale" and self.is_scaler(loss.func.value, function):
-                return loss.func.value
-            return None
+            scaler = self._own_scaler(loss.func.value, function)
+            scales = loss.func.attr == "scale" and self.is_scaler(scaler, function)
+            return scaler if scales else None
         if isinstance(loss, ir.Name) and depth == 0:
             for earlier in reversed(self._before(stmt, function)):
                 if any(target == loss for target in earlier.targets):
                     if earlier.kind != "assign":
                         return None
-                    return self._scaled_by(earlier.value, earlier, function, 1)
+                    return self.scaled_by(earlier.value, earlier, function, 1)
                 if any(
                     target == loss
                     for inner in ir.statements((earlier,))
@@ -261,29 +271,56 @@ class AmpEvents(Events):
             and other.path[-1][1] < index
         ]
 
-    def _may_be_scaled(self, loss: ir.Expr, function: str) -> bool:
+    def may_be_scaled(self, loss: ir.Expr, function: str) -> bool:
         """Whether a loss has something to do with ``scale()`` that is not read."""
-        seen: set[ir.Expr] = set()
-        pending = [loss]
+        seen: set[tuple[ir.Expr, str]] = set()
+        pending = deque([(loss, function)])
         while pending:
-            current = pending.pop()
-            if current in seen or len(seen) > 40:
+            current = pending.popleft()
+            if current in seen:
                 continue
+            if len(seen) == _MOST_VALUES:
+                return True
             seen.add(current)
-            for inner in ir.walk(current):
-                if isinstance(inner, ir.Attr) and re.search(r"(?i)scale", inner.attr):
-                    return True
-                if isinstance(inner, ir.Name):
-                    if re.search(r"(?i)scale", inner.id):
-                        return True
-                    owner = self.program.owner(inner.id, function)
-                    if owner == function:
+            there = current[1]
+            for inner in ir.walk(current[0]):
+                match inner:
+                    case ir.Attr(attr=name) | ir.Name(id=name):
+                        if re.search(r"(?i)scale", name):
+                            return True
+                        pending += self._given(inner, there)
+                    case ir.Call():
                         pending += [
-                            d.value
-                            for d in self.program.definitions(owner, inner.id)
-                            if isinstance(d.value, (ir.Name, ir.Call, ir.Operation))
+                            (value, callee)
+                            for callee, value in self.program.returns(inner, there)
                         ]
         return False
+
+    def _given(
+        self, expr: ir.Name | ir.Attr, function: str
+    ) -> Iterator[tuple[ir.Expr, str]]:
+        """What a local variable or an attribute is given, whole or in parts, with the functions."""
+        if isinstance(expr, ir.Attr):
+            for class_name in self.program.instance_classes(expr.value, function):
+                for found in self.program.attribute_definitions(class_name, expr.attr):
+                    if found.value is not None:
+                        yield found.value, found.function
+            return
+        if self.program.owner(expr.id, function) != function:
+            return
+        for found in self.program.definitions(function, expr.id):
+            if isinstance(found.value, (ir.Name, ir.Call, ir.Operation)):
+                yield found.value, function
+        for stmt in ir.statements(self.program.functions[function].body):
+            for target in stmt.targets:
+                into = target.value if isinstance(target, ir.Item) else None
+                if stmt.value and (stmt.kind == "for" or into):
+                    if expr in (target, into):
+                        yield stmt.value, function
+            match stmt.value:
+                case ir.Call(func=ir.Attr(value=holder, attr=attr), args=args):
+                    if holder == expr and attr in _ADDS_TO:
+                        yield from ((arg.value, function) for arg in args)
 
     def _of_scaler(
         self, method: str, receiver: ir.Expr, call: ir.Call
@@ -305,14 +342,49 @@ class AmpEvents(Events):
 
     # -- what is what ---------------------------------------------------------------------------
 
-    def _on_scaler(self, method: str, receiver: ir.Expr, function: str) -> bool:
-        return method in (
-            "scale",
-            "unscale_",
-            "step",
-            "update",
-            "get_scale",
-        ) and self.is_scaler(receiver, function)
+    def _own_scaler(self, receiver: ir.Expr, function: str) -> ir.Expr:
+        """``self`` where a method of a scaler says ``super()``; all others as they are."""
+        own = self.program.self_class(function)
+        if own is not None and isinstance(receiver, ir.Call):
+            if receiver.func == ir.Name("super"):
+                return ir.Name(own[0])
+        return receiver
+
+    def _hands_on(self, function: str, method: str) -> bool:
+        """Whether a method of a scaler of the user's own calls that of its base."""
+        return any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr == method
+            and isinstance(call.func.value, ir.Call)
+            and call.func.value.func == ir.Name("super")
+            for stmt in ir.statements(self.program.functions[function].body)
+            for call in calls_of(stmt)
+        )
+
+    def is_of_scaler(self, function: str) -> bool:
+        """Whether a function is a method of a scaler of the user's own."""
+        own = self.program.self_class(function)
+        return own is not None and self.is_scaler(ir.Name(own[0]), function)
+
+    @cached_property
+    def made_scalers(self) -> frozenset[Key]:
+        """What the program binds to scalers, or to collections of them, where it makes them."""
+        found = set()
+        for function in self.read:
+            for stmt in ir.statements(self.program.functions[function].body):
+                for target, value, _ in unpacked(stmt):
+                    calls = () if value is None else ir.calls_in(value)
+                    if any(self.amp.makes_scaler(call, function) for call in calls):
+                        found.add(self.amp.key(target, function))
+        return frozenset(key for key in found if key is not None)
+
+    def are_two(self, one: Key, other: Key) -> bool:
+        """Whether two names are certainly not those of one scaler."""
+
+        def made(key: Key) -> bool:
+            return any(key[:end] in self.made_scalers for end in (3, len(key)))
+
+        return one != other and made(one) and made(other)
 
     def is_scaler(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is a GradScaler, or called like one where nothing says what it is."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.facts import ir
 from amp_migrate.findings import Severity
+from amp_migrate.lint.misuse import conditions
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
@@ -39,6 +42,9 @@ REENTERED = "AMP203"
 PARTLY_SCALED = "AMP114 of some"
 """`NOT_SCALED` where other gradients of the step were: known only when all optimizers are."""
 
+_SWITCH = re.compile(r"(?i)(^|_)(use)?amp(_|$)|fp16|half|mixed|autocast|scaler")
+"""Names of what decides if AMP is on."""
+
 _OF_ONE = frozenset((UNSCALED_BETWEEN, UPDATED_BETWEEN))
 """What is known to be wrong only where there is one optimizer: with two, either may be meant."""
 
@@ -70,6 +76,8 @@ class Judged(Ways):
         self.optimizers: set[Key] = set()
         """Those of one root that a scaler steps."""
         self.all_optimizers: set[Key] = set()
+        self.stepping: dict[Key, set[tuple[Key, str]]] = defaultdict(set)
+        """The scalers that step each optimizer, and the functions in which they do."""
         self.updates: set[Key] = set()
         self.handed_on: set[Key] = set()
         self.steps: dict[Key, Fault] = {}
@@ -134,16 +142,23 @@ class Judged(Ways):
 
     def faults(self) -> Iterator[Fault]:
         """What is wrong on every way."""
+        strays = self.updates - self.steps.keys()
         silent = {
             scaler
             for scaler in self.steps
-            if scaler not in self.updates and scaler not in self.handed_on
+            if scaler not in self.updates
+            and scaler not in self.handed_on
+            and all(self.events.are_two(scaler, stray) for stray in strays)
         }
         for scaler in silent:
             yield self.steps[scaler]
         places = set()
         for key, fault in self.bad.items():
             if key in self.good or (fault.again and fault.scaler in silent):
+                continue
+            if fault.code == UPDATE_WITHOUT_STEP and self._steps_elsewhere(
+                fault.scaler
+            ):
                 continue
             if fault.code in (NOT_SCALED, PARTLY_SCALED):
                 step = (fault.at.line, fault.at.column, fault.function)
@@ -156,6 +171,13 @@ class Judged(Ways):
                 places.add(place)
                 yield fault
 
+    def _steps_elsewhere(self, scaler: Key) -> bool:
+        """Whether something may step with a scaler that knows it by another name."""
+        return any(
+            other != scaler and not self.events.are_two(scaler, other)
+            for other in self.steps
+        )
+
     # -- regions --------------------------------------------------------------------------------
 
     def entering(self, function: str, stmt: ir.Stmt, instance: Key | None) -> None:
@@ -166,14 +188,22 @@ class Judged(Ways):
     def _in_region(
         self, code: str, event: Event, function: str, stmt: ir.Stmt
     ) -> Open | None:
-        found = self.region()
+        found = self._region_at(stmt)
         if found is not None:
             self._told(code, function, event.call or stmt)
         return found
 
-    def _numeric(self, event: AmpEvent, function: str, stmt: ir.Stmt) -> None:
+    def _region_at(self, stmt: ir.Stmt) -> Open | None:
+        """The region that is on where a statement runs, as far as its branch does not switch it off."""
         found = self.region()
         if found is None or found.region is None:
+            return None
+        off = found.region.enabled is None and self._is_switched_off(stmt)
+        return None if off else found
+
+    def _numeric(self, event: AmpEvent, function: str, stmt: ir.Stmt) -> None:
+        found = self.region()
+        if found is None or found.region is None or self._is_switched_off(stmt):
             return
         if event.code == BCE:
             # Only the policies of CUDA and its like forbid it.
@@ -186,8 +216,27 @@ class Judged(Ways):
             at = event.call or stmt
             self._told(event.code, function, at, message=event.message)
 
+    def _is_switched_off(self, stmt: ir.Stmt) -> bool:
+        """Whether the code itself says that this is its branch without AMP."""
+        for _, around in self._around:
+            depth = len(around.path)
+            if around.kind != "if" or around.value is None or around is stmt:
+                continue
+            if stmt.path[:depth] != around.path:
+                continue
+            test, outcome = conditions.plain(around.value)
+            taken = (stmt.path[depth][0] == "body") is outcome
+            names = {
+                inner.id if isinstance(inner, ir.Name) else inner.attr
+                for inner in ir.walk(test)
+                if isinstance(inner, (ir.Name, ir.Attr))
+            }
+            if not taken and any(map(_SWITCH.search, names)):
+                return True
+        return False
+
     def _step_in_region(self, event: Event, function: str, stmt: ir.Stmt) -> None:
-        found = self.region()
+        found = self._region_at(stmt)
         if found is None or found.region is None:
             return
         outermost = next(i for i, one in enumerate(self.open) if one.region)

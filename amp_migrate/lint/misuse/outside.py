@@ -16,7 +16,15 @@ from amp_migrate.lint.misuse.faults import (
     STEP_WITHOUT_CHECK,
     Judged,
 )
-from amp_migrate.lint.misuse.state import APPLIED, SCALED, STALE, UNSCALED, Held
+from amp_migrate.lint.misuse.state import (
+    APPLIED,
+    NOBODY,
+    PLAIN,
+    SCALED,
+    STALE,
+    UNSCALED,
+    Held,
+)
 from amp_migrate.plan.events import Event
 from amp_migrate.plan.walk import Site
 
@@ -49,7 +57,8 @@ class Outside(Judged):
             self._judge(
                 scaled and state == UNSCALED, STEP_WITHOUT_CHECK, event, function, stmt
             )
-        return held.used(optimizer)
+        # They were computed for this optimizer: what they are to another one is not told by the calls.
+        return replace(held.used(optimizer), grads=held.grads - {(PLAIN, NOBODY)})
 
     def _touched(
         self, held: Held, event: AmpEvent, function: str, stmt: ir.Stmt

@@ -44,6 +44,7 @@ from amp_migrate.lint.misuse.state import (
     Held,
     Mark,
 )
+from amp_migrate.lint.misuse.ways import SCALED_LOSS
 from amp_migrate.plan.events import Event
 from amp_migrate.plan.walk import State
 
@@ -70,8 +71,13 @@ class Protocol(Outside):
                 held = self._scaled(held, scaler, event, function, stmt)
             case "plain":
                 self._in_region(BACKWARD_IN_REGION, event, function, stmt)
-                held = held.after_backward((PLAIN, NOBODY))
-                held = held.marked(PLAIN, NOBODY, (function, stmt.path))
+                if subject is not None and subject[0] == SCALED_LOSS:
+                    held = self._scaled(held, subject[1:], event, function, stmt)
+                elif self._is_from_unseen(event.subject, subject, function):
+                    held = held.after_backward((UNKNOWN, NOBODY))
+                else:
+                    held = held.after_backward((PLAIN, NOBODY))
+                    held = held.marked(PLAIN, NOBODY, (function, stmt.path))
             case "foreign":
                 held = held.after_backward((UNKNOWN, NOBODY))
             case "unscale":
@@ -105,10 +111,24 @@ class Protocol(Outside):
                     held = self._new_optimizer(held, subject)
         return State(held, state.known)
 
+    def _is_from_unseen(
+        self, loss: ir.Expr | None, key: Key | None, function: str
+    ) -> bool:
+        """Whether somebody who is not in sight, or another function, may have scaled a loss."""
+        if not isinstance(loss, ir.Name) or key is None or key[0] != "variable":
+            return False
+        _, owner, name = key[:3]
+        if owner != function:
+            return self.events.may_be_scaled(ir.Name(name), owner)
+        params = self.program.functions[owner].params
+        return any(param.name == name for param in params) and not (
+            self.program.definitions(owner, name)
+        )
+
     def _scaled(
         self, held: Held, scaler: Key | None, event: Event, function: str, stmt: ir.Stmt
     ) -> Held:
-        if scaler is None:
+        if not scaler:
             return held.after_backward((UNKNOWN, NOBODY))
         for optimizer, what, _ in held.status:
             mark = held.mark(UNSCALED, optimizer)
@@ -200,7 +220,17 @@ class Protocol(Outside):
         elif not mark.around:
             self._judge(wrong, code, event, function, stmt, manner, scaler=scaler)
         elif self._in_each_turn(mark):
-            self._judge(wrong, around, event, function, stmt, manner, scaler=scaler)
+            told = mark.site if around == MISSING_UPDATE else None
+            self._judge(
+                wrong,
+                around,
+                event,
+                function,
+                stmt,
+                manner,
+                scaler=scaler,
+                told=told,
+            )
 
     def _in_each_turn(self, mark: Mark) -> bool:
         """Whether what comes of going around loops does come in each turn."""
@@ -218,6 +248,7 @@ class Protocol(Outside):
         if scaler is None or optimizer is None:
             return self._lost(held)
         self.optimizers.add(optimizer)
+        self.stepping[optimizer].add((scaler, function))
         at = event.call or stmt
         self.steps.setdefault(
             scaler,
@@ -257,7 +288,8 @@ class Protocol(Outside):
             self._judge(
                 kinds <= {SCALED, STALE}
                 and bool(others)
-                and len(waiting) == len(others),
+                and len(waiting) == len(others)
+                and all(self.events.are_two(one, scaler) for one in others),
                 TWO_SCALERS,
                 event,
                 function,
@@ -305,13 +337,25 @@ class Protocol(Outside):
             return self._lost(held)
         self.updates.add(scaler)
         checked = dict(held.checked).get(scaler)
+        if any(
+            asked and one != scaler and not self.events.are_two(one, scaler)
+            for one, asked in held.checked
+        ):
+            # It may be the other scaler by another name.
+            return self._lost(held)
         given = event.call is not None and bool(event.call.args)
         if checked is not None and not given:
             mark = held.mark("update", scaler)
             manner = (mark.around if mark else frozenset(), mark.site if mark else None)
             if mark is None or self._in_each_turn(mark):
                 self._judge(
-                    not checked, UPDATE_WITHOUT_STEP, event, function, stmt, manner
+                    not checked,
+                    UPDATE_WITHOUT_STEP,
+                    event,
+                    function,
+                    stmt,
+                    manner,
+                    scaler=scaler,
                 )
         held = held.updated(scaler)
         return held.marked("update", scaler, (function, stmt.path))
@@ -364,4 +408,6 @@ def _roots(events: AmpEvents) -> Iterator[str]:
         kinds = events.kinds(qualname)
         counts = kinds & _OF_SCALERS or ("region" in kinds and kinds & _IN_REGIONS)
         if counts and qualname not in events.called:
+            if events.is_of_scaler(qualname):
+                continue
             yield qualname

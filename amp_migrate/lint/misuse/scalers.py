@@ -67,9 +67,15 @@ def _closure(
 
 
 def _nonfinite(context: Context, function: str) -> Iterator[Finding]:
-    for _, call in all_calls(context.program, function):
+    caught = {
+        inner.path
+        for stmt in ir.statements(context.program.functions[function].body)
+        if any(block.field.startswith("handlers") for block in stmt.blocks)
+        for inner in ir.statements(stmt.blocks[0].body)
+    }
+    for stmt, call in all_calls(context.program, function):
         origin = context.program.origin(call.func, function) or ""
-        if origin.startswith("torch.nn.utils.clip_grad"):
+        if origin.startswith("torch.nn.utils.clip_grad") and stmt.path not in caught:
             if call.argument(99, "error_if_nonfinite") == ir.Const(True):
                 yield context.finding(NONFINITE, function, call)
 
@@ -90,7 +96,7 @@ def _scaled_losses(
                     if at is not None:
                         message = (
                             f"{name} is the loss times the scale here: keep the loss itself for"
-                            " what is told"
+                            " what is reported"
                         )
                         yield context.finding(SCALED_LOSS, function, at, message)
                     if at is not None or _binds(later, name):

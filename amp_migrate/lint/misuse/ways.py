@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 from amp_migrate.facts import ir
 from amp_migrate.lint.misuse import conditions
@@ -18,7 +19,11 @@ from amp_migrate.project.link import CallSite
 
 _MOST_STEPS = 20_000
 _MOST_STATES = 48
+_MOST_TESTS = 4
+"""On one line; the events of a line that makes more of them are taken to happen all."""
 _JUMPS = frozenset(("continue", "break", "return", "raise"))
+SCALED_LOSS = "scaled loss"
+"""What the key of a parameter begins with that is given a scaled loss; the key of the scaler follows."""
 _EVERYWHERE = "@"
 """The scope of tests whose names mean the same in every function."""
 
@@ -132,12 +137,33 @@ class Ways(Walk[Held]):
 
     def _tests_of(self, function: str) -> set[str]:
         return {
-            _raw(test)
+            test
             for stmt in ir.statements(self.program.functions[function].body)
-            if stmt.kind == "if"
-            for outcome in (True, False)
-            for test, _ in conditions.facts(stmt.value, outcome)
+            for test in self._tests_in(function, stmt)
         }
+
+    def _tests_in(self, function: str, stmt: ir.Stmt) -> set[str]:
+        """The tests that a statement makes, or that decide between the events on its line."""
+        made = [stmt.value] if stmt.kind == "if" else []
+        made += {test for _, tests in self._guards(function, stmt) for test, _ in tests}
+        return {
+            _raw(test)
+            for one in made
+            for outcome in (True, False)
+            for test, _ in conditions.facts(one, outcome)
+        }
+
+    def _guards(
+        self, function: str, stmt: ir.Stmt
+    ) -> list[tuple[Event, tuple[conditions.Fact, ...]]]:
+        """The events on a statement's line, each with the tests on that line that let it happen."""
+        events = self.events.of(function, stmt)
+        tests = {
+            id(call): found
+            for expr in (stmt.exprs if events else ())
+            for call, found in conditions.guarded(expr)
+        }
+        return [(event, tests.get(id(event.call), ())) for event in events]
 
     def _given(
         self, event: Event, callee: str, caller: str, state: State[Held]
@@ -157,6 +183,10 @@ class Ways(Walk[Held]):
         starred = any(arg.star for arg in event.call.args)
         for index, param in enumerate(self.program.functions[callee].params):
             if site.bound_self and index == 0:
+                if isinstance(event.call.func, ir.Attr) and self.events.is_of_scaler(
+                    callee
+                ):
+                    bound[callee, param.name] = self.key(event.call.func.value, caller)
                 continue
             value = self.program.argument_at(site, param.name)
             if value is None and not starred:
@@ -165,16 +195,32 @@ class Ways(Walk[Held]):
                 bound.pop((callee, param.name), None)
                 continue
             if not self.program.definitions(callee, param.name):
-                bound[callee, param.name] = self.key(value, caller)
+                bound[callee, param.name] = self._key_given(value, caller)
             truth = self._truth(value, caller, state)
             if truth is not None and not self.program.definitions(callee, param.name):
-                known.add((callee, ir.Name(param.name), truth))
+                key = bound[callee, param.name]
+                known.add(
+                    (callee, ir.Name(param.name), truth)
+                    if key is None
+                    else (_EVERYWHERE, _named(key), truth)
+                )
         return bound, frozenset(known)
+
+    def _key_given(self, value: ir.Expr, function: str) -> Key | None:
+        """What an argument names; a loss that a scaler has scaled is named by the scaler."""
+        scaler = self.events.scaled_by(value, self._around[-1][1], function)
+        if scaler is not None:
+            return (SCALED_LOSS, *(self.key(scaler, function) or ()))
+        found = self.key(value, function)
+        if found is None and self.events.may_be_scaled(value, function):
+            return (SCALED_LOSS,)
+        return found
 
     def _truth(self, value: ir.Expr, function: str, state: State[Held]) -> bool | None:
         if isinstance(value, ir.Const):
             return bool(value.value)
-        if isinstance(value, ir.Call) and self.amp.makes_scaler(value, function):
+        made = self.amp.values(value, function) or [(value, function)]
+        if all(isinstance(v, ir.Call) and self.amp.makes_scaler(v, f) for v, f in made):
             return True
         here = self._known(function, state)
         test, holds = conditions.plain(self._shared(value, function)[1])
@@ -216,6 +262,8 @@ class Ways(Walk[Held]):
             for inner in ir.statements((stmt,)):
                 if inner.targets:
                     after = {self._forget(state, function, inner) for state in after}
+            if not stmt.blocks:
+                after = {self._learn(state, function, stmt) for state in after}
             return Flow(after=after)
         self._around.append((function, stmt))
         flow = super()._stmt(function, stmt, states, entered)
@@ -235,6 +283,8 @@ class Ways(Walk[Held]):
     def _inner(
         self, function: str, stmt: ir.Stmt, states: set[State[Held]]
     ) -> Flow[Held]:
+        if stmt.kind == "with" and any(map(_expects_failure, stmt.exprs)):
+            return Flow(after=states)
         depth = len(self.open)
         site = (function, stmt.path)
         if stmt.kind in ("for", "while"):
@@ -326,6 +376,8 @@ class Ways(Walk[Held]):
                 return False
             if stmt.kind != "if" or stmt.value is None:
                 continue
+            if self.events.is_scaler(conditions.plain(stmt.value)[0], function):
+                continue
             for part in ir.walk(stmt.value):
                 if isinstance(part, ir.Call):
                     return False
@@ -339,21 +391,73 @@ class Ways(Walk[Held]):
         flow: Flow[Held] = Flow()
         if stmt.value is None:
             return super()._if(function, stmt, states)
-        scoped = self._shared(stmt.value, function)[1]
         for branch, taken in (("body", True), ("orelse", False)):
-            learnt = frozenset(
-                (self._scope(test, function), test, outcome)
-                for test, outcome in conditions.facts(scoped, taken)
-                if self._matters[_raw(test)] > 1
-            )
-            entering = {
-                replace(state, known=state.known | learnt)
-                for state in states
-                if conditions.may_be(scoped, taken, self._known(function, state))
-            }
+            entering = self._where(stmt.value, taken, states, function)
             body = next((b.body for b in stmt.blocks if b.field == branch), ())
             self._join(flow, self._block(function, body, entering))
         return flow
+
+    def _where(
+        self, test: ir.Expr, outcome: bool, states: set[State[Held]], function: str
+    ) -> set[State[Held]]:
+        """The states in which a test may come out in one way, with what is learnt from it."""
+        scoped = self._shared(test, function)[1]
+        learnt = frozenset(
+            (self._scope(fact, function), fact, holds)
+            for fact, holds in conditions.facts(scoped, outcome)
+            if self._matters[_raw(fact)] > 1
+        )
+        return {
+            replace(state, known=state.known | learnt)
+            for state in states
+            if conditions.may_be(scoped, outcome, self._known(function, state))
+        }
+
+    def _alternatives(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Iterator[tuple[set[State[Held]], tuple[Event, ...]]]:
+        guards = self._guards(function, stmt)
+        tests = list(dict.fromkeys(test for _, tests in guards for test, _ in tests))
+        if len(tests) > _MOST_TESTS:
+            tests = []
+        for outcomes in product((True, False), repeat=len(tests)):
+            chosen = dict(zip(tests, outcomes, strict=True))
+            entering = states
+            for test, outcome in chosen.items():
+                entering = self._where(test, outcome, entering, function)
+            yield entering, tuple(
+                event
+                for event, found in guards
+                if all(chosen.get(test, outcome) is outcome for test, outcome in found)
+            )
+
+    def _learn(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
+        """Note what an assignment to a flag decides."""
+        if stmt.kind != "assign" or not isinstance(stmt.value, ir.Const):
+            return state
+        flags = [self._shared(target, function)[1] for target in stmt.targets]
+        facts = {
+            (self._scope(flag, function), flag, bool(stmt.value.value))
+            for flag in flags
+            if self._matters[_raw(flag)]
+        }
+        return replace(state, known=state.known | facts)
+
+    def _forget(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
+        if not state.known or not stmt.targets:
+            return state
+        bound = {
+            self._shared(inner, function)[1]
+            for target in stmt.targets
+            for inner in _changed(target)
+        }
+        kept = frozenset(
+            known
+            for known in state.known
+            if known[0] not in (function, _EVERYWHERE)
+            or bound.isdisjoint(ir.walk(known[1]))
+        )
+        return state if kept == state.known else replace(state, known=kept)
 
     def _known(self, function: str, state: State[Held]) -> frozenset[conditions.Fact]:
         return frozenset(
@@ -371,9 +475,8 @@ class Ways(Walk[Held]):
                 continue
             body = self.program.functions[qualname].body
             for stmt in ir.statements(body):
-                if stmt.kind == "if" and not self._does_nothing(qualname, stmt):
-                    found = (conditions.facts(stmt.value, o) for o in (True, False))
-                    count.update({_raw(test) for one in found for test, _ in one})
+                if not self._does_nothing(qualname, stmt):
+                    count.update(self._tests_in(qualname, stmt))
         return count
 
     def _scope(self, test: ir.Expr, function: str) -> str:
@@ -396,7 +499,7 @@ class Ways(Walk[Held]):
                     if function != owner:
                         key = ("variable", owner, name)
                 if key is not None:
-                    return True, ir.Name(_EVERYWHERE + "/".join(key))
+                    return True, _named(key)
                 return False, expr
             case ir.Attr(value=value, attr=attr):
                 return True, ir.Attr(self._shared(value, function)[1], attr)
@@ -404,6 +507,31 @@ class Ways(Walk[Held]):
                 parts = tuple(self._shared(o, function)[1] for o in operands)
                 return True, ir.Operation(op, parts)
         return False, expr
+
+
+def _changed(target: ir.Expr) -> Iterator[ir.Expr]:
+    """The variables and attributes whose values a target changes."""
+    match target:
+        case ir.Name() | ir.Attr():
+            yield target
+        case ir.Item(value=value):
+            yield from _changed(value)
+        case _:
+            for child in ir.children(target):
+                yield from _changed(child)
+
+
+def _expects_failure(context: ir.Expr) -> bool:
+    """Whether what stands inside is a test's example of what must raise."""
+    return isinstance(context, ir.Call) and (
+        (ir.key_of(context.func) or "").rpartition(".")[2]
+        in ("raises", "assertRaises", "assertRaisesRegex")
+    )
+
+
+def _named(key: Key) -> ir.Name:
+    """What an object is called in the tests of every function."""
+    return ir.Name(_EVERYWHERE + "/".join(key))
 
 
 def _raw(test: ir.Expr) -> str:

@@ -81,7 +81,7 @@ def summary(listing: Listing, least: Severity) -> str:
         hidden = least is not Severity.INFO
         parts.append(number(infos, "info") + (" (--severity info)" if hidden else ""))
     if listing.fixed:
-        parts.append(f"{listing.fixed} mended")
+        parts.append(f"{listing.fixed} fixed")
     if listing.silenced:
         parts.append(f"{listing.silenced} silenced by comments")
     if listing.known:

@@ -1,0 +1,422 @@
+"""Code that no region reaches is no reason to leave a loop alone. All scripts really run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from half_support import Case, cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_paths, migrate_source
+
+_SPARSE = """\
+class Sparse(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def forward(self, x):
+        return torch.sparse.mm(self.eye, self.l(x))
+"""
+_PLAIN = """\
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(nn.Linear(2, 2).weight)
+        start = torch.linalg.qr(torch.randn(6, 6))[0]
+        self.l = nn.Linear(6, 1)
+        self.l.weight.data.copy_(start[:1])
+    def forward(self, x):
+        return self.l(x)
+"""
+_DICE = """\
+class Dice(nn.Module):
+    def forward(self, out, y):
+        kept = torch.zeros(8, 1)
+        kept[y > 0] = torch.sigmoid(out)[y > 0]
+        return torch.linalg.det(kept.t() @ kept)
+"""
+
+
+def _written(text: str) -> dict[str, Case]:
+    for word, code in (("SPARSE", _SPARSE), ("PLAIN", _PLAIN), ("DICE", _DICE)):
+        text = text.replace(f"{word}\n", code)
+    return cases(text)
+
+
+MIGRATED = _written("""\
+=== a class that nothing makes
+SPARSE
+PLAIN
+model = Plain().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== a function that nothing calls
+LINEAR
+def unused(x):
+    torch.autograd.set_detect_anomaly(True)
+    return model(x).detach().numpy(), torch.linalg.det(model(x))
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== a table asked for one key
+SPARSE
+PLAIN
+NETS = {"plain": Plain, "sparse": Sparse}
+model = NETS["plain"]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== a name that is always the same
+SPARSE
+PLAIN
+NAME = "plain"
+def make(name, width=3):
+    if name == "sparse":
+        return Sparse()
+    elif name == "plain":
+        return Plain()
+    raise ValueError(name)
+model = make(NAME).to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== a default that nobody changes
+SPARSE
+PLAIN
+def make(name="plain"):
+    if name != "plain":
+        return Sparse()
+    else:
+        return Plain()
+model = make().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== a Function whose forward() the evaluation calls
+class Overlap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, out, y):
+        return (out * y).sum() / (out.abs().sum() + y.sum())
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+LINEAR
+def evaluate(model, x, y):
+    with torch.no_grad():
+        out = model(x)
+    return Overlap().forward(None, out, y).item()
+---
+loss = F.mse_loss(model(x), y)
+print(evaluate(model, x, y))
+---
+
+=== a loss of the evaluation
+DICE
+LINEAR
+criterion, dice = nn.MSELoss(), Dice()
+score = Dice().to(device)
+def evaluate(model, x, y):
+    with torch.no_grad():
+        out = model(x)
+        return dice(out, y).item(), score(out, y).item()
+---
+loss = criterion(model(x), y)
+print(evaluate(model, x, y))
+---
+
+=== a loss of the evaluation, kept on the trainer
+DICE
+LINEAR
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.dice = Dice().to(device)
+    def evaluate(self, x, y):
+        with torch.no_grad():
+            return self.dice(self.model(x), y).item()
+    def loss(self, x, y):
+        return F.mse_loss(self.model(x), y)
+trainer = Trainer(model)
+---
+loss = trainer.loss(x, y)
+print(trainer.evaluate(x, y))
+---
+
+=== a method that no region calls
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+    def volume(self):
+        return torch.linalg.det(self.l.weight.t() @ self.l.weight)
+    def forward(self, x):
+        return self.l(x)
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+print(model.volume().item() < 2)
+---
+""")
+REFUSED = _written("""\
+=== one of the table's, by a key from outside
+import sys
+SPARSE
+PLAIN
+NETS = {"plain": Plain, "sparse": Sparse}
+model = NETS[sys.argv[-1] if len(sys.argv) > 4 else "plain"]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== in a list of layers
+SPARSE
+model = nn.Sequential(Sparse(), nn.ReLU()).to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== by a lookup
+SPARSE
+PLAIN
+model = globals()["Sp" + "arse"]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== by a registry
+NETS = {}
+def register(cls):
+    NETS[cls.__name__.lower()] = cls
+    return cls
+@register
+SPARSE
+model = NETS["sparse"]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== by the base class
+class Base(nn.Module):
+    made = []
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        Base.made.append(cls)
+class Sparse(Base):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def forward(self, x):
+        return torch.sparse.mm(self.eye, self.l(x))
+model = Base.made[0]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a loss of evaluation and training
+DICE
+LINEAR
+dice = Dice()
+def evaluate(model, x, y):
+    with torch.no_grad():
+        return dice(model(x), y).item()
+---
+loss = F.mse_loss(model(x), y) + 0 * dice(model(x), y)
+print(evaluate(model, x, y))
+---
+return torch.linalg.det
+
+=== a loss among others
+DICE
+LINEAR
+dice = Dice()
+losses = [nn.MSELoss(), dice]
+---
+loss = losses[0](model(x), y) + 0 * losses[1](model(x), y)
+---
+kept[y > 0]
+
+=== a method by its name
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+    def volume(self, x):
+        return torch.linalg.det(self.l.weight.t() @ self.l.weight)
+    def forward(self, x):
+        return self.l(x) + getattr(self, "volume")(x)
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.linalg.det
+
+=== one of the table's, a class attribute
+SPARSE
+PLAIN
+class Zoo:
+    NETS = {"plain": Plain, "sparse": Sparse}
+    first = NETS["plain"]
+model = Zoo.NETS["sparse"]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== an argument in a dict
+SPARSE
+PLAIN
+def make(name="plain"):
+    if name == "sparse":
+        return Sparse()
+    return Plain()
+options = {"name": "sparse"}
+model = make(**options).to(device)
+---
+loss = F.mse_loss(make()(x) * 0 + model(x), y)
+---
+return torch.sparse.mm
+
+=== a name that a pattern binds
+SPARSE
+PLAIN
+def make(name):
+    if name == "sparse":
+        return Sparse()
+    return Plain()
+name = "plain"
+match ["sparse"]:
+    case [name]:
+        pass
+model = make(name).to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a layer by a name that is put together
+SPARSE
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer0 = nn.Identity()
+        self.layer1 = Sparse()
+    def forward(self, x):
+        for i in range(2):
+            x = getattr(self, f"layer{i}")(x)
+        return x
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a layer among the children
+SPARSE
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Sparse()
+    def forward(self, x):
+        for layer in self.children():
+            x = layer(x)
+        return x
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a layer of a library's container
+SPARSE
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__()
+        self.layer = Sparse()
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a layer put into a library's model
+SPARSE
+model = nn.Sequential()
+model.layer = Sparse()
+model = model.to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+""")
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+def test_migrated(name: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source)
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    check_runs(case.source, result.output)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    case = REFUSED[name]
+    compile(case.source, "script.py", "exec")
+    result = migrate_source(case.source)
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code == "AMP020"
+    assert found.blocker is not None
+    assert found.blocker.text.startswith(case.lines[0])
+
+
+_HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+_TRAIN = """\
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nets.MAKE().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    x, y = torch.randn(8, 6, device=device), torch.randn(8, 1, device=device)
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_each_script_has_its_own_nets(tmp_path: Path) -> None:
+    """Two scripts share a file of networks, and one of them makes the unsafe one."""
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    for name in ("Plain", "Sparse"):
+        text = _HEAD + "import nets\n" + _TRAIN.replace("MAKE", name)
+        (tmp_path / f"{name.lower()}.py").write_text(text)
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["plain.py"].changed, found["plain.py"].diagnostics
+    assert not found["sparse.py"].changed
+
+
+def test_a_library_is_called_with_any_of_its_nets(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    lines = _TRAIN.replace("MAKE", "Plain").splitlines(keepends=True)
+    body = "".join("    " + line for line in lines if "model = " not in line)
+    (tmp_path / "lib.py").write_text(
+        _HEAD + "import nets\ndef fit(model):\n" + body + "    return model\n"
+    )
+    (found,) = (
+        r for r in migrate_paths([tmp_path]).results if r.path.endswith("lib.py")
+    )
+    assert not found.changed

@@ -1,0 +1,43 @@
+"""Which of several reasons a loop is left alone for: the one that says most about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from amp_migrate.api import migrate_source
+
+HEAD = """\
+import torch
+import extension_cuda
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(3, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+LOOP = """\
+for x in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    BACKWARD
+    optimizer.step()
+"""
+UNUSUAL = (
+    "out.backward(torch.ones_like(out))",
+    "torch.autograd.backward(out.sum())",
+    "print(out.sum().backward())",
+)
+
+
+@pytest.mark.parametrize("backward", UNUSUAL)
+def test_without_a_step_the_form_of_backward_does_not_matter(backward: str) -> None:
+    text = HEAD + LOOP.replace("BACKWARD", backward)
+    [with_step] = migrate_source(text).diagnostics
+    [without] = migrate_source(text.replace("    optimizer.step()\n", "")).diagnostics
+    assert with_step.code in ("AMP016", "AMP032")
+    assert without.code == "AMP011"
+
+
+def test_a_function_that_is_called_backward_is_no_tensors() -> None:
+    text = HEAD + LOOP.replace("BACKWARD", "extension_cuda.backward(out, device)")
+    [diagnostic] = migrate_source(text).diagnostics
+    assert diagnostic.code == "AMP004"
+    assert diagnostic.message == "extension_cuda.backward() is no Tensor's backward()"

@@ -1,0 +1,321 @@
+"""Where an optimizer comes from: expressions that choose one, makers, functions that hand it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
+from shorthand import before, written_out
+
+from amp_migrate.api import Outcome, migrate_paths, migrate_source
+
+BODY = " for x, y in data:\n     STEPS\n"
+
+ORIGINS = {
+    "one of a dict that is written out": f"""\
+ opt = {{
+     "adam": torch.optim.Adam(model.parameters()),
+     "sgd": torch.optim.SGD(model.parameters(), lr=0.1),
+ }}[kind]
++scaler = BORN
+{BODY}""",
+    "a class that is chosen in branches": f"""\
+ make_opt = None
+ if kind == "sgd":
+     make_opt = torch.optim.SGD
+ else:
+     make_opt = getattr(torch.optim, "Adam")
+ opt = make_opt(model.parameters(), lr=0.1)
++scaler = BORN
+{BODY}""",
+    "a maker that chooses a class": f"""\
+ def maker(name, **kwargs):
+     found = None
+     if hasattr(torch.optim, name):
+         found = getattr(torch.optim, name)
+     if found is None:
+         raise NotImplementedError(name)
+     return found(**kwargs)
+ opt = maker("SGD", params=model.parameters(), lr=0.1)
++scaler = BORN
+{BODY}""",
+    "handed back by functions that bind it anew": f"""\
+-def read(path, net, opt):
++def read(path, net, opt, scaler):
+     state = torch.load(path)
+     net.load_state_dict(state["net"])
+     opt.load_state_dict(state["opt"])
++    if scaler.is_enabled() and state.get("scaler"):
++        scaler.load_state_dict(state["scaler"])
+     return net, opt, state["step"]
+-def resume(net, opt=None):
+-    net, opt, step = read("last.pt", net, opt)
++def resume(net, opt=None, *, scaler):
++    net, opt, step = read("last.pt", net, opt, scaler=scaler)
+     return net, opt, step
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ if kind == "resume":
+-    model, opt, step = resume(model, opt)
++    model, opt, step = resume(model, opt, scaler=scaler)
+{BODY}""",
+    "handed to a scheduler that is chosen by its name": f"""\
+ from torch.optim import lr_scheduler
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ scheduler = getattr(lr_scheduler, "StepLR")(opt, 2)
+{BODY}     scheduler.step()
+""",
+    "fed by a generator that multiplies matrices": """\
+ def rotated():
+     turn = torch.eye(8, device=device)
+     for x, y in data:
+         yield torch.einsum("bi,ij->bj", x, turn), y
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ for x, y in rotated():
+     STEPS
+""",
+    "handed back where more results are asked for": f"""\
+-def read(net, opt, averaged=False, best=False):
++def read(net, opt, averaged=False, best=False, *, scaler):
+     state = torch.load("last.pt")
+     net.load_state_dict(state["net"])
+     if averaged:
+         return net
+     opt.load_state_dict(state["opt"])
++    if scaler.is_enabled() and state.get("scaler"):
++        scaler.load_state_dict(state["scaler"])
+     if best:
+         return net, opt, state["step"], state["best"]
+     return net, opt, state["step"]
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ if kind == "resume":
+-    model, opt, step, best = read(model, opt, best=True)
++    model, opt, step, best = read(model, opt, best=True, scaler=scaler)
+{BODY}""",
+}
+
+
+@pytest.mark.parametrize("name", ORIGINS)
+def test_is_followed(name: str) -> None:
+    diff = f' kind = "sgd"\n{written_out(ORIGINS[name])}'
+    source, expected = before_and_after(diff)
+    assert migrated(source) == expected
+    trains_as_before(diff)
+
+
+REFUSED = {
+    "a dict with an optimizer that nothing is known of": (
+        """\
+opt = {"sgd": torch.optim.SGD(model.parameters(), lr=0.1), "own": build(model)}[kind]
+""",
+        "AMP010",
+    ),
+    "a class that need not be an optimizer's": (
+        """\
+make_opt = torch.optim.SGD if kind else build
+opt = make_opt(model.parameters(), lr=0.1)
+""",
+        "AMP010",
+    ),
+    "handed to what is chosen by its name": (
+        """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+helper = getattr(helpers, kind)(opt)
+""",
+        "AMP010",
+    ),
+    "handed back or replaced": (
+        """\
+def read(net, opt):
+    if kind:
+        opt = build(net)
+    return net, opt
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt = read(model, opt)
+""",
+        "AMP010",
+    ),
+    "the other of two that are handed in": (
+        """\
+def read(net, opt, other):
+    net, opt = read_one(net, other)
+    return net, opt
+def read_one(net, opt):
+    opt.load_state_dict(torch.load("last.pt"))
+    return net, opt
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+other = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt = read(model, opt, other)
+""",
+        "AMP010",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused(name: str) -> None:
+    source, code = REFUSED[name]
+    loop = before("for x, y in data:\n    STEPS\n")
+    assert left_alone(f"kind = None\n{source}{loop}") == code
+
+
+def test_each_that_a_condition_chooses_counts() -> None:
+    """A clip that holds the parameters of one of the two optimizers is no clip of the other's."""
+    source = before("""\
+other = make().to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1) if kind else torch.optim.SGD(other.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y) + criterion(other(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    opt.step()
+""")
+    assert left_alone(f"kind = None\n{source}") == "AMP030"
+
+
+TRAINER = """\
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Outputs:
+    scores: torch.Tensor
+    loss: torch.Tensor
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device)
+        self.optimizer = optimizer
+        self.criterion = torch.nn.CrossEntropyLoss()
+
+    def train(self, data):
+        for x, y in data:
+            outputs = self.compute(x.to(self.device), y.to(self.device))
+            self.backward(outputs.loss)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.update()
+
+    def compute(self, x, y):
+        scores = self.model(x)
+        return Outputs(scores, self.criterion(scores, y))
+
+    def backward(self, loss):
+        loss.backward()
+
+    def update(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+"""
+SCRIPT = f"""\
+{HEAD}
+from trainer import Trainer
+
+model.bias = model[0].bias
+
+
+def main():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    Trainer(model, optimizer).train(data)
+
+
+if __name__ == "__main__":
+    main()
+"""
+FEATURES = """\
+from trainer import Trainer
+
+
+class Features(Trainer):
+    def __init__(self, model):
+        self.model = model
+"""
+
+
+def test_scripts_that_share_a_trainer_run_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one script trains is never in the optimizer of the other."""
+    monkeypatch.chdir(tmp_path)
+    Path("trainer.py").write_text(TRAINER)
+    for name in ("first.py", "second.py"):
+        Path(name).write_text(SCRIPT)
+    Path("features.py").write_text(FEATURES)
+    outputs = {
+        Path(changed.result.path).name: changed.result.output
+        for changed in migrate_paths(["."]).changed
+    }
+    assert sorted(outputs) == ["first.py", "second.py", "trainer.py"]
+    assert outputs["first.py"] == outputs["second.py"]
+    assert "Trainer(model, optimizer, scaler=scaler)" in outputs["first.py"]
+    assert "self.scaler.step(self.optimizer)" in outputs["trainer.py"]
+
+
+def test_a_script_that_runs_another_may_train_with_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that one script ties count for the optimizers of all that run with it."""
+    monkeypatch.chdir(tmp_path)
+    Path("trainer.py").write_text(TRAINER)
+    Path("first.py").write_text(SCRIPT)
+    Path("second.py").write_text(
+        SCRIPT.replace("import torch\n", "import torch\nimport first\n", 1)
+    )
+    (loop,) = [loop for result in migrate_paths(["."]).results for loop in result.loops]
+    assert loop.outcome is not Outcome.MIGRATED
+    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP012"
+
+
+def test_a_loss_that_is_chosen_by_its_name() -> None:
+    """The reason says what it may be."""
+    source = HEAD + before("""\
+criterion = getattr(nn, kind)()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    STEPS
+""")
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP020"
+    assert "chosen by its name" in found.message
+
+
+TIMED = """\
+def timed(net):
+    for x, y in data:
+        criterion(net(x), y).backward()
+def epoch(opt):
+    for x, y in data:
+        STEPS
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+timed(model)
+for _ in range(2):
+    epoch(opt)
+"""
+
+
+def test_a_backward_that_is_only_timed_stays() -> None:
+    """The gradients that it leaves are dropped before the first step."""
+    source = HEAD + before(TIMED)
+    result = migrate_source(source, path="train.py")
+    outcomes = [loop.outcome for loop in result.loops]
+    assert outcomes == [Outcome.LEFT_ALONE, Outcome.MIGRATED]
+    assert "criterion(net(x), y).backward()" in result.output
+    assert [found.code for found in result.diagnostics] == ["AMP011"]
+
+
+def test_a_backward_that_adds_to_a_step_does_not_stay() -> None:
+    """Without zero_grad() before its own backward(), the step takes what the other one left."""
+    source = HEAD + before(TIMED).replace("        opt.zero_grad()\n", "").replace(
+        "        opt.step()\n", "        opt.step()\n        opt.zero_grad()\n"
+    )
+    result = migrate_source(source, path="train.py")
+    assert [loop.outcome for loop in result.loops] == [Outcome.MIGRATED] * 2
+    assert result.output.count("scaler.scale(") == 2

@@ -1,0 +1,727 @@
+"""What only looks like a reason to leave a loop alone: it is migrated, or the true reason is told."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+from exactness import check_mixed, check_off, check_scaled
+
+from amp_migrate.api import migrate_source
+
+HEAD = """\
+import itertools
+import math
+import sys
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randint(0, 3, (4,)))]
+criterion = nn.CrossEntropyLoss()
+"""
+MODEL = """\
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
+def script(
+    before: str = "", after: str = "", *, setup: str = "", model: str = MODEL
+) -> str:
+    """A loop with lines of its own between backward and step, and behind the step."""
+    return (
+        f"{HEAD}{setup}{model}"
+        "for x, y in data:\n"
+        "    x, y = x.to(device), y.to(device)\n"
+        "    optimizer.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n"
+        "    loss.backward()\n"
+        f"{indent(before, '    ')}    optimizer.step()\n{indent(after, '    ')}"
+    )
+
+
+def judged(source: str) -> str:
+    """The code of the refusal; of what migrates ``unscaled`` or ``plain``."""
+    result = migrate_source(source)
+    if result.output == source:
+        (found,) = result.diagnostics
+        return found.code
+    assert not result.diagnostics
+    compile(result.output, "train.py", "exec")
+    return "unscaled" if ".unscale_(" in result.output else "plain"
+
+
+STOP = "if value > 5:\n    raise ValueError(value)\n"
+BOUNDS = {
+    # name: (script, what becomes of it)
+    "an array": (script("a = np.clip(np.zeros(3), low, high)\n"), "plain"),
+    "an array's method": (script("a = a.clip(low, high)\n"), "plain"),
+    "rewards": (
+        script(
+            "env = ClipRewardEnv(env, low)\n", setup="from wrappers import ClipRewardEnv\n"
+        ),
+        "plain",
+    ),
+    "a range": (
+        script("c = clip_range(rest)\n", setup="from ranges import clip_range\n"),
+        "plain",
+    ),
+    "a norm of what is no parameter": (
+        script("n = norm(x, y)\n", setup="from sums import norm\n"),
+        "plain",
+    ),
+    "a picture": (
+        script("x = degrade(x, y)\n", setup="from pictures import degrade\n"),
+        "plain",
+    ),
+    "gradients": (
+        script("clip_gradient(model, 1.0)\n", setup="from bounds import clip_gradient\n"),
+        "unscaled",
+    ),
+    "gradients of an object out of sight": (
+        script("tools.clip_grad_norm_()\n", setup="from bounds import tools\n"),
+        "unscaled",
+    ),
+    "a module by a short name": (
+        script("clip(model, 1.0)\n", setup="from bounds import clip\n"),
+        "unscaled",
+    ),
+    "parameters": (
+        script("clip(model.parameters(), 1.0)\n", setup="from bounds import clip\n"),
+        "unscaled",
+    ),
+    "parameters in a variable": (
+        script(
+            "clamp(params, 1.0)\n",
+            setup="from bounds import clamp\n",
+            model=MODEL + "params = list(model.parameters())\n",
+        ),
+        "unscaled",
+    ),
+    "one parameter after another": (
+        script(
+            "for p in model.parameters():\n    clip(p, 1.0)\n",
+            setup="from bounds import clip\n",
+        ),
+        "unscaled",
+    ),
+    "torch's own by another name": (
+        script(
+            "bound(model.parameters(), 1.0)\n",
+            setup="bound = nn.utils.clip_grad_norm_\n",
+        ),
+        "unscaled",
+    ),
+    "one of torch's": (
+        script(
+            "bound(model.parameters(), 1.0)\n",
+            setup="bound = nn.utils.clip_grad_norm_\n"
+            "if len(data) > 3:\n    bound = nn.utils.clip_grad_value_\n",
+        ),
+        "unscaled",
+    ),
+    "torch's own with its bound given": (
+        script(
+            "clip(model.parameters())\n",
+            setup="import functools\n"
+            "clip = functools.partial(nn.utils.clip_grad_norm_, max_norm=1.0)\n",
+        ),
+        "unscaled",
+    ),
+    "a layer that is a norm": (
+        script("n = norm(model(x))\n", setup="norm = nn.LayerNorm(3).to(device)\n"),
+        "plain",
+    ),
+    # A program that stops at what it finds in gradients.
+    "stops at an array": (script(after=f"value = np.clip(a, 0, 9)\n{STOP}"), "plain"),
+    "stops at an array's own": (script(after=f"value = a.clip(0, 9)\n{STOP}"), "plain"),
+    "stops at a wrapped environment": (
+        script(
+            setup="from wrappers import ClipRewardEnv\nenv = ClipRewardEnv(env)\n"
+            "assert env.meanings() == 'NOOP'\n"
+        ),
+        "plain",
+    ),
+    "stops at a picture": (
+        script(
+            after=f"value = degrade(x)\n{STOP}", setup="from pictures import degrade\n"
+        ),
+        "plain",
+    ),
+    "stops at what another call reads from gradients": (
+        script(
+            "value = average(loss.item())\n"
+            f"told = average(model.weight.grad)\nprint(told)\n{STOP}",
+            setup="def average(value):\n    return value / 2\n",
+        ),
+        "unscaled",
+    ),
+    "stops at what this call reads from gradients": (
+        script(
+            after=f"value = average(model.weight.grad.sum())\n{STOP}",
+            setup="def average(value):\n    return value / 2\n",
+        ),
+        "AMP025",
+    ),
+    "stops at the loss of a pair": (
+        script(
+            f"value, norm = sizes(loss, model)\n{STOP}",
+            setup="def sizes(loss, model):\n    return loss.item(), norm_of(model)\n"
+            "def norm_of(model):\n    return sum(p.grad.sum() for p in model.parameters())\n",
+        ),
+        "unscaled",
+    ),
+    "stops at the norm of a pair": (
+        script(
+            after=f"loss, value = sizes(loss, model)\n{STOP}",
+            setup="def sizes(loss, model):\n    return loss.item(), norm_of(model)\n"
+            "def norm_of(model):\n    return sum(p.grad.sum() for p in model.parameters())\n",
+        ),
+        "AMP025",
+    ),
+    "stops at a clip out of sight": (
+        script(
+            f"value = clip(model.parameters(), 9)\n{STOP}",
+            setup="from bounds import clip\n",
+        ),
+        "AMP025",
+    ),
+    "stops at a norm out of sight": (
+        script(
+            f"value = grad_norm(model)\n{STOP}", setup="from bounds import grad_norm\n"
+        ),
+        "AMP025",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounds_of_gradients_and_of_other_things(name: str) -> None:
+    source, expected = BOUNDS[name]
+    assert judged(source) == expected
+
+
+STEPPED = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+LAYERS = """\
+class Net(nn.Module):
+    def __init__(self, env=None):
+        super().__init__()
+        self.env = env
+        self.q = nn.Linear(8, 8)
+        self.k = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 3)
+        self.net = nn.Parameter(torch.zeros(3))
+    def forward(self, x):
+        h = self.head(x)
+        BODY
+        return h
+model = Net().to(device)
+"""
+
+
+def around(setup: str = "", body: str = "pass") -> str:
+    """A plain loop with lines before the model, and lines in its ``forward``."""
+    layers = LAYERS.replace("BODY", body.replace("\n", "\n        "))
+    return HEAD + setup + layers + STEPPED
+
+
+PRECISION = {
+    "a parameter as its input is": (around(body="h = h + self.net.to(x.dtype)"), "plain"),
+    "a tensor as another is": (
+        around(body="h = h + torch.ones(3, device=x.device).to(x.dtype)"),
+        "plain",
+    ),
+    "a tensor in float64": (
+        around("weights = torch.ones(4)\nweights = weights.to(torch.float64)\n"),
+        "plain",
+    ),
+    "a module as its input is": (around(body="h = self.head.to(x.dtype)(x)"), "AMP006"),
+    "a module in float64": (around("tail = nn.Linear(3, 3)\ntail.to(torch.float64)\n"), "AMP006"),
+    "copies of the parameters": (
+        around(
+            "def kept(model):\n"
+            "    return {n: p.data.to(torch.float16) for n, p in model.named_parameters()}\n"
+            "kept(nn.Linear(3, 3))\n"
+        ),
+        "plain",
+    ),
+    "the parameters themselves": (
+        around(
+            "def cast(model):\n    for p in model.parameters():\n"
+            "        p.data = p.data.to(torch.float16)\n"
+            "cast(nn.Linear(3, 3))\n"
+        ),
+        "AMP006",
+    ),
+    "the default, as it is anyway": (
+        around("torch.set_default_dtype(torch.float32)\n"),
+        "plain",
+    ),
+    "the default, by its other name": (
+        around("torch.set_default_dtype(d=torch.float)\n"),
+        "plain",
+    ),
+    "the default, by a variable": (
+        around("DTYPE = torch.float32\ntorch.set_default_dtype(DTYPE)\n"),
+        "plain",
+    ),
+    "another default": (around("torch.set_default_dtype(torch.float64)\n"), "AMP006"),
+    "a default out of sight": (
+        around("from settings import dtype\ntorch.set_default_dtype(dtype)\n"),
+        "AMP006",
+    ),
+    "the dtype of a space": (
+        around(body="assert self.env.space.dtype == np.float32"),
+        "plain",
+    ),
+    "the dtype of a space, by a call": (
+        around(body="assert self.env.space.dtype == np.dtype('float32')"),
+        "plain",
+    ),
+    "the dtype of an array, by its name": (
+        around(body="assert self.env.space.dtype in ('float32',)"),
+        "plain",
+    ),
+    "the dtype of a tensor": (around(body="assert h.dtype == torch.float32"), "AMP020"),
+    "the dtype of a tensor, one of several": (
+        around(body="assert h.dtype in (torch.float32, torch.float64)"),
+        "AMP020",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRECISION)
+def test_another_precision(name: str) -> None:
+    source, expected = PRECISION[name]
+    assert judged(source) == expected
+
+
+@pytest.mark.parametrize(
+    "number",
+    ('float("-1e20")', "-1e20", 'float("-1e9")', "float(-1e20)", "-(10 ** 20)"),
+)
+@pytest.mark.parametrize(
+    "scores", ("h", 'torch.einsum("qd,kd->qk", [self.q(x), self.k(x)])')
+)
+def test_numbers_of_a_mask(number: str, scores: str) -> None:
+    body = (
+        f"scores = {scores}\nscores = scores.masked_fill(scores > 0, {number})\n"
+        "h = h + torch.softmax(scores / (8 ** (1 / 2)), dim=1)[:, :3]"
+    )
+    result = migrate_source(around(body=body), path="train.py")
+    bound = f"max({number}, torch.finfo(scores.dtype).min)"
+    assert f"masked_fill(scores > 0, {bound})" in result.output
+
+
+@pytest.mark.parametrize(
+    "number", ('float("-inf")', 'float("inf")', "-math.inf", "-np.inf", "torch.inf")
+)
+def test_infinity_is_the_same_in_half_precision(number: str) -> None:
+    body = f"h = h.masked_fill(h > 0, {number})"
+    result = migrate_source(around(body=body), path="train.py")
+    assert ".scale(loss)" in result.output and f" {number})" in result.output
+
+
+TRAIN = """\
+def train(model, optimizer, loader):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+MAIN = """\
+def main():
+    model = nn.Linear(8, 3).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, loader)
+main()
+"""
+REBOUND = {
+    "a variable before": (f"train = data\nloader = iter(train)\n{TRAIN}{MAIN}", True),
+    "an import before": (
+        f"from sets import train\nloader = iter(train)\n{TRAIN}{MAIN}",
+        True,
+    ),
+    "a variable behind": (
+        f"loader = data\n{TRAIN}{MAIN}train = [1, 2]\nprint(train)\n",
+        True,
+    ),
+    "a variable in a branch": (
+        f"loader = data\n{TRAIN}{MAIN}if device:\n    train = None\nprint(train)\n",
+        False,
+    ),
+    "round a loop": (
+        f"loader, train = data, print\nfor _ in range(2):\n    kept = train\n"
+        f"{indent(TRAIN, '    ')}{MAIN}",
+        False,
+    ),
+    "the function itself": (f"loader = data\n{TRAIN}hooks = [train]\n{MAIN}", False),
+}
+
+
+@pytest.mark.parametrize("name", REBOUND)
+def test_a_name_that_a_def_binds_anew(name: str) -> None:
+    body, migrates = REBOUND[name]
+    result = migrate_source(HEAD + body, path="train.py")
+    codes = [found.code for found in result.diagnostics]
+    assert codes == ([] if migrates else ["AMP015"])
+    assert ("scaler=scaler" in result.output) is migrates
+
+
+CLIP = "    torch.nn.utils.clip_grad_norm_({}.parameters(), 1.0)\n"
+MADE = """\
+def make(width=8):
+    net = nn.Linear(width, 3).to(device)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    return RETURNED
+"""
+TOGETHER = {
+    # name: (what is returned, how it is taken, the model, the optimizer, migrates)
+    "a tuple": ("net, opt", "model, optimizer = make()", "model", "optimizer", True),
+    "moved on": (
+        "net, opt",
+        "model, optimizer = make()\nmodel = model.to(device)",
+        "model",
+        "optimizer",
+        True,
+    ),
+    "wrapped": (
+        "net, opt",
+        "model, optimizer = make()\nmodel = nn.DataParallel(model)",
+        "model",
+        "optimizer",
+        True,
+    ),
+    "a dict": ('{"net": net, "opt": opt}', "made = make()", 'made["net"]', 'made["opt"]', True),
+    "another model": (
+        "net, opt",
+        "model, optimizer = make()\nmodel = nn.Linear(8, 3).to(device)",
+        "model",
+        "optimizer",
+        False,
+    ),
+    "made twice": (
+        "net, opt",
+        "model, _ = make()\n_, optimizer = make()",
+        "model",
+        "optimizer",
+        False,
+    ),
+    "a copy": (
+        "copy.deepcopy(net), opt",
+        "import copy\nmodel, optimizer = make()",
+        "model",
+        "optimizer",
+        False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("zeroed", (False, True))
+@pytest.mark.parametrize("name", TOGETHER)
+def test_a_model_and_an_optimizer_that_one_call_hands_out(
+    name: str, zeroed: bool
+) -> None:
+    returned, taken, model, optimizer, migrates = TOGETHER[name]
+    source = (
+        f"{HEAD}{MADE.replace('RETURNED', returned)}{taken}\nfor x, y in data:\n"
+        f"    x, y = x.to(device), y.to(device)\n"
+        f"    {model if zeroed else optimizer}.zero_grad()\n"
+        f"    loss = criterion({model}(x), y)\n    loss.backward()\n"
+        f"{'' if zeroed else CLIP.format(model)}    {optimizer}.step()\n"
+    )
+    result = migrate_source(source, path="train.py")
+    if migrates:
+        assert not result.diagnostics
+        assert (f".unscale_({optimizer})" in result.output) is not zeroed
+    else:
+        (found,) = result.diagnostics
+        assert found.code == ("AMP031" if zeroed else "AMP030")
+        assert found.blocker is not None
+        line = source.splitlines()[found.blocker.line - 1]
+        # What is cleared is pointed at, not the backward() behind it.
+        assert (".zero_grad()" if zeroed else ".clip_grad_norm_(") in line
+
+
+PLACE = "loss.backward()"
+UNFOLLOWED = {
+    # name: (setup, step, code, part of the message)
+    "an object out of sight": (
+        "from lib import manager\n",
+        "manager.step()",
+        "AMP010",
+        "manager.step()",
+    ),
+    "one of a dict": (
+        "from lib import opts, key\n",
+        "opts[key].step()",
+        "AMP010",
+        "opts[key].step()",
+    ),
+    "each of what a loop puts together": (
+        "pairs = {}\nfor n in input():\n    pairs[n] = torch.optim.SGD(model.parameters(), 0.1)\n",
+        "for o in pairs.values():\n        o.step()",
+        "AMP010",
+        "o.step()",
+    ),
+    "a function out of sight": (
+        "from lib import optim_step\n",
+        "optim_step(model)",
+        "AMP010",
+        "optim_step()",
+    ),
+    "under another name": (
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nstep = optimizer.step\n",
+        "step()",
+        "AMP016",
+        "optimizer.step",
+    ),
+    "a scheduler": (
+        "from lib import scheduler\n",
+        "scheduler.step()",
+        "AMP011",
+        "no optimizer that is followed steps",
+    ),
+    "an environment": (
+        "from lib import env\n",
+        "env.step(loss)",
+        "AMP011",
+        "no optimizer that is followed steps",
+    ),
+    "by hand": (
+        "",
+        "for p in model.parameters():\n        p.data -= 0.1 * p.grad",
+        "AMP011",
+        "a manual update?",
+    ),
+    "a helper that is given the model": (
+        "from lib import show\n",
+        "show(model)",
+        "AMP011",
+        "no optimizer that is followed steps",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFOLLOWED)
+def test_a_step_that_is_not_followed(name: str) -> None:
+    setup, step, code, words = UNFOLLOWED[name]
+    source = (
+        f"{HEAD}model = nn.Linear(8, 3).to(device)\n{setup}for x, y in data:\n"
+        "    x, y = x.to(device), y.to(device)\n    model.zero_grad()\n"
+        f"    loss = criterion(model(x), y)\n    loss.backward()\n    {step}\n"
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == code
+    assert words in found.message
+
+
+ADVICE = {
+    # name: (script, a line of what is told to write by hand, a word that has no place there)
+    "a clip of what nobody is known to hold": (
+        script("torch.nn.utils.clip_grad_norm_(other.parameters(), 2.5)\n"),
+        "torch.nn.utils.clip_grad_norm_(other.parameters(), 2.5)",
+        "i + 1",
+    ),
+    "a clip that is a block": (
+        script(
+            "for p in other.parameters():\n    p.grad.data.clamp_(-1, 1)\n",
+            setup="from lib import other\n",
+        ),
+        "scaler.step(optimizer)",
+        "i + 1",
+    ),
+    "an error at what is not finite": (
+        script(
+            "torch.nn.utils.clip_grad_norm_(\n"
+            "    model.parameters(), 1.0, error_if_nonfinite=True\n)\n"
+        ),
+        "    model.parameters(), 1.0, error_if_nonfinite=not scaler.is_enabled()",
+        "anomaly",
+    ),
+    "anomaly detection": (
+        script(setup="torch.autograd.set_detect_anomaly(True)\n"),
+        "with torch.autograd.detect_anomaly(check_nan=not scaler.is_enabled()):",
+        "clip",
+    ),
+    "the default dtype": (
+        around("torch.set_default_dtype(torch.float64)\n"),
+        "torch.set_default_dtype(torch.float32)  # or leave the call out",
+        "half()",
+    ),
+    "L-BFGS": (
+        script(model=MODEL.replace("SGD", "LBFGS")),
+        "# Stay in fp32, or train with an optimizer that takes no closure:",
+        "update()",
+    ),
+    "no zero_grad": (
+        script().replace("    optimizer.zero_grad()\n", ""),
+        "optimizer.zero_grad()  # before the backward() of each step",
+        "clip",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_to_write_by_hand_fits_the_case(name: str) -> None:
+    source, wanted, unwanted = ADVICE[name]
+    diagnostics = migrate_source(source, path="train.py").diagnostics
+    for found in diagnostics:
+        assert wanted in found.by_hand
+        assert unwanted not in "\n".join(found.by_hand)
+    assert diagnostics
+
+
+OTHERS = {
+    # name: (setup, lines behind the step, code)
+    "a function that calls itself": (
+        "import json\ndef plain(v):\n    json.dumps(v)\n"
+        "    return [plain(x) for x in v] if v else str(v)\n"
+        "v = nn.Linear(3, 3)\nv.eval()\n",
+        "plain([loss.item()])",
+        "",
+    ),
+    "a function that clears modules one by one": (
+        "def clear(module):\n    for child in module.children():\n"
+        "        clear(child)\n    module.zero_grad()\n",
+        "clear(model)",
+        "",
+    ),
+    "a step that calls itself": (
+        "def again(n):\n    if n:\n        again(n - 1)\n"
+        "    optimizer.zero_grad()\n    criterion(model(x), y).backward()\n"
+        "    optimizer.step()\n",
+        "again(2)",
+        "AMP031",
+    ),
+    "a model's size, counted by NumPy": (
+        "class Net(nn.Linear):\n    def size(self):\n"
+        "        found = filter(lambda p: p.requires_grad, self.parameters())\n"
+        "        found = sum([np.prod(p.size()) for p in found]) / 1_000_000\n"
+        "        return found\nhead = Net(3, 3)\n",
+        "print(head.size())",
+        "",
+    ),
+    "a model's size, counted by itself": (
+        "class Net(nn.Linear):\n    def size(self):\n"
+        "        return sum(p.numel() for p in self.parameters()) / 1_000_000\n"
+        "head = Net(3, 3)\n",
+        "print(head.size())",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_has_no_part_in_the_step(name: str) -> None:
+    setup, behind, code = OTHERS[name]
+    source = script(after=behind + "\n", setup=setup)
+    codes = {
+        found.code for found in migrate_source(source, path="train.py").diagnostics
+    }
+    assert codes == ({code} if code else set())
+
+
+AGENT = """\
+import torch
+import torch.nn as nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randn(4, 1)) for _ in range(4)]
+class Agent:
+    def __init__(self):
+        self.policy = nn.Linear(8, 1).to(device)
+        self.optim = torch.optim.Adam(self.policy.parameters(), lr=0.1)
+        self.log_alpha = MADE
+        self.alpha_optim = torch.optim.Adam([self.log_alpha], lr=0.1)
+    def update(self, x, y):
+        out = self.policy(x)
+        loss = (self.log_alpha.exp().item() * out - y).pow(2).mean()
+        self.optim.zero_grad()
+        loss.backward()
+        self.optim.step()
+        entropy = torch.tensor(out.mean().item() + 1.0, device=device)
+        alpha_loss = LOSS
+        self.alpha_optim.zero_grad()
+        alpha_loss.backward()
+        self.alpha_optim.step()
+        return loss.item(), alpha_loss.item()
+agent = Agent()
+for x, y in data:
+    print(agent.update(x.to(device), y.to(device)))
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    (
+        "torch.zeros(1, requires_grad=True, device=device)",
+        "nn.Parameter(torch.zeros(1, device=device))",
+    ),
+)
+def test_a_loss_of_a_parameter_by_itself_needs_no_region(made: str) -> None:
+    source = AGENT.replace("MADE", made)
+    source = source.replace("LOSS", "-(self.log_alpha * entropy).mean()")
+    result = migrate_source(source, path="train.py")
+    assert not result.diagnostics
+    assert result.output.count("torch.autocast(") == 1
+    # Its gradients are sure to be there: the step is not guarded.
+    assert "p.grad is not None" not in result.output
+    assert check_off(source, result.output) == []
+    assert check_scaled(source, result.output) == []
+    assert check_mixed(source, result.output) == []
+
+
+def test_a_loss_out_of_sight_is_no_loss_of_a_parameter() -> None:
+    source = AGENT.replace("MADE", "torch.zeros(1, requires_grad=True, device=device)")
+    source = "from lib import kept\n" + source.replace("LOSS", "kept.pop()")
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP033"
+
+
+def test_a_loss_of_a_parameter_that_nobody_holds() -> None:
+    toy = "w = torch.ones(1, requires_grad=True)\ny = 2 * w\ny.backward()\n"
+    source = HEAD + toy + MODEL + STEPPED.split("\n", 1)[1]
+    found = migrate_source(source, path="train.py").diagnostics[0]
+    assert (found.code, found.place.text) == ("AMP011", "y.backward()")
+
+
+def test_nothing_gains_from_a_loss_of_a_parameter_alone() -> None:
+    source = (
+        f"{HEAD}w = torch.ones(1, requires_grad=True, device=device)\n"
+        "optimizer = torch.optim.SGD([w], lr=0.1)\nfor x, y in data:\n"
+        "    x = x.to(device)\n    optimizer.zero_grad()\n    loss = (w * x).mean()\n"
+        "    loss.backward()\n    optimizer.step()\n"
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP033"
+
+
+def test_a_scheduler_beside_an_optimizer_is_none() -> None:
+    source = (
+        f"{HEAD}{MODEL}from lib import optimizer_state\n"
+        + STEPPED.split("\n", 1)[1]
+        + "    optimizer_state['scheduler'].step()\n"
+    )
+    assert judged(source) == "plain"
+
+
+def test_an_optimizer_that_is_given_to_what_is_looked_up() -> None:
+    source = (
+        f"{HEAD}{MODEL}import lib\nwarm = getattr(lib, 'warm')(optimizer)\n"
+        + STEPPED.split("\n", 1)[1]
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert "handed to a function that is looked up, which" in found.message

@@ -1,0 +1,233 @@
+"""Policies that act outside of every region, and are trained in one. All scripts really run."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_source
+from amp_migrate.options import Options
+
+_POLICY = """\
+import numpy as np
+class Env:
+    def __init__(self):
+        self.state = np.zeros(6, dtype=np.float32)
+    def step(self, action):
+        assert np.asarray(action).dtype in (np.float32, np.int64), action.dtype
+        self.state = np.roll(self.state, 1) + 0.1
+        self.state[0] = float(np.sum(action)) % 1
+        return self.state.copy(), float(self.state.sum())
+class Buffer:
+    def __init__(self):
+        self.rows = []
+    def add(self, state, action):
+        self.rows.append((state, action))
+    def sample(self):
+        states, actions = zip(*self.rows[-4:])
+        return torch.tensor(np.stack(states)), torch.tensor(np.stack(actions))
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 2)
+        self.last = None
+    def forward(self, x):
+        h = torch.tanh(self.body(x))
+        self.last = h
+        return self.head(h), h
+    def act(self, x):
+        scores, _ = self(x)
+        chosen = torch.distributions.Categorical(logits=scores).sample()
+        return chosen, scores, scores.argmax(1)
+    def best(self, x):
+        return self.act(x)[1].max(1)[0]
+env, buffer = Env(), Buffer()
+model = Policy().to(device)
+"""
+MIGRATED = cases("""\
+=== what a method gives without gradients
+POLICY
+---
+with torch.no_grad():
+    action, scores, _ = model.act(x)
+state, _ = env.step(scores.cpu().numpy())
+loss = F.mse_loss(model(x)[0], y.expand(8, 2))
+---
+state, _ = env.step(scores.cpu().numpy())
+
+=== with gradients
+POLICY
+---
+state, _ = env.step(model.best(x).detach().cpu().numpy())
+loss = F.mse_loss(model(x)[0], y.expand(8, 2))
+---
+state, _ = env.step(model.best(x).detach().cpu().numpy())
+
+=== a method that a region runs as well
+POLICY
+---
+with torch.no_grad():
+    wanted = model.best(x).cpu().numpy()
+state, _ = env.step(wanted)
+loss = F.mse_loss(model.best(x), y[:, 0])
+---
+wanted = model.best(x).cpu().numpy()
+
+=== a helper that others give what a region makes
+POLICY
+def array_of(value):
+    return 2 * value
+---
+seen = array_of(model.best(x)).detach().numpy()
+state, _ = env.step(seen)
+scores, _ = model(x)
+loss = F.mse_loss(array_of(scores), y.expand(8, 2))
+---
+seen = array_of(model.best(x)).detach().numpy()
+
+=== integers of a returned tuple
+POLICY
+---
+action, scores, places = model.act(x)
+state, _ = env.step(places.cpu().numpy())
+loss = F.mse_loss(scores, y.expand(8, 2))
+---
+state, _ = env.step(places.cpu().numpy())
+
+=== one element of a nested tuple
+POLICY
+def both(x):
+    out, h = model(x)
+    return (out, x), h
+---
+pair, h = both(x)
+state, _ = env.step(pair[1].numpy())
+state, _ = env.step(both(x)[0][1].numpy())
+loss = F.mse_loss(pair[0], y.expand(8, 2))
+---
+state, _ = env.step(pair[1].numpy())
+state, _ = env.step(both(x)[0][1].numpy())
+""".replace("POLICY\n", _POLICY))
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_migrated(name: str, dtype: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source, options=Options(dtype=dtype))
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    if dtype == "float16":
+        check_runs(case.source, result.output)
+
+
+REFUSED = cases("""\
+=== states that a region left on the model
+POLICY
+---
+out, _ = model(x)
+loss = F.mse_loss(out, y.expand(8, 2))
+state, _ = env.step(model.last.detach().numpy())
+---
+state, _ = env.step(model.last
+
+=== a helper that is given what a region makes
+POLICY
+def array_of(value):
+    return 2 * value
+---
+scores, _ = model(x)
+seen = array_of(eval("scores") if len(buffer.rows) else scores).detach().numpy()
+loss = F.mse_loss(scores, y.expand(8, 2))
+---
+seen =
+""".replace("POLICY\n", _POLICY))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_refused(name: str, dtype: str) -> None:
+    case = REFUSED[name]
+    result = migrate_source(case.source, options=Options(dtype=dtype))
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code == "AMP020"
+    assert found.blocker is not None
+    assert found.blocker.text.startswith(case.lines[0])
+
+
+APART = cases("""\
+=== actions as arrays
+POLICY
+---
+if len(buffer.rows) < 4:
+    action = np.ones(2, dtype=np.float32)
+else:
+    with torch.no_grad():
+        action = model(torch.tensor(env.state)[None])[0][0].numpy()
+state, reward = env.step(action)
+print(reward)
+buffer.add(state, action)
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
+
+=== actions in branches with gradients
+POLICY
+---
+if len(buffer.rows) < 4:
+    action = np.array([0.5 for _ in range(2)], dtype=np.float32)
+else:
+    action, _ = model(torch.tensor(env.state)[None])
+    action = action[0].detach().cpu().numpy()
+state, reward = env.step(action)
+print(reward)
+buffer.add(state, action)
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
+
+=== an action as a number
+POLICY
+---
+place = model(torch.tensor(env.state)[None])[0].argmax().item()
+action = np.full(2, place, dtype=np.float32)
+state, reward = env.step(action)
+print(reward)
+buffer.add(state, action)
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
+
+=== actions as tensors
+POLICY
+@torch.no_grad()
+def choose(state):
+    return model(torch.tensor(state)[None])[0][0]
+---
+action = choose(env.state)
+state, reward = env.step(action.numpy())
+print(reward)
+buffer.add(state, action.clone().numpy())
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
+""".replace("POLICY\n", _POLICY))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_rollout_stays_outside_of_the_region(name: str) -> None:
+    case = APART[name]
+    result = migrate_source(case.source)
+    assert result.changed, result.diagnostics
+    lines = result.output.splitlines()
+    regions = [i for i, line in enumerate(lines) if "with torch.autocast(" in line]
+    assert len(regions) == 1, result.output
+    assert "    state, reward = env.step(" in result.output
+    assert "    print(reward)" in lines[: regions[0]]
+    check_runs(case.source, result.output)
