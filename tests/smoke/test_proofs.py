@@ -28,7 +28,7 @@ STEPS = 30
 def runner() -> Iterator[Runner]:
     """One interpreter for all: each run is a fork of it."""
     nothing = Program(Entry("none.py"), FIXTURES, frozenset())
-    limits = Limits(seconds=120, memory=4 << 30, steps=STEPS, threads=1)
+    limits = Limits(seconds=600, memory=4 << 30, steps=STEPS, threads=1)
     with Runner(sys.executable, nothing, limits, device="cpu") as running:
         yield running
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch.distributed
 import torch.multiprocessing
 
 ONLY_ONE = {
@@ -39,3 +40,29 @@ def stay_here(say: Callable[..., None]) -> None:
     sys.modules["torch.multiprocessing.spawn"].spawn = spawn  # type: ignore[attr-defined]
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lambda: say("process"))
+    if torch.distributed.is_available():
+        _keep_groups()
+
+
+def _keep_groups() -> None:
+    """No process group is destructed before this process ends.
+
+    Gloo's destructor waits for its threads while it holds the interpreter's lock, which a thread needs
+    that drops a mode of ours (a `TorchFunctionMode` is part of the state that it was handed).
+    """
+    distributed = torch.distributed
+    inner_init, inner_new = distributed.init_process_group, distributed.new_group
+    kept: list[Any] = []
+
+    @functools.wraps(inner_init)
+    def init_process_group(*args: Any, **given: Any) -> None:
+        inner_init(*args, **given)
+        kept.append(distributed.group.WORLD)
+
+    @functools.wraps(inner_new)
+    def new_group(*args: Any, **given: Any) -> Any:
+        kept.append(inner_new(*args, **given))
+        return kept[-1]
+
+    distributed.init_process_group = init_process_group
+    distributed.new_group = new_group
