@@ -70,7 +70,7 @@ class Formulas:
             if not self._may_be_sigmoid(of):
                 return None
             message = (
-                "the logarithm of a sigmoid, which is 0 or 1 soon in half precision"
+                "the logarithm of what may be a sigmoid or softmax, soon 0 or 1 in half"
             )
             return Refusal("AMP020", message, at.stmt.line)
         return None

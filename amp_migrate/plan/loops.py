@@ -554,14 +554,23 @@ def _is_scaled(receiver: ir.Expr) -> bool:
 
 
 def _is_home_made(receiver: ir.Expr, program: Program, function: str) -> bool:
-    """Whether the receiver is an instance of the file's own class, or ``self``, or a module."""
+    """Whether the receiver is ``self``, a class, or an instance of one with its own ``backward``."""
     own = program.self_class(function)
     if own is not None and receiver == ir.Name(own[0]):
         return True
     if isinstance(receiver, ir.Call) and receiver.func == ir.Name("super"):
         return True
     return any(
-        ref.kind in ("instance", "class") for ref in program.resolve(receiver, function)
+        ref.kind == "class"
+        or (ref.kind == "instance" and _has_backward(ref.name, program))
+        for ref in program.resolve(receiver, function)
+    )
+
+
+def _has_backward(class_name: str, program: Program) -> bool:
+    """Whether instances may have one: a module has none, and is what a loss is mistaken for."""
+    return program.method(class_name, "backward") is not None or any(
+        not base.startswith("torch.nn.") for base in program.external_bases(class_name)
     )
 
 

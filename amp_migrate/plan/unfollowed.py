@@ -14,7 +14,7 @@ from amp_migrate.facts import ir
 from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
-_BY_NAME = frozenset({"builtins.getattr", "builtins.eval", "operator.attrgetter"})
+_ATTRIBUTES = frozenset({"builtins.getattr", "operator.attrgetter"})
 _SCOPES = frozenset({"builtins.globals", "builtins.locals"})
 _OPTIMIZER = re.compile(r"(?i)(?:\w*_)?(?:optim(?:i[sz]er)?s?|opts?)(?:_\w*)?")
 """A parameter's name that says what it is for."""
@@ -248,9 +248,21 @@ class Unfollowed:
                 origin = self.program.origin(inner.func, function)
                 if origin in _SCOPES:
                     return True
-                if origin in _BY_NAME and not _is_plain(inner):
+                if origin == "builtins.eval" and not _is_plain(inner):
                     return True
+                if origin in _ATTRIBUTES and not _is_plain(inner):
+                    if self._are_attributes:
+                        return True
         return False
+
+    @cached_property
+    def _are_attributes(self) -> bool:
+        """Whether ``getattr`` can find one: a function's own variable it cannot."""
+        return any(
+            slot.kind == "attribute"
+            or self.program.functions[slot.owner].name == ir.MODULE
+            for slot in self.slots
+        )
 
 
 def contents(exprs: Iterable[ir.Expr]) -> Iterator[ir.Expr]:

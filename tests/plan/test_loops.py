@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import Outcome, migrate_source
 
 HEAD = """\
 import torch
@@ -41,3 +41,24 @@ def test_a_function_that_is_called_backward_is_no_tensors() -> None:
     [diagnostic] = migrate_source(text).diagnostics
     assert diagnostic.code == "AMP004"
     assert diagnostic.message == "extension_cuda.backward() is no Tensor's backward()"
+
+
+MADE = """
+class Value:
+    def __init__(self, *args):
+        pass
+    def backward(self):
+        pass
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x
+made = OTHER if input() else torch.nn.functional.mse_loss
+"""
+LOSS = "loss = made(out, torch.zeros_like(out))\n    loss.backward()"
+
+
+@pytest.mark.parametrize(("other", "migrated"), [("Net", 1), ("Value", 0)])
+def test_a_module_is_no_home_made_loss(other: str, migrated: int) -> None:
+    text = HEAD + MADE.replace("OTHER", other) + LOOP.replace("BACKWARD", LOSS)
+    outcomes = [one.outcome for one in migrate_source(text).loops]
+    assert outcomes == [Outcome.MIGRATED] * migrated

@@ -96,6 +96,22 @@ ORIGINS = {
 -    model, opt, step, best = read(model, opt, best=True)
 +    model, opt, step, best = read(model, opt, best=True, scaler=scaler)
 {BODY}""",
+    "made where others step theirs by a name put together": """\
+ class Many:
+     def __init__(self, nets):
+         for n, net in enumerate(nets):
+             setattr(self, f"opt{n}", optimizer_of(net))
+     def step(self, n):
+         getattr(self, f"opt{n}").step()
+ def optimizer_of(net):
+     return torch.optim.SGD(net.parameters(), lr=0.1)
+ def train():
+     opt = optimizer_of(model)
++    scaler = BORN
+     for x, y in data:
+         STEPS
+ train()
+""",
 }
 
 
