@@ -7,9 +7,9 @@ meaning of a field does, for anything that keeps facts beyond one run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from amp_migrate.effort import spend
 
@@ -70,19 +70,48 @@ class Line(int):
         return Line, (int(self), self.file)
 
 
+class _Known:
+    """Room for the hash of an expression: to find it is a walk through all of it."""
+
+    __slots__ = ("_hash",)
+
+    _hash: int
+
+
+_Expression = TypeVar("_Expression", bound=type[_Known])
+
+
+def _hashed_once(kind: _Expression) -> _Expression:
+    """A kind of expressions that keep their hash: they are asked for it again and again."""
+    compute = kind.__hash__
+
+    def hashed(self: _Known) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = compute(self)
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    kind.__hash__ = hashed  # type: ignore[assignment,method-assign]
+    return kind
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     id: str
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Attr:
+class Attr(_Known):
     value: Expr
     attr: str
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(_Known):
     value: Expr
     key: Expr
 
@@ -101,8 +130,9 @@ class Arg:
     star: str = ""
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(_Known):
     func: Expr
     args: tuple[Arg, ...]
     line: int = field(compare=False, default=0)
@@ -119,8 +149,9 @@ class Call:
         return plain[position].value if position < len(plain) else None
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Display:
+class Display(_Known):
     """A tuple, list, set or dict written out. ``keys`` holds None for ``**mapping`` entries."""
 
     kind: str
@@ -128,8 +159,9 @@ class Display:
     keys: tuple[Expr | None, ...] = ()
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(_Known):
     """Operators, comparisons, conditionals, f-strings: ``op`` as it is written in the language.
 
     A ``slice`` has three operands, ``None`` where one is not written; a ``formattedvalue`` with more
@@ -140,8 +172,9 @@ class Operation:
     operands: tuple[Expr, ...]
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(_Known):
     """A lambda: evaluated later, or never. ``params`` are bound inside."""
 
     params: tuple[str, ...]
@@ -150,8 +183,9 @@ class Deferred:
     """Its parameters are positional and without defaults."""
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Comprehension:
+class Comprehension(_Known):
     elements: tuple[Expr, ...]
     targets: tuple[Expr, ...]
     iterables: tuple[Expr, ...]
@@ -161,14 +195,16 @@ class Comprehension:
     is_set: bool = False
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Walrus:
+class Walrus(_Known):
     target: Expr
     value: Expr
 
 
+@_hashed_once
 @dataclass(frozen=True, slots=True)
-class Suspend:
+class Suspend(_Known):
     """``await``, ``yield`` or ``yield from``."""
 
     kind: str
@@ -190,8 +226,16 @@ Expr = (
 )
 
 
+class _WithCalls:
+    """Room for what `project.bindings.calls_of` finds in a statement."""
+
+    __slots__ = ("known_calls",)
+
+    known_calls: tuple[Call, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class Stmt:
+class Stmt(_WithCalls):
     """One statement. ``kind`` is the lower-case name of the ``ast`` class it was read from.
 
     ``value`` is the assigned value, the expression, the test, the iterable or the returned value;
@@ -364,12 +408,34 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def calls_in(expr: Expr) -> Iterator[Call]:
     """The calls inside an expression in the order in which they run, lambdas left out."""
+    found: list[Call] = []
+    _add_calls(expr, found, [])
+    return iter(found)
+
+
+def all_calls_in(exprs: Iterable[Expr]) -> list[Call]:
+    """The calls inside some expressions in the order in which they run; those in lambdas come last."""
+    found: list[Call] = []
+    lambdas: list[Deferred] = []
+    for expr in exprs:
+        _add_calls(expr, found, lambdas)
+    while lambdas:
+        inside: list[Deferred] = []
+        _add_calls(lambdas.pop(0).body, found, inside)
+        lambdas[:0] = inside
+    return found
+
+
+def _add_calls(expr: Expr, found: list[Call], lambdas: list[Deferred]) -> None:
     if isinstance(expr, Deferred):
+        lambdas.append(expr)
         return
-    for child in children(expr):
-        yield from calls_in(child)
-    if isinstance(expr, Call):
-        yield expr
+    parts = _PARTS.get(type(expr))
+    if parts is not None:
+        for child in parts(expr):
+            _add_calls(child, found, lambdas)
+        if isinstance(expr, Call):
+            found.append(expr)
 
 
 def statements(block: tuple[Stmt, ...]) -> Iterator[Stmt]:

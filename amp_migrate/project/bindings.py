@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.effort import spend
 from amp_migrate.facts import ir
 
 IMPORTS = ("import", "importfrom")
@@ -11,12 +12,13 @@ IMPORTS = ("import", "importfrom")
 
 def calls_of(stmt: ir.Stmt) -> Iterator[ir.Call]:
     """The calls on a statement's own line, in the order in which they run; lambdas included last."""
-    for expr in stmt.exprs:
-        yield from ir.calls_in(expr)
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            if isinstance(inner, ir.Deferred):
-                yield from ir.calls_in(inner.body)
+    try:
+        found = stmt.known_calls
+    except AttributeError:
+        found = tuple(ir.all_calls_in(stmt.exprs))
+        object.__setattr__(stmt, "known_calls", found)
+    spend(1 + len(found))
+    return iter(found)
 
 
 def unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
