@@ -20,13 +20,19 @@ def attached(
 
     Of a lambda, the body stands in the statement itself.
     """
-    for function, stmt in program.all_statements():
-        if ir.file_of(function) not in files:
-            continue
-        values = list(_attached_by(program, function, stmt))
-        if values:
+    for function, stmt, values in program.noted(_all_attached):
+        if ir.file_of(function) in files:
             found = [name for v in values for name in _meant(program, function, v)]
             yield function, stmt, found
+
+
+def _all_attached(program: Program) -> list[tuple[str, ir.Stmt, list[ir.Expr]]]:
+    found = []
+    for function, stmt in program.all_statements():
+        values = list(_attached_by(program, function, stmt))
+        if values:
+            found.append((function, stmt, values))
+    return found
 
 
 def _attached_by(program: Program, function: str, stmt: ir.Stmt) -> Iterator[ir.Expr]:

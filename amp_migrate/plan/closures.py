@@ -8,8 +8,9 @@ plans; the codemod writes it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.project.bindings import calls_of
@@ -34,7 +35,9 @@ def called_first(program: Program) -> Program:
     """The program with its closures called before their steps, as far as that is the same."""
     closures = Closures(program, Optimizers(program))
     found: dict[str, dict[ir.Path, ir.Stmt]] = {}
-    for function, stmt, call in closures.steps():
+    if closures.are_watched():
+        return program
+    for function, stmt, call in closures.steps(closures.may_be_called_first):
         if not closures.reason(function, stmt, call):
             found.setdefault(function, {})[stmt.path] = _called_first(stmt, call)
     if not found:
@@ -63,22 +66,35 @@ class Closures:
         self.program = program
         self.optimizers = optimizers
 
-    def steps(self) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
-        """(function, statement, call) of every step of an optimizer with an argument."""
-        for function, stmt, call in self.program.all_calls():
+    def steps(
+        self, fit: Callable[[ir.Stmt, ir.Call], bool] = lambda stmt, call: True
+    ) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+        """(function, statement, call) of every step of an optimizer with an argument, of those that
+        are ``fit``: that is asked first, for to know an optimizer takes long in a large program.
+        """
+        for function, stmt, call in self.program.calls_named("step"):
             if not call.args or not isinstance(call.func, ir.Attr):
                 continue
-            if call.func.attr == "step" and self._is_optimizer(call.func, function):
+            if fit(stmt, call) and self._is_optimizer(call.func, function):
                 yield function, stmt, call
+
+    def may_be_called_first(self, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """Whether nothing in the statement itself keeps its closure from being called first."""
+        return _is_closure_alone(call) and not self._of_statement(stmt, call)
+
+    def are_watched(self) -> bool:
+        """Whether something in the program tells a closure that is called first from one that is not,
+        whatever the closure."""
+        return bool(self._of_all)
 
     def _is_optimizer(self, func: ir.Attr, function: str) -> bool:
         slot = self.optimizers.slot(func.value, function)
         if slot is None:
             return False
-        trace = self.optimizers.trace(slot)
-        return bool(trace.births) or self.optimizers.makers.looks_like_one(
-            func.value, function
-        )
+        if not self.optimizers.leads_nowhere(slot):
+            if self.optimizers.trace(slot).births:
+                return True
+        return self.optimizers.makers.looks_like_one(func.value, function)
 
     def reason(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str:
         """Why the closure cannot be called before the step; nothing where it can."""
@@ -124,10 +140,9 @@ class Closures:
 
     def _of_closure(self, function: str, call: ir.Call) -> str:
         program = self.program
-        arg, *more = call.args
-        if more or arg.star or arg.name not in (None, "closure"):
+        if not _is_closure_alone(call):
             return "step() is given more than a closure"
-        closure = self._function(arg.value, function)
+        closure = self._function(call.args[0].value, function)
         if closure is None:
             return "the closure of step() is not a function that is defined here"
         facts = program.functions[closure]
@@ -202,6 +217,15 @@ class Closures:
         return ""
 
     def _of_surroundings(self, function: str, stmt: ir.Stmt) -> str:
+        if self._of_all:
+            return self._of_all
+        if self._is_without_gradients(function, stmt.path, set()):
+            return "the step stands where gradients are off, which it undoes for its closure"
+        return ""
+
+    @cached_property
+    def _of_all(self) -> str:
+        """Why no closure of the program can be called before its step."""
         program = self.program
         for facts in program.modules.values():
             if _STEP_HOOKS & facts.identifiers:
@@ -212,8 +236,6 @@ class Closures:
                 return (
                     f"{name} turns gradients off, which step() undoes for its closure"
                 )
-        if self._is_without_gradients(function, stmt.path, set()):
-            return "the step stands where gradients are off, which it undoes for its closure"
         return ""
 
     def _is_without_gradients(
@@ -245,6 +267,12 @@ def _last(func: ir.Expr) -> str:
     if isinstance(func, ir.Attr):
         return func.attr
     return func.id if isinstance(func, ir.Name) else ""
+
+
+def _is_closure_alone(call: ir.Call) -> bool:
+    """Whether a step is given one argument, which may be a closure."""
+    arg, *more = call.args
+    return not (more or arg.star or arg.name not in (None, "closure"))
 
 
 def _only_reads(value: ir.Expr | None, call: ir.Call) -> bool:

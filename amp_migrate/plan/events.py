@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import gradients, vocabulary
@@ -95,13 +96,19 @@ class Events:
         """Whether a call of a function may bring about a call of one of those that are wanted."""
         return not self.called_from(function).isdisjoint(wanted)
 
+    @cached_property
+    def _called(self) -> dict[str, set[str]]:
+        return {
+            qualname: {callee for _, event in direct for callee in event.callees}
+            for qualname, direct in self._direct.items()
+        }
+
     def called_from(self, function: str) -> set[str]:
         """A function with all that a call of it may call."""
         pending, seen = [function], {function}
         while pending:
-            direct = self._direct[pending.pop()]
-            called = {c for _, event in direct for c in event.callees}
-            pending += called - seen
+            called = self._called[pending.pop()] - seen
+            pending += called
             seen |= called
         return seen
 
@@ -132,18 +139,20 @@ class Events:
             q: {e.slot for _, e in d if e.kind == "step" and e.slot is not None}
             for q, d in self._direct.items()
         }
-        changed = True
-        while changed:
-            changed = False
-            for qualname, direct in self._direct.items():
-                for _, event in direct:
-                    for callee in () if event.handed_on else event.callees:
-                        if not kinds[callee] <= kinds[qualname]:
-                            kinds[qualname] |= kinds[callee]
-                            changed = True
-                        if not steps[callee] <= steps[qualname]:
-                            steps[qualname] |= steps[callee]
-                            changed = True
+        callers: dict[str, set[str]] = {}
+        for qualname, direct in self._direct.items():
+            for _, event in direct:
+                for callee in () if event.handed_on else event.callees:
+                    callers.setdefault(callee, set()).add(qualname)
+        pending = [q for q in self._direct if kinds[q]]
+        while pending:
+            callee = pending.pop()
+            for caller in callers.get(callee, ()):
+                more = kinds[callee] - kinds[caller], steps[callee] - steps[caller]
+                if more[0] or more[1]:
+                    kinds[caller] |= more[0]
+                    steps[caller] |= more[1]
+                    pending.append(caller)
         self._kinds = {q: frozenset(k) for q, k in kinds.items()}
         self._steps: dict[str, set[Slot]] = steps
 
@@ -152,13 +161,14 @@ class Events:
     def _read(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
         if stmt.kind in ("functiondef", "classdef"):
             return
-        if _zeroes_by_hand(stmt):
-            dropped = (stmt.value,) if stmt.kind == "for" and stmt.value else ()
-            holders = dropped or self._gradient_holders(stmt, function)
-            yield Event("zero", stmt.line, stmt.column, targets=holders)
-            return
-        if _inside_zeroing(self.program.functions[function], stmt):
-            return
+        if self._mentions_grad(function):
+            if _zeroes_by_hand(stmt):
+                dropped = (stmt.value,) if stmt.kind == "for" and stmt.value else ()
+                holders = dropped or self._gradient_holders(stmt, function)
+                yield Event("zero", stmt.line, stmt.column, targets=holders)
+                return
+            if _inside_zeroing(self.program.functions[function], stmt):
+                return
         if isinstance(stmt.value, ir.Call) and stmt.targets:
             if self.optimizers.makers.construction(stmt.value, function) is not None:
                 yield Event("birth", stmt.line, stmt.column)
@@ -226,23 +236,26 @@ class Events:
         if not isinstance(call.func, ir.Attr) or call.func.attr != "step":
             return False
         slot = self.optimizers.slot(call.func.value, function)
-        if slot is None:
+        if slot is None or self.optimizers.leads_nowhere(slot):
             return False
         trace = self.optimizers.trace(slot)
         return bool(trace.births) and not trace.problems
 
     def _is_optimizer(self, slot: Slot, receiver: ir.Expr, function: str) -> bool:
-        trace = self.optimizers.trace(slot)
-        if trace.births:
-            return True
-        named = any(p.kind in ("closure", "wrapped", "apex") for p in trace.problems)
-        return named or self.optimizers.makers.looks_like_one(receiver, function)
+        return not self.optimizers.leads_nowhere(
+            slot
+        ) or self.optimizers.makers.looks_like_one(receiver, function)
+
+    def _mentions_grad(self, function: str) -> bool:
+        """Whether the file of a function says ``grad`` at all: most do not."""
+        facts = self.program.modules[ir.file_of(function)]
+        return "grad" in facts.identifiers or "grad" in facts.strings
 
     def _gradient_holders(self, stmt: ir.Stmt, function: str) -> tuple[ir.Expr, ...]:
         """The expressions whose ``.grad`` a statement's own line mentions, other than to ask if there is
         one."""
         found: list[ir.Expr] = []
-        for expr in stmt.exprs:
+        for expr in stmt.exprs if self._mentions_grad(function) else ():
             asked = {
                 id(operand)
                 for inner in ir.walk(expr)
@@ -307,7 +320,8 @@ class Events:
 
     def _properties_in(self, stmt: ir.Stmt, function: str) -> tuple[str, ...]:
         """Properties of this program's classes that a statement reads."""
-        if not self._properties:
+        facts = self.program.modules[ir.file_of(function)]
+        if self._properties.isdisjoint(facts.identifiers):
             return ()
         return tuple(
             ref.name

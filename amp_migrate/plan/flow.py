@@ -25,7 +25,7 @@ class Flow:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.contents = Contents(program)
+        self.contents = program.noted(Contents)
 
     def made(self, at: Made) -> list[Made] | None:
         """What may have made a variable, attribute, parameter or element; None where unknown.

@@ -45,17 +45,19 @@ class Handover:
         refusal = self.kept.find()
         if refusal is not None:
             return refusal
-        for qualname, function in self.program.functions.items():
-            for stmt in ir.statements(function.body):
-                if stmt.kind == "delete":
-                    continue
-                binds = _binds(stmt) or any(
-                    self.kept.holds(target, qualname) for target in stmt.targets
-                )
-                for expr in stmt.exprs:
-                    refusal = self._visit(expr, qualname, stmt, allowed=binds)
-                    if refusal is not None:
-                        return refusal
+        own = set(self.slots)
+        for birth in self.births:
+            own |= self.optimizers.mentions.holding(birth)
+        for qualname, stmt in self.optimizers.mentions.of(own):
+            if stmt.kind == "delete":
+                continue
+            binds = _binds(stmt) or any(
+                self.kept.holds(target, qualname) for target in stmt.targets
+            )
+            for expr in stmt.exprs:
+                refusal = self._visit(expr, qualname, stmt, allowed=binds)
+                if refusal is not None:
+                    return refusal
         return None
 
     def _is_own(self, expr: ir.Expr, function: str) -> bool:
@@ -68,7 +70,9 @@ class Handover:
             return False
         if slot in self.slots:
             return True
-        return bool(self.optimizers.trace(slot).births & self.births)
+        return not self.optimizers.leads_nowhere(slot) and bool(
+            self.optimizers.trace(slot).births & self.births
+        )
 
     def _visit(
         self, expr: ir.Expr, function: str, stmt: ir.Stmt, allowed: bool

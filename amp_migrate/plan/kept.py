@@ -66,17 +66,18 @@ class Kept:
         seen = set(pending)
         while pending:
             holder = pending.pop(0)
-            for qualname, function in self.program.functions.items():
-                for stmt in ir.statements(function.body):
-                    for expr in stmt.exprs:
-                        for use in self._uses(expr, holder, qualname, None):
-                            given = self._given_to(use, qualname)
-                            pending += sorted(given - seen, key=order)
-                            seen |= given
-                            if not given and not self._is_followed(use, stmt, qualname):
-                                name = ir.render(use[-1]) or holder.name
-                                message = f"{name}, which holds the optimizer, is used as a whole"
-                                return Refusal("AMP012", message, stmt.line)
+            for qualname, stmt in self.optimizers.mentions.of((holder,)):
+                for expr in stmt.exprs:
+                    for use in self._uses(expr, holder, qualname, None):
+                        given = self._given_to(use, qualname)
+                        pending += sorted(given - seen, key=order)
+                        seen |= given
+                        if not given and not self._is_followed(use, stmt, qualname):
+                            name = ir.render(use[-1]) or holder.name
+                            message = (
+                                f"{name}, which holds the optimizer, is used as a whole"
+                            )
+                            return Refusal("AMP012", message, stmt.line)
         return None
 
     def _uses(

@@ -148,7 +148,7 @@ class Live:
             return None
         owner = program.owner(target.id, function)
         found: list[object] = []
-        for other, inner_stmt in program.all_statements():
+        for other, inner_stmt in program.mentioning(target.id):
             for expr in inner_stmt.exprs:
                 items = {
                     id(inner.value): inner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -62,17 +63,31 @@ class Program(Names):
         """``layout`` tells which of the files an import means; without it each stands alone."""
         super().__init__(modules, layout)
         self._families: dict[str, frozenset[str]] = {}
-        self._resolving: dict[tuple[str, ir.Expr], int] = {}
-        """Questions that are being answered, with how many are around each."""
+        self._refs: dict[
+            tuple[str, ir.Expr], frozenset[Ref] | tuple[frozenset[Ref], int] | int
+        ] = {}
+        """What expressions are known to stand for. Of a question that is being answered, how many are
+        around it; with an answer that lacks what a question further out will find, the depth of that."""
+        self._depth = 0
         self._cut = sys.maxsize
-        """The outermost of them that the present one has run into."""
-        self._provisional: dict[tuple[str, ir.Expr], tuple[frozenset[Ref], int]] = {}
-        """Answers that lack what the question at that depth will find."""
-        self._refs: dict[tuple[str, ir.Expr], frozenset[Ref]] = {}
+        """The outermost question that the present one has run into."""
+        self._lacking: dict[int, list[tuple[str, ir.Expr]]] = {}
+        """The questions whose answers lack something, by the depth where that will be found."""
+        self._depths: list[int] = []
+        """These depths as a heap, deepest first."""
+        self._externals: dict[str, frozenset[Ref]] = {}
+        self._self_classes: dict[str, tuple[str, str] | None] = {}
         self._attributes: dict[str, list[tuple[str, Definition]]] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._named: dict[str, _Named] = {}
+        self._noted: dict[Callable[[Program], object], object] = {}
+
+    def noted(self, look: Callable[[Program], _Answer]) -> _Answer:
+        """What one look at all of the program finds, which is taken once."""
+        if look not in self._noted:
+            self._noted[look] = look(self)
+        return self._noted[look]  # type: ignore[return-value]
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -122,6 +137,7 @@ class Program(Names):
         """(class, definition) of everything that sets an attribute of that name."""
         if attr in self._attributes:
             return self._attributes[attr]
+        spend(4 * len(self._attribute_targets.get(attr, ())))
         found, whole = self._whole(
             lambda: [
                 (class_name, definition)
@@ -160,6 +176,11 @@ class Program(Names):
 
     def self_class(self, function: str) -> tuple[str, str] | None:
         """(name of the instance, class) as a method, or a function nested in one, sees it."""
+        if function not in self._self_classes:
+            self._self_classes[function] = self._find_self_class(function)
+        return self._self_classes[function]
+
+    def _find_self_class(self, function: str) -> tuple[str, str] | None:
         current: str | None = function
         while current is not None:
             scope = self.functions[current]
@@ -218,15 +239,23 @@ class Program(Names):
         """A class with its bases, its subclasses here, and what else these derive from."""
         if class_name not in self._families:
             related = set(self.bases(class_name))
-            for other, ancestors in self._ancestry.items():
-                if class_name in ancestors:
-                    related |= {other, *ancestors}
+            for other in self._descendants.get(class_name, ()):
+                related |= self._ancestry[other]
             self._families[class_name] = frozenset(related)
         return self._families[class_name]
 
     @cached_property
     def _ancestry(self) -> dict[str, frozenset[str]]:
         return {name: frozenset(self.bases(name)) for name in self.classes}
+
+    @cached_property
+    def _descendants(self) -> dict[str, list[str]]:
+        """By class: itself and those that derive from it, in the order of the program."""
+        found: dict[str, list[str]] = {}
+        for name, ancestors in self._ancestry.items():
+            for one in ancestors:
+                found.setdefault(one, []).append(name)
+        return found
 
     def method(self, class_name: str, name: str) -> str | None:
         """Qualified name of the method that ``instance.name`` finds in this program."""
@@ -246,8 +275,7 @@ class Program(Names):
         if overridden:
             found += [
                 self.method(other, name)
-                for other, ancestors in self._ancestry.items()
-                if class_name in ancestors
+                for other in self._descendants.get(class_name, ())
             ]
         methods = list(dict.fromkeys(method for method in found if method is not None))
         real = [
@@ -259,38 +287,59 @@ class Program(Names):
 
     def resolve(self, expr: ir.Expr, function: str) -> frozenset[Ref]:
         """What an expression is known to stand for; empty where nothing is known."""
+        if isinstance(expr, (ir.Name, ir.Attr)):
+            there = self._import(expr, function)
+            if isinstance(there, str):
+                return self._external(there)
+            if there is not None:
+                return self.resolve(*there)
+        elif not isinstance(expr, (ir.Call, ir.Operation, ir.Walrus)):
+            return _NOTHING
         key = (function, expr)
-        if key in self._refs:
-            return self._refs[key]
-        if key in self._resolving:
-            self._cut = min(self._cut, self._resolving[key])
-            return frozenset()
-        if key in self._provisional:
-            found, cut = self._provisional[key]
-            self._cut = min(self._cut, cut)
-            return found
-        spend(100)
-        depth = self._resolving[key] = len(self._resolving)
+        known = self._refs.get(key)
+        if known is not None:
+            if isinstance(known, int):
+                self._cut = min(self._cut, known)
+                return _NOTHING
+            if isinstance(known, tuple):
+                found, cut = known
+                self._cut = min(self._cut, cut)
+                return found
+            return known
+        spend(400)
+        depth = self._refs[key] = self._depth
         outer, self._cut = self._cut, sys.maxsize
+        self._depth += 1
         try:
             found = frozenset(self._resolve(expr, function))
+        except BaseException:
+            del self._refs[key]
+            if not depth:
+                self._ask_again(depth)
+            raise
         finally:
-            del self._resolving[key]
+            self._depth -= 1
             cut, self._cut = self._cut, outer
         if cut < depth:
             # What is missing is what a question further out is about to find: that one's answer will
             # be whole, this one is good for no longer than until then.
-            self._provisional[key] = found, cut
+            self._refs[key] = found, cut
+            if cut not in self._lacking:
+                heapq.heappush(self._depths, -cut)
+                self._lacking[cut] = []
+            self._lacking[cut].append(key)
             self._cut = min(outer, cut)
             return found
         self._refs[key] = found
         if cut == depth:
-            self._provisional = {
-                asked: answer
-                for asked, answer in self._provisional.items()
-                if answer[1] < depth
-            }
+            self._ask_again(depth)
         return found
+
+    def _ask_again(self, depth: int) -> None:
+        """Forget the answers that lack what the question at a depth, or one further in, was to find."""
+        while self._depths and -self._depths[0] >= depth:
+            for asked in self._lacking.pop(-heapq.heappop(self._depths)):
+                del self._refs[asked]
 
     def _whole(self, ask: Callable[[], _Answer]) -> tuple[_Answer, bool]:
         """An answer, and whether it is whole: lacks nothing that a question further out will find."""
@@ -301,15 +350,12 @@ class Program(Names):
             cut, self._cut = self._cut, min(outer, self._cut)
         return found, cut == sys.maxsize
 
+    def _external(self, origin: str) -> frozenset[Ref]:
+        if origin not in self._externals:
+            self._externals[origin] = frozenset((Ref("external", origin),))
+        return self._externals[origin]
+
     def _resolve(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
-        origin = self.origin(expr, function)
-        if origin is not None:
-            yield Ref("external", origin)
-            return
-        there = self.elsewhere(expr, function)
-        if there is not None:
-            yield from self.resolve(*there)
-            return
         match expr:
             case ir.Name(id=name):
                 own = self.self_class(function)
@@ -382,6 +428,7 @@ class Program(Names):
         if scope.self_name in (None, param) or _is_special(scope.name):
             return []
         found: list[tuple[str, ir.Expr]] = []
+        spend(4 * len(self._calls_by_name.get(scope.name, ())))
         for caller, stmt, call in self._calls_by_name.get(scope.name, ()):
             if not isinstance(call.func, ir.Attr):
                 continue
@@ -527,6 +574,37 @@ class Program(Names):
                 if stmt.kind not in ("functiondef", "classdef"):
                     yield found.parent, stmt
 
+    def mentioning(self, name: str) -> list[tuple[str, ir.Stmt]]:
+        """The statements, in order, that say a name, or one under which it is imported somewhere: as a
+        variable, as an attribute, or in quotes."""
+        names, pending = {name}, [name]
+        while pending:
+            more = self._import_aliases.get(pending.pop(), set()) - names
+            names |= more
+            pending += more
+        places, by_word = self._words
+        numbers = {number for one in names for number in by_word.get(one, ())}
+        return [places[number] for number in sorted(numbers)]
+
+    @cached_property
+    def _words(self) -> tuple[list[tuple[str, ir.Stmt]], dict[str, list[int]]]:
+        """All statements, and by word those that say it."""
+        places = list(self.all_statements())
+        found: dict[str, list[int]] = {}
+        for number, (_, stmt) in enumerate(places):
+            words: set[str] = set()
+            for expr in stmt.exprs:
+                for inner in ir.walk(expr):
+                    if isinstance(inner, ir.Name):
+                        words.add(inner.id)
+                    elif isinstance(inner, ir.Attr):
+                        words.add(inner.attr)
+                    elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                        words.add(inner.value)
+            for word in words:
+                found.setdefault(word, []).append(number)
+        return places, found
+
     def arguments(self, function: str, param: str) -> list[tuple[str, ir.Expr]]:
         """(caller, expression) of every value that calls in this program give to a parameter."""
         found = []
@@ -567,6 +645,7 @@ class Program(Names):
             calls = dict(enumerate(self._calls_by_name.get(name, ())))
             named = self._named[name] = _Named(calls)
         found: dict[int, CallSite] = {}
+        spend(20 * len(named.open))
         for index, one in list(named.open.items()):
             if index not in named.open:
                 # A question within one of the others has settled it.
@@ -648,19 +727,12 @@ class Program(Names):
         for inner in ir.walk(expr):
             if id(inner) in called or not isinstance(inner, (ir.Name, ir.Attr)):
                 continue
-            found |= {
-                r.name
-                for r in self.resolve(inner, function)
-                if r.kind == "function"
-                and not self._is_another(inner, r.name, stmt, function)
-            }
-            if isinstance(inner, ir.Name):
-                for ref in self.resolve(inner, function):
-                    init = (
-                        self.method(ref.name, "__init__")
-                        if ref.kind == "class"
-                        else None
-                    )
+            for ref in self.resolve(inner, function):
+                if ref.kind == "function":
+                    if not self._is_another(inner, ref.name, stmt, function):
+                        found.add(ref.name)
+                elif ref.kind == "class" and isinstance(inner, ir.Name):
+                    init = self.method(ref.name, "__init__")
                     if init is not None and not _only_used_as_base(expr):
                         found.add(init)
         return found
@@ -693,6 +765,8 @@ class Program(Names):
             for one in made
         )
 
+
+_NOTHING: frozenset[Ref] = frozenset()
 
 _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""

@@ -13,6 +13,8 @@ from amp_migrate.facts import ir
 from amp_migrate.project.bindings import IMPORTS, bindings, unpacked
 from amp_migrate.project.layout import Ambiguous, Layout, Located
 
+_MOST_REEXPORTS = 50
+"""Imports of imports that are followed."""
 _BUILTINS = frozenset(dir(builtins))
 _LOCAL = "."
 """What the dotted origin of a value from this project begins with, where it is not followed."""
@@ -46,6 +48,8 @@ class Names:
         self._imported: dict[
             tuple[str, tuple[str, ...]], str | tuple[ir.Expr, str] | None
         ] = {}
+        self._located: dict[tuple[str, str], Located | Ambiguous | None] = {}
+        self._targets: dict[str, dict[str, set[str]]] = {}
         self._importers: dict[str, frozenset[str]] = {}
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
@@ -321,16 +325,20 @@ class Names:
             return None
         asked = (function, parts)
         if asked not in self._imported:
-            self._imported[asked] = self._follow_import(expr, function)
+            owner = self.owner(parts[0], function) or ir.top_of(function)
+            if owner == function or ir.file_of(owner) != ir.file_of(function):
+                self._imported[asked] = self._follow_import(expr, function)
+            else:
+                # What it means in the scope that it is a name of, which many functions share.
+                self._imported[asked] = self._import(expr, owner)
         return self._imported[asked]
 
     def _follow_import(
         self, expr: ir.Expr, function: str
     ) -> str | tuple[ir.Expr, str] | None:
         here = current = (expr, function)
-        seen: set[tuple[ir.Expr, str]] = set()
-        while current not in seen:
-            seen.add(current)
+        # What leads back to itself may grow a name longer each time, and so never be the same.
+        for _ in range(_MOST_REEXPORTS):
             dotted = self._dotted(*current)
             if dotted is None:
                 return None if current == here else current
@@ -349,6 +357,12 @@ class Names:
 
     def _locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         """What ``layout`` says, but a package's own variable comes before its module of that name."""
+        asked = (importer, dotted)
+        if asked not in self._located:
+            self._located[asked] = self._find(importer, dotted)
+        return self._located[asked]
+
+    def _find(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         assert self.layout is not None
         found = self.layout.locate(importer, dotted)
         if not isinstance(found, Located):
@@ -427,8 +441,7 @@ class Names:
             for module in self._foreign_stars(function):
                 return _joined(module, parts)
             return None
-        scope = self.functions[owner]
-        targets = {target for local, target in scope.imports if local == parts[0]}
+        targets = self._imports_in(owner).get(parts[0])
         if not targets:
             return None
         others = self._definitions.get((owner, parts[0]), ())
@@ -439,6 +452,15 @@ class Names:
         # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
         target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
         return ".".join((target, *parts[1:]))
+
+    def _imports_in(self, function: str) -> dict[str, set[str]]:
+        """What the imports in a scope itself bind each of their names to."""
+        if function not in self._targets:
+            found: dict[str, set[str]] = {}
+            for local, target in self.functions[function].imports:
+                found.setdefault(local, set()).add(target)
+            self._targets[function] = found
+        return self._targets[function]
 
     def _is_ours(self, dotted: str, function: str) -> bool:
         """Whether an import leads to a file of the project, read or not."""

@@ -8,7 +8,9 @@ guess.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from amp_migrate.effort import spend
 from amp_migrate.facts import ir
@@ -22,6 +24,8 @@ NOT_FOUND = "not found"
 SEVERAL = "several"
 APEX = "apex"
 FRAMEWORK = "framework"
+SHOWN = frozenset((CLOSURE, WRAPPED, APEX))
+"""Problems of what is an optimizer all the same."""
 
 _MOST_RETURNS = 6
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
@@ -119,6 +123,52 @@ class Trace:
         return self.brief and bool(self.problems or self.parameters)
 
 
+class SlotMentions:
+    """The statements of a program by what they mention: looked for once, for all optimizers."""
+
+    def __init__(self, program: Program, optimizers: Optimizers) -> None:
+        self.program = program
+        self.optimizers = optimizers
+
+    def of(self, slots: Iterable[Slot]) -> list[tuple[str, ir.Stmt]]:
+        """(function, statement) of all functions' statements that mention one of some slots, in order."""
+        places, by_slot = self._found
+        numbers = {number for slot in slots for number in by_slot.get(slot, ())}
+        return [places[number] for number in sorted(numbers)]
+
+    def holding(self, birth: Birth) -> set[Slot]:
+        """The slots that are mentioned, and may hold what is born there."""
+        return self._by_birth.get(birth, set())
+
+    @cached_property
+    def _found(self) -> tuple[list[tuple[str, ir.Stmt]], dict[Slot, list[int]]]:
+        places: list[tuple[str, ir.Stmt]] = []
+        by_slot: dict[Slot, list[int]] = {}
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                slots = {
+                    self.optimizers.slot(inner, qualname)
+                    for expr in stmt.exprs
+                    for inner in ir.walk(expr)
+                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+                }
+                for slot in slots:
+                    if slot is not None:
+                        by_slot.setdefault(slot, []).append(len(places))
+                places.append((qualname, stmt))
+        return places, by_slot
+
+    @cached_property
+    def _by_birth(self) -> dict[Birth, set[Slot]]:
+        found: dict[Birth, set[Slot]] = {}
+        for slot in self._found[1]:
+            if self.optimizers.leads_nowhere(slot):
+                continue
+            for birth in self.optimizers.trace(slot).births:
+                found.setdefault(birth, set()).add(slot)
+        return found
+
+
 class Optimizers:
     """Finds and follows the optimizers of a program."""
 
@@ -128,7 +178,9 @@ class Optimizers:
         self.any_step = any_step
         self.makers = Makers(program)
         self.collections = Collections(program)
+        self.mentions = SlotMentions(program, self)
         self._traces: dict[Slot, Trace] = {}
+        self._nowhere: set[Slot] = set()
         self._asking: set[tuple[str, Key | None]] = set()
 
     # -- following ----------------------------------------------------------------------------
@@ -166,12 +218,23 @@ class Optimizers:
             self._traces[slot] = trace
         return self._traces[slot]
 
+    def leads_nowhere(self, slot: Slot) -> bool:
+        """Whether a trace meets no birth, nor anything else that shows an optimizer.
+
+        Then the same holds of every slot that it has met: it has followed them, too.
+        """
+        if slot not in self._nowhere:
+            trace = self.trace(slot)
+            if not trace.births and all(p.kind not in SHOWN for p in trace.problems):
+                self._nowhere |= trace.slots
+        return slot in self._nowhere
+
     def origins(self, slot: Slot) -> frozenset[Slot]:
         """The slots into which the optimizers that a slot may hold are born."""
         return frozenset(birth.slot for birth in self.trace(slot).births)
 
     def _follow(self, slot: Slot, trace: Trace) -> None:
-        spend(100)
+        spend(400)
         if slot in trace.slots or trace.is_over:
             return
         trace.slots.add(slot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from amp_migrate.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
@@ -28,6 +29,8 @@ from amp_migrate.sizes.values import (
     weakest,
 )
 
+_STEP = 60
+"""What a step here takes of the effort that may go into a program."""
 MAX_DEPTH = 40
 """Calls within calls."""
 MAX_SAME = 12
@@ -97,6 +100,7 @@ class Machine:
     def step(self) -> None:
         """Count one step; raises `OutOfSteps` behind the last."""
         self.steps += 1
+        spend(_STEP)
         if self.steps > self.limit:
             self.exhausted = True
             raise OutOfSteps
