@@ -9,6 +9,7 @@ other's way.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
@@ -47,10 +48,10 @@ class Association(Walk[_Held]):
         super().__init__(program, events)
         self.by_site = by_site
         self._told: dict[str, bool] = {}
+        self._walked_for: dict[tuple[Slot, ...], dict[tuple[object, ...], Any]] = {}
         self._bits: dict[Slot, dict[Frames, int]] = {}
         self._pairs = 0
         self._of_one: dict[Slot, int] = {}
-        self._calls = 0
         self.sure: dict[tuple[Site, Slot], set[Frames]] = {}
         """The ways to the backwards whose gradients a step finds in any case."""
         self.identities = identities
@@ -69,6 +70,7 @@ class Association(Walk[_Held]):
         self._optimizers = tuple(
             one for one in found if one in own or one.owner == root
         )
+        self._walked = self._walked_for.setdefault(self._optimizers, {})
         return 0, 0
 
     @property

@@ -140,6 +140,7 @@ class Protocol(Walk[Held]):
     def _start(self, root: str) -> Held:
         self._optimizers = optimizers_in(self.identities, root)
         self._memo.clear()
+        self._walked.clear()
         return (Holding(),) * len(self._optimizers)
 
     # -- what a plan inserts --------------------------------------------------------------------

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Generic, TypeVar
 
 from amp_migrate.effort import spend
@@ -64,6 +63,18 @@ class Flow(Generic[Held]):
     returns: set[State[Held]] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class _Walked(Generic[Held]):
+    """What came of walking a call."""
+
+    after: frozenset[State[Held]]
+    observed: frozenset[State[Held]]
+    """The states from which an exception may lead out of it."""
+    entered: frozenset[str]
+    calls: int
+    """How many calls there were within."""
+
+
 class Walk(ABC, Generic[Held]):
     """Walks the ways that begin at a function; what is met on them is for a subclass to judge."""
 
@@ -74,6 +85,11 @@ class Walk(ABC, Generic[Held]):
         self.handlers = handlers
         self.visited: set[Site] = set()
         self._memo: dict[tuple[object, ...], frozenset[State[Held]]] = {}
+        self._walked: dict[tuple[object, ...], _Walked[Held]] = {}
+        self._calls = 0
+        """How many calls were met, for those who count them."""
+        self._entered: set[str] = set()
+        """The functions that were walked, or met while they were, since the present call began."""
         self._frames: list[Site] = []
         self._active: list[str] = []
         self._observers: list[set[State[Held]]] = []
@@ -167,6 +183,7 @@ class Walk(ABC, Generic[Held]):
     def _function(
         self, qualname: str, states: Iterable[State[Held]]
     ) -> set[State[Held]]:
+        self._entered.add(qualname)
         if qualname in self._active:
             self._calls_itself(qualname)
             return set(states)
@@ -462,46 +479,9 @@ class Walk(ABC, Generic[Held]):
 
     def _may_shrink(self, name: ir.Name, function: str) -> bool:
         owner = self.program.owner(name.id, function)
-        return owner is None or self.program.home(owner, name.id) in self._handed_on
-
-    @cached_property
-    def _handed_on(self) -> set[tuple[str, str]]:
-        """(scope, name) of variables whose values are more than read and added to: something may be
-        taken out, if by another name."""
-        program = self.program
-        found = set()
-        for function, stmt in program.all_statements():
-            read = {id(target) for target in stmt.targets}
-            if stmt.kind == "for":
-                read.add(id(stmt.value))
-            elif stmt.kind == "delete":
-                read.clear()
-            for inner in (part for expr in stmt.exprs for part in ir.walk(expr)):
-                match inner:
-                    case ir.Item(value=value, key=key):
-                        is_slice = isinstance(key, ir.Operation) and key.op == "slice"
-                        bound = stmt.kind == "delete" or id(inner) in read
-                        if not bound or not (is_slice or stmt.kind == "delete"):
-                            read.add(id(value))
-                    case ir.Call(func=ir.Attr(value=value, attr=attr)) if (
-                        attr in _GROWING
-                    ):
-                        read.add(id(value))
-                    case ir.Call(func=func, args=args):
-                        origin = program.origin(func, function)
-                        if origin in _AS_LONG or origin in _READERS:
-                            read.update(id(arg.value) for arg in args)
-                    case ir.Comprehension(iterables=iterables):
-                        read.update(map(id, iterables))
-                    case ir.Operation(op=op, operands=operands) if op in _TESTS:
-                        read.update(map(id, operands))
-                    case ir.Name() | ir.Attr() if id(inner) not in read:
-                        there = program.elsewhere(inner, function)
-                        expr, at = there or (inner, function)
-                        owner = isinstance(expr, ir.Name) and program.owner(expr.id, at)
-                        if isinstance(expr, ir.Name) and owner:
-                            found.add((owner, expr.id))
-        return found
+        return owner is None or self.program.home(owner, name.id) in self.program.noted(
+            _handed_on
+        )
 
     # -- one line -----------------------------------------------------------------------------
 
@@ -540,9 +520,37 @@ class Walk(ABC, Generic[Held]):
                 continue
             # The way here is part of the key: what is met may be answered by its callers.
             key = (callee, state.held, self._way_to(callee))
-            if key not in self._memo or self._observers:
-                self._memo[key] = frozenset(self._function(callee, {State(state.held)}))
-            after |= {State(s.held, state.known) for s in self._memo[key]}
+            if self._observers:
+                found = self._observed_call(key, callee, state)
+            else:
+                if key not in self._memo:
+                    entered = {State(state.held)}
+                    self._memo[key] = frozenset(self._function(callee, entered))
+                found = self._memo[key]
+            after |= {State(s.held, state.known) for s in found}
+        return after
+
+    def _observed_call(
+        self, key: tuple[object, ...], callee: str, state: State[Held]
+    ) -> frozenset[State[Held]]:
+        """Walk a call, or show the observers again what they saw when it was walked before."""
+        known = self._walked.get(key)
+        # What is called again before it is done is walked otherwise.
+        if known is not None and known.entered.isdisjoint(self._active):
+            self._entered |= known.entered
+            self._calls += known.calls
+            for observed in self._observers:
+                observed |= known.observed
+            return known.after
+        outer, self._entered = self._entered, set()
+        calls = self._calls
+        with self._observed() as seen:
+            after = frozenset(self._function(callee, {State(state.held)}))
+        if self._entered.isdisjoint(self._active):
+            self._walked[key] = _Walked(
+                after, frozenset(seen), frozenset(self._entered), self._calls - calls
+            )
+        self._entered |= outer
         return after
 
     def _learn(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
@@ -571,6 +579,42 @@ class Walk(ABC, Generic[Held]):
             or not keys & {ir.key_of(e) for e in ir.walk(known[1])}
         )
         return state if kept == state.known else replace(state, known=kept)
+
+
+def _handed_on(program: Program) -> set[tuple[str, str]]:
+    """(scope, name) of variables whose values are more than read and added to: something may be
+    taken out, if by another name."""
+    found = set()
+    for function, stmt in program.all_statements():
+        read = {id(target) for target in stmt.targets}
+        if stmt.kind == "for":
+            read.add(id(stmt.value))
+        elif stmt.kind == "delete":
+            read.clear()
+        for inner in (part for expr in stmt.exprs for part in ir.walk(expr)):
+            match inner:
+                case ir.Item(value=value, key=key):
+                    is_slice = isinstance(key, ir.Operation) and key.op == "slice"
+                    bound = stmt.kind == "delete" or id(inner) in read
+                    if not bound or not (is_slice or stmt.kind == "delete"):
+                        read.add(id(value))
+                case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _GROWING:
+                    read.add(id(value))
+                case ir.Call(func=func, args=args):
+                    origin = program.origin(func, function)
+                    if origin in _AS_LONG or origin in _READERS:
+                        read.update(id(arg.value) for arg in args)
+                case ir.Comprehension(iterables=iterables):
+                    read.update(map(id, iterables))
+                case ir.Operation(op=op, operands=operands) if op in _TESTS:
+                    read.update(map(id, operands))
+                case ir.Name() | ir.Attr() if id(inner) not in read:
+                    there = program.elsewhere(inner, function)
+                    expr, at = there or (inner, function)
+                    owner = isinstance(expr, ir.Name) and program.owner(expr.id, at)
+                    if isinstance(expr, ir.Name) and owner:
+                        found.add((owner, expr.id))
+    return found
 
 
 def _counted(test: ir.Expr | None) -> str:
