@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MOST_STEPS = 400_000_000
-"""Some minutes: a step is what it takes to look at one expression, some tenths of a microsecond. The 354 files
-of pytorch-ignite take a tenth of that."""
+"""Some minutes: a step is what it takes to look at one expression, some tenths of a microsecond. The 354
+files of pytorch-ignite take a tenth of that."""
 
 
 class TooLargeError(Exception):
