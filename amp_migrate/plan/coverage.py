@@ -650,6 +650,12 @@ class Coverage:
                 return frozenset((*one, attr) for one in of(value))
             case ir.Item(value=value, key=ir.Const(value=key)):
                 made = self._handed_over_under(value, key, function, stmt, depth)
+                kept = self._kept_under(expr, value, key, function)
+                if len(kept) == 1 and not made:
+                    made = self.identities(*kept[0], depth + 1)
+                elif len(kept) > 1:
+                    # It is one, and then another.
+                    return frozenset()
                 return made or frozenset((*one, f"[{key!r}]") for one in of(value))
             case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _INNER:
                 return frozenset((*one, "*") for one in of(value))
@@ -852,6 +858,25 @@ class Coverage:
         if len(found) != 1 or found[0].index is not None:
             return frozenset()
         return self._handed_over(found[0].value, key, found[0].function, depth)
+
+    def _kept_under(
+        self, expr: ir.Expr, holder: ir.Expr, key: object, function: str
+    ) -> list[tuple[ir.Expr, str, ir.Stmt]]:
+        """What is put into a collection that is made once, ``state["model"]``, and where."""
+        collections = self.optimizers.collections
+        made = collections.definitions(holder, function)
+        if len(made) != 1 or made[0].index is not None or not isinstance(key, str):
+            return []
+        whole = made[0].value or ir.Const(None)
+        first = collections.element(whole, key, made[0].function)
+        found = [] if first is None else [(first, made[0].function, made[0].stmt)]
+        found += [
+            (d.value, d.function, d.stmt)
+            for where, d in collections.stored(holder, function)
+            if where == key and d.value is not None
+        ]
+        # What is only wrapped or moved stays what it is.
+        return [one for one in found if expr not in ir.walk(one[0])]
 
     def _handed_over(
         self, value: ir.Expr | None, key: object, function: str, depth: int

@@ -129,7 +129,14 @@ class Hazards:
         if regions is not None:
             called = {f for f, _ in under} - {f for f, _ in inside}
             leaving = Leaving(
-                remedies, self.forward, self._casts, regions, runs, called, self.files
+                remedies,
+                self.forward,
+                self._casts,
+                regions,
+                runs,
+                called,
+                self.files,
+                self._can_run,
             )
             refusal = leaving.refusal()
             if refusal is not None:

@@ -93,6 +93,17 @@ class HigherOrder:
             if not span.is_called
         ]
 
+    def refusal(self, runs: Collection[Run]) -> Refusal | None:
+        """Why gradients that a forward takes are none that can be planned, wherever autocast is."""
+        reached = {
+            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
+        }
+        try:
+            self._spans(self._calls(), reached)
+        except _Refused as refused:
+            return refused.refusal
+        return None
+
     def of_training(self, functions: Collection[str]) -> Refusal | None:
         """What cannot be planned wherever the regions will be: a call that is none, and, in the
         functions that train, an inner loop."""

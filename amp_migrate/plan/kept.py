@@ -124,13 +124,30 @@ class Kept:
                 return around.operands[-1] is mention
             case ir.Call(func=ir.Name(id="len")):
                 return True
+            case ir.Display(kind="tuple") if around is use[0]:
+                if stmt.kind == "return":
+                    return self._is_unpacked(around.items.index(mention), function)
+                return stmt.kind == "assign" and around in stmt.targets
             case ir.Attr(attr="append"):
                 call = use[-3] if len(use) > 2 else None
                 return isinstance(call, ir.Call) and self.is_appended(call)
+            case ir.Attr(attr="update"):
+                return stmt.kind == "expr" and _puts_under_keys(stmt.value)
         if self.looked.only_looks(use, function):
             return True
         return (
             stmt.kind == "for" and stmt.value in use and self._is_each(stmt, function)
+        )
+
+    def _is_unpacked(self, place: int, function: str) -> bool:
+        """Whether all calls of a function bind what it returns there to a collection that is followed."""
+        return function not in self.program.escaping and all(
+            any(
+                index == place and self.holds(target, site.caller)
+                for target, value, index in unpacked(site.stmt)
+                if value is site.call
+            )
+            for site in self.program.call_sites.get(function, ())
         )
 
     def _is_bound(self, mention: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
@@ -154,3 +171,17 @@ class Kept:
             if isinstance(name, ir.Name)
         }
         return any(slot.turn in bound for slot in self._each)
+
+
+def _puts_under_keys(call: ir.Expr | None) -> bool:
+    """``state.update(optimizer=opt)``, ``state.update({"optimizer": opt})``: what it puts is in sight."""
+    return isinstance(call, ir.Call) and all(
+        arg.name is not None
+        or (
+            not arg.star
+            and isinstance(arg.value, ir.Display)
+            and bool(arg.value.keys)
+            and all(isinstance(key, ir.Const) for key in arg.value.keys)
+        )
+        for arg in call.args
+    )

@@ -6,7 +6,7 @@ region of its own, in a function that has regions. Arithmetic promotes, and need
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
@@ -43,8 +43,9 @@ class Leaving:
         runs: list[Run],
         called: Collection[str],
         files: Collection[str],
+        can_run: Callable[[str], bool],
     ) -> None:
-        """``called``: the functions that regions call. ``files``: where to look."""
+        """``called``: the functions that regions call. ``files``: where to look, at what can run."""
         self.program = remedies.program
         self.remedies = remedies
         self.forward = forward
@@ -52,6 +53,7 @@ class Leaving:
         self.regions = regions
         self.runs = runs
         self.called = called
+        self.can_run = can_run
         self.more: list[Run] = []
         """The regions that uses need."""
         self.inside = frozenset(self._inside(files))
@@ -116,7 +118,7 @@ class Leaving:
         found: dict[str, None] = {}
         while pending:
             function = pending.pop(0)
-            if function in found:
+            if function in found or not self.can_run(function):
                 continue
             found[function] = None
             for stmt in self._outside_in(function):
@@ -234,6 +236,8 @@ class Leaving:
                     return Refusal("AMP020", found, stmt.line)
             if not isinstance(target, ir.Item):
                 continue
+            if not self._differ(function, stmt, value, target.value):
+                continue
             if not self._is_tensor_key(target.key, function, stmt):
                 continue
             found = self._stored(
@@ -251,6 +255,16 @@ class Leaving:
             for one in keys
         )
 
+    def _differ(
+        self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr
+    ) -> bool:
+        """Whether one of two tensors, and only one, is half."""
+        put = self._trace(function, stmt, source)
+        if put.off in ("?", "number"):
+            return False
+        held = self._trace(function, stmt, tensor)
+        return put.half != held.half and held.off not in ("?", "number")
+
     def _stored(
         self,
         function: str,
@@ -259,12 +273,9 @@ class Leaving:
         tensor: ir.Expr,
         what: str,
     ) -> str | None:
-        put, held = (self._trace(function, stmt, one) for one in (source, tensor))
-        if put.half == held.half or "?" in (put.off, held.off):
+        if not self._differ(function, stmt, source, tensor):
             return None
-        if put.off == "number" or held.off == "number":
-            return None
-        if put.off == "fp32":
+        if self._trace(function, stmt, source).off == "fp32":
             text, steps = ir.render(tensor), steps_to(stmt, source)
             if text is not None and "(" not in text and steps is not None:
                 self.remedies.edit(function, CastLike(stmt.path, steps, text))

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.modules import RETURNS_SELF
+from amp_migrate.plan.moves import is_main_guard
 from amp_migrate.project.bindings import calls_of, unpacked
 from amp_migrate.project.link import Program
 
@@ -32,8 +33,12 @@ _ASK = frozenset(f"builtins.{name}" for name in "super isinstance issubclass".sp
 class Live:
     """What can run when one of some files is run as a script."""
 
-    def __init__(self, program: Program, files: Collection[str]) -> None:
+    def __init__(
+        self, program: Program, files: Collection[str], started: Collection[str]
+    ) -> None:
+        """``started``: those that may be the script; the others are imported."""
         self.program = program
+        self.started = started
         self.functions: dict[str, None] = {}
         self.classes: dict[str, None] = {}
         """Those of which there may be instances."""
@@ -189,6 +194,10 @@ class Live:
             for method, _ in program.classes[base].methods
         )
         written = [e for e in stmt.exprs if e not in found.bases]
+        # A test runner makes them.
+        registers |= any(
+            base.endswith("TestCase") for base in program.external_bases(class_name)
+        )
         if registers or not all(self._is_plain(e, function) for e in written):
             self._apart.setdefault(class_name, []).append(None)
             self._make(class_name)
@@ -271,6 +280,8 @@ class Live:
 
     def _outcome(self, test: ir.Expr, function: str) -> bool | None:
         """What a test comes to, where it is always the same."""
+        if is_main_guard(test) and ir.file_of(function) not in self.started:
+            return False
         match test:
             case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
                 lefts, rights = (self._values(e, function) for e in (left, right))

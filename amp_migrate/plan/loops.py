@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import gradients, vocabulary
@@ -13,6 +13,7 @@ from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.events import UNKNOWN, Event, Events, innermost_loop
 from amp_migrate.project import optimizers as opt
 from amp_migrate.project.bindings import bindings, calls_of
+from amp_migrate.project.collections import key_of
 from amp_migrate.project.link import Program
 from amp_migrate.project.makers import CLOSURE, WRAPPED
 from amp_migrate.project.optimizers import Optimizers, Slot
@@ -366,18 +367,7 @@ class Finder:
             (slot for slot in slots if slot.kind == "unknown"), key=lambda s: s.name
         )
         if unknown:
-            several = "[" in unknown[0].name
-            code = "AMP012" if several else "AMP010"
-            reason = (
-                "optimizers in a collection"
-                if several
-                else "not followed to its origin"
-            )
-            loop.refuse(
-                Refusal(
-                    code, f"{unknown[0].name}: {reason}", self._step_line(unknown[0])
-                )
-            )
+            loop.refuse(self._why_unknown(unknown[0]))
             return
         loop.slots = frozenset(slots)
         for slot in slots:
@@ -507,12 +497,27 @@ class Finder:
                         return ir.render(inner)
         return None
 
-    def _step_line(self, slot: Slot) -> int:
-        for qualname in self.program.functions:
-            for _, event in self.events.direct(qualname):
-                if event.kind == "step" and event.slot == slot:
-                    return event.line
-        return 0
+    def _why_unknown(self, slot: Slot) -> Refusal:
+        """Why what is stepped under a name is not followed."""
+        call = next(
+            event.call
+            for qualname in self.program.functions
+            for _, event in self.events.direct(qualname)
+            if event.kind == "step" and event.slot == slot
+        )
+        assert call is not None and isinstance(call.func, ir.Attr)
+        expr = call.func.value
+        if isinstance(expr, ir.Item) and key_of(expr) is None:
+            message = f"{slot.name}: optimizers in a collection"
+            return Refusal("AMP012", message, call.line)
+        if isinstance(expr, ir.Item):
+            holder = self.optimizers.slot(expr.value, slot.owner)
+            if holder is not None and holder.key is None:
+                one = replace(holder, key=key_of(expr))
+                for problem in self.optimizers.trace(one).problems:
+                    code = _PROBLEM_CODES[problem.kind]
+                    return Refusal(code, problem.reason, problem.line)
+        return Refusal("AMP010", f"{slot.name}: not followed to its origin", call.line)
 
     def together(self) -> list[set[Slot]]:
         """The optimizers that take turns in one loop or one object."""

@@ -15,7 +15,7 @@ from amp_migrate.plan.carried import Carried
 from amp_migrate.plan.checkpoints import plan_checkpoints, unsaved
 from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.compiled import Compiled
-from amp_migrate.plan.device import Devices, Told
+from amp_migrate.plan.device import Devices, Told, Undecided
 from amp_migrate.plan.disjoint import Disjoint
 from amp_migrate.plan.edits import (
     Autocast,
@@ -97,7 +97,7 @@ class Planner:
         self.mentions = Mentions(program)
         self.state_files = StateFiles(program, self.os_names)
         self._devices: dict[frozenset[str], Devices] = {}
-        self._live: dict[frozenset[str], Live] = {}
+        self._live: dict[tuple[frozenset[str], frozenset[str]], Live] = {}
         self._unfollowed: list[TrainingLoop] = []
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
@@ -207,6 +207,7 @@ class Planner:
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
         around = self.program.around(group.files)
+        self._refuse_cpu_only(group, around)
         hazards = Hazards(
             self.program,
             self.forward,
@@ -256,6 +257,9 @@ class Planner:
         self._refuse_strangers(ownership, forwards)
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
+        inner = higher_order.refusal(runs)
+        if inner is not None:
+            raise Blocked(inner)
         hazard = hazards.find(functions, [*runs, *evaluated], self.regions)
         if hazard is not None:
             raise Blocked(hazard)
@@ -417,9 +421,14 @@ class Planner:
 
     def _live_with(self, group: Group, around: frozenset[str]) -> Live | None:
         """What can run with a group's loops, where all that runs them is in sight."""
-        if around not in self._live:
-            self._live[around] = Live(self.program, around)
-        live = self._live[around]
+        loops = {ir.file_of(loop.function) for loop in group.loops}
+        started = frozenset(
+            file for file in around if self.program.may_import(file, loops)
+        )
+        key = (around, started)
+        if key not in self._live:
+            self._live[key] = Live(self.program, around, started)
+        live = self._live[key]
         is_run = all(loop.function in live.functions for loop in group.loops)
         return live if is_run and not live.is_open else None
 
@@ -434,6 +443,24 @@ class Planner:
                 self.program, self.forward, self.torch_names, files, self.told
             )
         return self._devices[files]
+
+    def _refuse_cpu_only(self, group: Group, around: frozenset[str]) -> None:
+        """Raise `Blocked` where all optimizers train on the CPU: that comes before all that half
+        precision would do to them."""
+        devices = self._devices_in(around)
+        reasons = []
+        for birth in group.births:
+            place = birth.given
+            found = (
+                devices.decide(birth.function, birth.stmt)
+                if place is None
+                else devices.decide(place.caller, place.stmt)
+            )
+            if not isinstance(found, Undecided) or not found.cpu_only:
+                return
+            reasons.append((birth.stmt.line, found.reason))
+        if reasons:
+            raise Blocked(Refusal("AMP005", min(reasons)[1]))
 
     def _follow_onwards(self, group: Group) -> None:
         """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter)."""

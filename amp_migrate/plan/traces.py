@@ -65,6 +65,8 @@ _TAKES = frozenset("pop popleft get".split())
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
 _MOST = 2000
 _DEEPEST = 50
+_WHOLE = _DEEPEST + 2
+"""Deeper than any question: nothing of an answer is left out."""
 
 Selectors = tuple[int | str | None, ...]
 
@@ -135,14 +137,15 @@ class Traces:
         self.hooks = hooks
         self.cast: set[int] = set()
         """The very expressions (by `id`) that are cast to fp32 by an edit."""
-        self._busy: set[object] = set()
+        self._busy: dict[object, int] = {}
+        """The questions that are being answered, with how many are around each."""
         self._left = 0
         self._known: dict[object, Trace] = {}
-        self._cut = False
+        self._cut = _WHOLE
 
     def of(self, at: At) -> Trace:
         """What is known about a value."""
-        self._left, self._cut = _MOST, False
+        self._left, self._cut = _MOST, _WHOLE
         return self._of(at)
 
     def forget(self) -> None:
@@ -161,15 +164,23 @@ class Traces:
         key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
         if key in self._known:
             return self._known[key]
-        if key in self._busy or self._left <= 0 or len(self._busy) > _DEEPEST:
-            self._cut = True
-            return _NOTHING if key in self._busy else UNKNOWN
+        if key in self._busy:
+            self._cut = min(self._cut, self._busy[key])
+            return _NOTHING
+        depth = len(self._busy)
+        if self._left <= 0 or depth > _DEEPEST:
+            self._cut = -1
+            return UNKNOWN
         self._left -= 1
-        self._busy.add(key)
+        outer, self._cut = self._cut, _WHOLE
+        self._busy[key] = depth
         found = self._made_by(at)
-        self._busy.discard(key)
-        if not self._cut or not self._busy:
+        del self._busy[key]
+        # Where the answer waits for no question around this one, it is the same for all.
+        if self._cut >= depth or not depth:
             self._known[key] = found
+            self._cut = _WHOLE
+        self._cut = min(outer, self._cut)
         return found
 
     def _with(self, at: At, expr: ir.Expr, part: Selectors = ()) -> Trace:

@@ -27,6 +27,7 @@ ANY: Key = "*"
 """Stands for all elements of a collection that is not written out."""
 
 _MOST_LEVELS = 6
+_DICTS = ("builtins.dict", "collections.OrderedDict")
 
 
 class Collections:
@@ -61,6 +62,9 @@ class Collections:
         found: dict[Place, list[tuple[Key, Definition]]] = {}
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
+                for put_at, key, value in self._updates(stmt, qualname):
+                    definition = Definition(qualname, stmt, value)
+                    found.setdefault(put_at, []).append((key, definition))
                 if stmt.kind not in ("assign", "annassign"):
                     continue
                 for target in stmt.targets:
@@ -83,6 +87,23 @@ class Collections:
                 )
                 found.setdefault(place, []).append((key, one.definition))
         return found
+
+    def _updates(
+        self, stmt: ir.Stmt, function: str
+    ) -> Iterator[tuple[Place, Key, ir.Expr]]:
+        """``state.update(optimizer=..., ...)``, ``state.update({"optimizer": ...})``."""
+        call = stmt.value
+        if stmt.kind != "expr" or not isinstance(call, ir.Call):
+            return
+        if not isinstance(call.func, ir.Attr) or call.func.attr != "update":
+            return
+        place = self.place(call.func.value, function)
+        for arg in call.args if place is not None else ():
+            if arg.name is not None:
+                yield place, arg.name, arg.value
+            elif isinstance(arg.value, ir.Display):
+                for key, value in self.elements(arg.value, function):
+                    yield place, key, value
 
     @cached_property
     def appended(self) -> dict[Place, list[Appended]]:
@@ -158,10 +179,17 @@ class Collections:
                         break
                     yield position, item
             case ir.Call(func=func, args=args):
-                if self.program.origin(func, function) == "builtins.dict":
+                if self.program.origin(func, function) in _DICTS:
                     for arg in args:
                         if arg.name is not None:
                             yield arg.name, arg.value
+
+    def begins_empty(self, expr: ir.Expr, function: str) -> bool:
+        """``dict()``, ``{}``: what it holds is put there later."""
+        if isinstance(expr, ir.Call):
+            made = self.program.origin(expr.func, function)
+            return made in _DICTS and not expr.args
+        return isinstance(expr, ir.Display) and not expr.items
 
     def keys(self, expr: ir.Expr, function: str, depth: int = 0) -> tuple[Key, ...]:
         """The keys of a collection's elements; `ANY` where it is not written out."""

@@ -205,6 +205,14 @@ class Names:
             and two.isdisjoint(self.imported_by_name)
         )
 
+    def may_import(self, file: str, others: Collection[str]) -> bool:
+        """Whether a run of a file as a script may execute code of one of some others."""
+        return any(
+            file in self._importers_of(other)
+            or not self._importers_of(other).isdisjoint(self.imported_by_name)
+            for other in others
+        )
+
     def _importers_of(self, file: str) -> frozenset[str]:
         if file not in self._importers:
             found = {file}

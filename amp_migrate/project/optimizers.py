@@ -335,13 +335,21 @@ class Optimizers:
                 if self.makers.construction(call, function) == "plain":
                     trace.births.add(Birth(function, stmt.path, slot, stmt, call))
                     return
+            case ir.Call() if given := self._given_back(value, function, index):
+                for one in given:
+                    self._follow_given(slot, one, function, stmt, None, trace)
+                return
             case ir.Display() | ir.Call() if index is None:
                 elements = dict(self.collections.elements(value, function))
                 if slot.key in elements:
                     element = elements[slot.key]
                     self._follow_value(slot, element, function, stmt, None, trace)
                     return
-                if isinstance(value, ir.Display) or elements:
+                if (
+                    isinstance(value, ir.Display)
+                    or elements
+                    or self.collections.begins_empty(value, function)
+                ):
                     # It is put there later.
                     return
                 self._follow_call(slot, value, function, stmt, slot.key, trace)
@@ -542,6 +550,14 @@ class Optimizers:
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return
         trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
+
+    def _given_back(
+        self, call: ir.Call, function: str, index: Key | None
+    ) -> list[ir.Expr]:
+        """The collections that a call is given and returns (at ``index``), if it returns nothing else."""
+        sites = list(self.program.call_sites_of(call, function))
+        handed = [self._handed_back(site, index) for site in sites]
+        return [one for values in handed for one in values] if all(handed) else []
 
     def _handed_back(self, site: CallSite, index: Key | None) -> list[ir.Expr]:
         """The arguments that a call returns (at ``index``), if it returns nothing else there."""

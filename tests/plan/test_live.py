@@ -420,3 +420,28 @@ def test_a_library_is_called_with_any_of_its_nets(tmp_path: Path) -> None:
         r for r in migrate_paths([tmp_path]).results if r.path.endswith("lib.py")
     )
     assert not found.changed
+
+
+_LOOKS_UP = 'if __name__ == "__main__":\n    print(globals()["Sp" + "arse"]()(torch.ones(8, 6)))\n'
+
+
+def test_a_file_that_is_imported_is_not_started(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN + _LOOKS_UP)
+    text = _HEAD + "import nets\n" + _TRAIN.replace("MAKE", "Plain")
+    (tmp_path / "train.py").write_text(text)
+    (found,) = (
+        r for r in migrate_paths([tmp_path]).results if r.path.endswith("train.py")
+    )
+    assert found.changed, found.diagnostics
+
+
+def test_a_file_that_has_the_loop_is_started(tmp_path: Path) -> None:
+    """Started by itself, it trains what it looks up."""
+    body = _TRAIN.replace("model = nets.MAKE()", "model = make()")
+    body = "".join("    " + line for line in body.splitlines(keepends=True))
+    start = 'if __name__ == "__main__":\n    fit(globals()["Sp" + "arse"])\n'
+    (tmp_path / "nets.py").write_text(
+        f"{_HEAD}{_SPARSE}{_PLAIN}def fit(make):\n{body}{start}"
+    )
+    (tmp_path / "train.py").write_text("import nets\nnets.fit(nets.Plain)\n")
+    assert not any(r.changed for r in migrate_paths([tmp_path]).results)

@@ -725,3 +725,107 @@ def test_an_optimizer_that_is_given_to_what_is_looked_up() -> None:
     )
     (found,) = migrate_source(source, path="train.py").diagnostics
     assert "handed to a function that is looked up, which" in found.message
+
+
+UNDER_A_KEY = {
+    # name: (how the state is made, what becomes of it)
+    "written out": ('state = {"model": model, "opt": OPT}\n', "unscaled"),
+    "by a keyword": ("state = dict(model=model, opt=OPT)\n", "unscaled"),
+    "put there later": (
+        'state = OrderedDict()\nstate["model"] = model\nstate["opt"] = OPT\n',
+        "unscaled",
+    ),
+    "by an update": (
+        "state = {}\nstate.update(model=model)\nstate.update({'opt': OPT})\n",
+        "unscaled",
+    ),
+    "handed through": (
+        "def same(state, n):\n    print(n)\n    return state, n\n"
+        'state = {"model": model, "opt": OPT}\nstate, _ = same(state, 3)\n',
+        "unscaled",
+    ),
+    "handed through a name of its own": (
+        "def same(state, n):\n    print(n)\n    return state, n\n"
+        'state = {"model": model, "opt": OPT}\nboth = same(state, 3)\n',
+        "AMP012",
+    ),
+    # Another optimizer, or another model, may take its place.
+    "by an update with something else": (
+        'other = {"opt": torch.optim.SGD([torch.ones(1)], 1.0)}\n'
+        'state = {"model": model, "opt": OPT}\nstate.update(other)\n',
+        "AMP012",
+    ),
+    "another model under its key": (
+        'state = {"model": model, "opt": OPT}\n'
+        'state["model"] = nn.Linear(8, 3).to(device)\n',
+        "AMP030",
+    ),
+    "handed through, or made anew": (
+        "def same(state, n):\n    return state if n else {}\n"
+        'state = {"model": model, "opt": OPT}\nstate = same(state, 3)\n',
+        "AMP010",
+    ),
+    "by a key that is put together": (
+        'state = {"model": model}\nkey = "opt" + str(len(data))\nstate[key] = OPT\n'
+        "state['opt'] = state[key]\n",
+        "AMP010",
+    ),
+    "in somebody else's": ("from lib import state\n", "AMP010"),
+}
+
+
+@pytest.mark.parametrize("name", UNDER_A_KEY)
+def test_one_optimizer_under_a_key(name: str) -> None:
+    setup, expected = UNDER_A_KEY[name]
+    opt = "torch.optim.SGD(model.parameters(), lr=0.1)"
+    clipped = "model" if name == "handed through" else "state['model']"
+    source = (
+        f"from collections import OrderedDict\n{HEAD}model = nn.Linear(8, 3).to(device)\n"
+        f"{setup.replace('OPT', opt)}for x, y in data:\n"
+        "    x, y = x.to(device), y.to(device)\n    state['opt'].zero_grad()\n"
+        "    loss = criterion(state['model'](x), y)\n    loss.backward()\n"
+        f"    torch.nn.utils.clip_grad_norm_({clipped}.parameters(), 1.0)\n"
+        "    state['opt'].step()\n"
+    )
+    assert judged(source) == expected
+    if expected == "unscaled":
+        output = migrate_source(source).output
+        assert check_off(source, output) == []
+        assert check_scaled(source, output) == []
+
+
+def test_one_optimizer_under_a_key_of_a_parameter_that_nothing_gives() -> None:
+    source = HEAD + (
+        "def update(state, model, x, y):\n    x, y = x.to(device), y.to(device)\n"
+        "    state['opt'].zero_grad()\n    loss = criterion(model(x), y)\n"
+        "    loss.backward()\n    state['opt'].step()\n"
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP010"
+    assert "state is a parameter of update(), which nothing calls" in found.message
+
+
+ON_THE_CPU = {
+    # name: (lines before the model, lines that make the loss, code)
+    "an array": ("", "loss = criterion(model(x), y)\nprint(model(x).detach().numpy())", "AMP005"),
+    "a hazard": ("", "loss = torch.linalg.det(model(x)[:3]) + 0 * y.sum()", "AMP005"),
+    "another default": (
+        "torch.set_default_dtype(torch.float64)\n",
+        "loss = criterion(model(x), y)",
+        "AMP005",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_THE_CPU)
+def test_on_the_cpu_that_is_the_reason(name: str) -> None:
+    setup, loss, code = ON_THE_CPU[name]
+    source = (
+        "import torch\nimport torch.nn as nn\n"
+        "data = [(torch.randn(4, 8), torch.randint(0, 3, (4,)))]\n"
+        f"criterion = nn.CrossEntropyLoss()\n{setup}model = nn.Linear(8, 3)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in data:\n"
+        f"    optimizer.zero_grad()\n{indent(loss, '    ')}\n    loss.backward()\n"
+        "    optimizer.step()\n"
+    )
+    assert judged(source) == code
