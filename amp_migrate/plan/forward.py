@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
@@ -35,6 +35,7 @@ _MAKES_TENSOR = re.compile(
     r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
 )
 _OFF = ("no_grad", "inference_mode")
+_MOST_STEPS = 6
 
 
 class Forward:
@@ -45,6 +46,7 @@ class Forward:
         self._runs: dict[tuple[str, int], bool] = {}
         self._forward: dict[tuple[str, ir.Call, int], bool] = {}
         self._writes: dict[str, frozenset[str]] = {}
+        self._arrays: dict[str, bool] = {}
         self.module_keys = frozenset(self._find_module_keys())
 
     def _find_module_keys(self) -> Iterator[str]:
@@ -87,8 +89,109 @@ class Forward:
                 else isinstance(inner, ir.Operation) and inner.op == "@"
             )
             for expr in stmt.exprs
-            for inner in _with_gradients(expr)
+            for inner in self._with_gradients(expr, function)
         )
+
+    def _with_gradients(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
+        """The parts of an expression from which gradients may pass on to the whole."""
+        if isinstance(expr, ir.Call):
+            if isinstance(expr.func, ir.Attr) and expr.func.attr in _LEAVES_TORCH:
+                return
+            callees = self.program.callees(expr, function)
+            if callees and all(map(self._gives_arrays, callees)):
+                return
+        yield expr
+        bound = expr.targets if isinstance(expr, ir.Comprehension) else ()
+        for child in ir.children(expr):
+            if not any(child is target for target in bound):
+                yield from self._with_gradients(child, function)
+
+    def _gives_arrays(self, qualname: str) -> bool:
+        """Whether all that a function does is to return what has left torch: an action, say."""
+        if qualname not in self._arrays:
+            self._arrays[qualname] = False
+            body = self.program.functions[qualname].body
+            returns = [stmt for stmt in ir.statements(body) if stmt.kind == "return"]
+            returned = [self._returned_by(stmt, qualname) for stmt in returns]
+            self._arrays[qualname] = (
+                bool(returned)
+                and all(v is not None and self._is_array(v, qualname) for v in returned)
+                and self._keeps_nothing(qualname, frozenset())
+            )
+        return self._arrays[qualname]
+
+    def _returned_by(self, stmt: ir.Stmt, function: str) -> ir.Expr | None:
+        """What a ``return`` gives, of a variable the value that its block has given it above."""
+        value = stmt.value
+        parent, (field, index) = stmt.path[:-1], stmt.path[-1]
+        for earlier in ir.statements(self.program.functions[function].body):
+            if earlier.path[:-1] == parent and earlier.path[-1][0] == field:
+                if earlier.path[-1][1] < index and earlier.targets == (stmt.value,):
+                    value = earlier.value if earlier.kind == "assign" else stmt.value
+                elif earlier.path[-1][1] < index and earlier.blocks:
+                    value = stmt.value
+        return value
+
+    def _is_array(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+        program = self.program
+        if depth > _MOST_STEPS:
+            return False
+
+        def are(parts: Iterable[ir.Expr]) -> bool:
+            return all(self._is_array(part, function, depth + 1) for part in parts)
+
+        match expr:
+            case ir.Const():
+                return True
+            case ir.Call(func=ir.Attr(attr=attr)) if attr in _LEAVES_TORCH:
+                return True
+            case ir.Call(func=func):
+                origin = program.origin(func, function)
+                if origin is not None:
+                    return origin.startswith("numpy.")
+                callees = program.callees(expr, function)
+                if callees:
+                    return all(map(self._gives_arrays, callees))
+                return isinstance(func, ir.Attr) and are((func.value,))
+            case ir.Item(value=value):
+                return are((value,))
+            case ir.Display(items=items) | ir.Operation(operands=items):
+                return are(items)
+            case ir.Name(id=name):
+                params = program.functions[function].params
+                if program.owner(name, function) != function or any(
+                    name == param.name for param in params
+                ):
+                    return False
+                found = program.definitions(function, name)
+                return bool(found) and all(
+                    d.value is not None
+                    and d.stmt.kind == "assign"
+                    and self._is_array(d.value, function, depth + 1)
+                    for d in found
+                )
+        return False
+
+    def _keeps_nothing(self, qualname: str, around: frozenset[str]) -> bool:
+        """Whether a function, with all that it calls, leaves all that is not its own as it was."""
+        if qualname in around:
+            return True
+        own = self.program.self_class(qualname)
+        params = {param.name for param in self.program.functions[qualname].params}
+        for stmt in ir.statements(self.program.functions[qualname].body):
+            bound = self.kills(stmt, qualname)
+            for variable in self.writes(stmt, qualname):
+                if own is not None and variable.startswith(f"{own[0]}."):
+                    return False
+                if variable in params - bound or (
+                    self.program.owner(variable, qualname) != qualname
+                ):
+                    return False
+            for call in calls_of(stmt):
+                for callee in self.program.callees(call, qualname):
+                    if not self._keeps_nothing(callee, around | {qualname}):
+                        return False
+        return True
 
     def in_expression(self, expr: ir.Expr, function: str, level: int = ANY) -> bool:
         """Whether an expression computes a forward pass."""
@@ -330,7 +433,8 @@ class Forward:
         """Variables that an expression mentions; with ``gradients``, not those of which it takes no
         more than numbers along."""
         found = set()
-        for inner in _with_gradients(expr) if gradients else ir.walk(expr):
+        passed = self._with_gradients(expr, function) if gradients else ir.walk(expr)
+        for inner in passed:
             if isinstance(inner, (ir.Name, ir.Attr)):
                 variable = self.variable(inner, function)
                 if variable is not None:
@@ -475,18 +579,6 @@ def _only_names(expr: ir.Expr) -> bool:
     if isinstance(expr, ir.Display):
         return all(map(_only_names, expr.items))
     return isinstance(expr, ir.Name)
-
-
-def _with_gradients(expr: ir.Expr) -> Iterator[ir.Expr]:
-    """The parts of an expression from which gradients may pass on to the whole."""
-    if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
-        if expr.func.attr in _LEAVES_TORCH:
-            return
-    yield expr
-    bound = expr.targets if isinstance(expr, ir.Comprehension) else ()
-    for child in ir.children(expr):
-        if not any(child is target for target in bound):
-            yield from _with_gradients(child)
 
 
 def names_no_grad(expr: ir.Expr) -> bool:

@@ -46,12 +46,16 @@ class Setting:
     """All its arguments are given by name; by position they were those of an older version."""
 
 
-LIGHTNING_1 = frozenset(
-    """gpus tpu_cores ipus num_processes auto_select_gpus amp_backend amp_level resume_from_checkpoint
-    weights_summary progress_bar_refresh_rate checkpoint_callback auto_lr_find auto_scale_batch_size
+OF_LIGHTNING_1 = frozenset(
+    """resume_from_checkpoint weights_summary progress_bar_refresh_rate checkpoint_callback auto_lr_find
+    auto_scale_batch_size""".split()
+)
+"""Arguments that version 2 no longer has, and that have nothing to do with precision."""
+LIGHTNING_1 = OF_LIGHTNING_1 | frozenset(
+    """gpus tpu_cores ipus num_processes auto_select_gpus amp_backend amp_level
     distributed_backend""".split()
 )
-"""Arguments that version 2 no longer has: before it, precision was a number."""
+"""All arguments that version 2 no longer has: before it, precision was a number."""
 _LIGHTNING_DEFAULTS: tuple[tuple[str, object], ...] = (
     ("accelerator", "auto"),
     ("accelerator", "gpu"),

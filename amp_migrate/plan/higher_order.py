@@ -22,6 +22,7 @@ from amp_migrate.plan.precision import Precision, block_around
 from amp_migrate.plan.regions import Run
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
 
 _MOST_CALLERS = 3
 
@@ -189,9 +190,12 @@ class HigherOrder:
         owner = program.owner(inputs.id, function)
         if owner is None:
             return False
-        for definition in program.definitions(owner, inputs.id):
+        found = program.definitions(owner, inputs.id)
+        for definition in found:
             if definition.value is not None and _asks_gradients(definition.value):
                 return True
+        if found and all(self._is_output(d) for d in found):
+            return True
         for stmt in ir.statements(program.functions[owner].body):
             wanted = ir.Attr(inputs, "requires_grad")
             if wanted in stmt.targets and stmt.value == ir.Const(True):
@@ -205,6 +209,19 @@ class HigherOrder:
         given = program.arguments(owner, inputs.id)
         return len(given) == len(sites) > 0 and all(
             self._are_data(value, at, depth + 1) for at, value in given
+        )
+
+    def _is_output(self, definition: Definition) -> bool:
+        """Whether a variable is what a module gives, which is no parameter."""
+        made, function = definition.value, definition.function
+        return (
+            definition.index is None
+            and isinstance(made, ir.Call)
+            and self.forward.is_module(made.func, function)
+            and all(
+                self.program.functions[callee].name in ("forward", "__call__")
+                for callee in self.program.callees(made, function)
+            )
         )
 
     def _span(

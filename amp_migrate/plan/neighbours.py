@@ -22,6 +22,7 @@ from amp_migrate.plan.frameworks import (
     BFLOAT16,
     FRAMEWORKS,
     LIGHTNING_1,
+    OF_LIGHTNING_1,
     SETTINGS,
     Framework,
     Setting,
@@ -277,6 +278,8 @@ class Neighbours:
             if name == "accelerator" and _asks_for_cuda(value):
                 continue
             plain = value.value if isinstance(value, ir.Const) else ...
+            if name in OF_LIGHTNING_1:
+                return f"{name} is of its version 1, in which precision is a number"
             if plain is not None and (name, plain) not in setting.harmless:
                 return f"{name} decides on its precision or device, too"
         if setting.argument not in given:

@@ -429,3 +429,35 @@ def test_in_the_body_of_a_class() -> None:
     """
     output = migrated(dedent(source))
     assert "    class Penalty:\n        g = torch.autograd" in output
+
+
+_OF_OUTPUTS = """\
+import torch
+import torch.nn as nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+gen = nn.Sequential(nn.Linear(4, 8), nn.Tanh()).to(device)
+critic = nn.Linear(8, 1).to(device)
+opt = torch.optim.Adam(critic.parameters(), lr=0.1)
+for x in [torch.randn(4, 8) for _ in range(4)]:
+    opt.zero_grad()
+    made = MADE
+    out = critic(made)
+    grad = torch.autograd.grad(out, made, torch.ones_like(out), create_graph=True)[0]
+    loss = out.mean() - critic(x.to(device)).mean() + (grad.norm(2, dim=1) ** 6).mean()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    (
+        ("gen(torch.randn(4, 4, device=device))", "a forward on made, which may be in half"),
+        ("gen[0].weight.t()[:4]", "may be with respect to parameters"),
+    ),
+)
+def test_what_a_module_gives_is_no_parameter(made: str, words: str) -> None:
+    source = _OF_OUTPUTS.replace("MADE", made)
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP023"
+    assert words in found.message

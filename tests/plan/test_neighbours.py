@@ -317,6 +317,19 @@ def test_version_1_of_lightning() -> None:
     assert found.by_hand == ("Trainer(precision=16)",)
 
 
+@pytest.mark.parametrize(
+    "given", ("progress_bar_refresh_rate=0", "weights_summary=None")
+)
+def test_an_argument_of_version_1_of_lightning(given: str) -> None:
+    text = f"{LIGHTNING}trainer = L.Trainer({given})\n{FIT}"
+    (found,) = migrate_source(text).diagnostics
+    name = given.partition("=")[0]
+    assert f"{name} is of its version 1, in which precision is a number" in (
+        found.message
+    )
+    assert found.by_hand == ("Trainer(precision=16)",)
+
+
 def test_a_model_that_overflows() -> None:
     text = (
         'import transformers\nmodel = transformers.AutoModel.from_pretrained("t5-small")\n'

@@ -157,7 +157,8 @@ def test_refused(name: str, dtype: str) -> None:
     assert found.blocker.text.startswith(case.lines[0])
 
 
-APART = cases("""\
+APART = cases(
+    """\
 === actions as arrays
 POLICY
 ---
@@ -217,7 +218,30 @@ states, actions = buffer.sample()
 out, _ = model(states)
 loss = F.mse_loss(out, actions)
 ---
-""".replace("POLICY\n", _POLICY))
+
+=== a function that gives arrays
+PLAIN
+class Agent:
+    def __init__(self, net):
+        self.net = net
+    def select(self, state):
+        action = self.net(torch.tensor(state)[None])[0][0]
+        action = action.cpu().data.numpy().flatten()
+        return action
+agent = Agent(model)
+---
+action = (agent.select(env.state) + np.zeros(2, dtype=np.float32)).clip(-1, 1)
+state, reward = env.step(action)
+print(reward)
+buffer.add(state, action)
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
+""".replace("PLAIN\n", _POLICY.replace("        self.last = h\n", "")).replace(
+        "POLICY\n", _POLICY
+    )
+)
 
 
 @pytest.mark.parametrize("name", APART)
@@ -231,3 +255,40 @@ def test_a_rollout_stays_outside_of_the_region(name: str) -> None:
     assert "    state, reward = env.step(" in result.output
     assert "    print(reward)" in lines[: regions[0]]
     check_runs(case.source, result.output)
+
+
+_KEEPS = """\
+import torch
+import torch.nn as nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(6, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+KEPT
+for _ in range(4):
+    kept.clear()
+    x = torch.randn(6, device=device)
+    action = select(x, kept)
+    reward = 1.0 if action > 0 else -1.0
+    loss = -reward * kept[0]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("kept", ("kept", "memory"))
+def test_a_function_that_gives_a_number_and_keeps_what_the_loss_is_made_of(
+    kept: str,
+) -> None:
+    setup = (
+        "kept = []\ndef select(x, memory):\n"
+        "    chosen = torch.distributions.Categorical(logits=model(x))\n"
+        f"    action = chosen.sample()\n    {kept}.append(chosen.log_prob(action))\n"
+        "    return action.item()\n"
+    )
+    source = _KEEPS.replace("KEPT\n", setup)
+    result = migrate_source(source)
+    if result.changed:
+        lines = result.output.splitlines()
+        (call,) = (i for i, line in enumerate(lines) if "= select(x, kept)" in line)
+        assert "with torch.autocast(" in lines[call - 1]
