@@ -11,6 +11,7 @@ from amp_migrate.facts import ir
 from amp_migrate.plan import gradients, vocabulary
 from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.events import UNKNOWN, Event, Events, innermost_loop
+from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.project import optimizers as opt
 from amp_migrate.project.bindings import bindings, calls_of
 from amp_migrate.project.collections import key_of
@@ -88,6 +89,9 @@ _PROBLEM_CODES = {
 }
 
 
+_MAKES_TENSORS = re.compile(
+    r"torch\.(nn\.functional\.|autograd\.Variable$|Tensor$|FloatTensor$|(?!load$)[a-z_0-9]+$)\w*"
+)
 _NAMES_STEP = re.compile(
     r"(?i)(opt|optim\w*|optimi[sz]er)_?step|step_?(opt\w*)|apply_grad\w*"
 )
@@ -108,6 +112,7 @@ class Finder:
         self.optimizers = optimizers
         self.events = events
         self.closures = Closures(program, optimizers)
+        self.flow = Flow(program)
         self._amp_functions = frozenset(
             q for q, f in program.functions.items() if speaks_amp(f, program)
         )
@@ -357,6 +362,10 @@ class Finder:
         slots: set[Slot] = set()
         for backward in loop.backwards:
             reached = self._steps_for(backward.function, backward.stmt.path, set())
+            if self._is_of_other_tensors(backward, reached):
+                message = "this loss is made of tensors that no optimizer holds"
+                loop.refuse(Refusal("AMP011", message))
+                return
             # Where nothing steps, AMP is not for this loop, however it is written.
             refusal = self._judge_form(backward) if reached else self._no_step(backward)
             if refusal is not None:
@@ -497,6 +506,99 @@ class Finder:
                         return ir.render(inner)
         return None
 
+    def _is_of_other_tensors(self, backward: Backward, steps: set[Slot]) -> bool:
+        """Whether a script shows a ``backward()`` on tensors that it has just made, of which the
+        optimizers that step further on know nothing."""
+        function = backward.function
+        if not ir.is_top(function) or len(backward.stmt.path) > 1:
+            return False
+        made = self._made_by_hand(backward)
+        held: set[str] = set()
+        pending = [
+            name
+            for slot in steps
+            if slot.kind != "unknown"
+            for birth in self.optimizers.trace(slot).births
+            for name in _names_in(birth.call)
+        ]
+        while pending:
+            name = pending.pop()
+            if name not in held:
+                held.add(name)
+                for d in self.program.definitions(function, name):
+                    pending += [] if d.value is None else _names_in(d.value)
+        return bool(made) and not (
+            made.keys() & held
+            or any(
+                self._keeps(stmt, made, function)
+                for stmt in ir.statements(self.program.functions[function].body)
+            )
+            or any(
+                self.program.owner(name, other) == function
+                for other, stmt in self.program.all_statements()
+                if other != function
+                for expr in stmt.exprs
+                for name in _names_in(expr) & made.keys()
+            )
+        )
+
+    def _keeps(
+        self, stmt: ir.Stmt, made: dict[str, set[ir.Path]], function: str
+    ) -> bool:
+        """Whether a statement puts a tensor where an optimizer may come by it: into a list, say."""
+
+        def is_made(expr: ir.Expr) -> bool:
+            if not isinstance(expr, ir.Name) or expr.id not in made:
+                return False
+            at = Made(expr, function, stmt)
+            reaching, _ = self.flow.reaching(expr.id, at)
+            return any(one.path in made[expr.id] for one in reaching)
+
+        bound = {id(target) for target in stmt.targets}
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                kept: tuple[ir.Expr, ...] = ()
+                if isinstance(inner, ir.Display) and id(inner) not in bound:
+                    kept = inner.items
+                elif isinstance(inner, ir.Call):
+                    origin = self.program.origin(inner.func, function) or ""
+                    if not origin.startswith(("torch.", "builtins.print")):
+                        kept = tuple(arg.value for arg in inner.args)
+                if any(map(is_made, kept)):
+                    return True
+        return any(not isinstance(t, (ir.Name, ir.Display)) for t in stmt.targets) and (
+            stmt.value is not None and is_made(stmt.value)
+        )
+
+    def _made_by_hand(self, backward: Backward) -> dict[str, set[ir.Path]]:
+        """The variables that a loss is made of, and where, if functions of torch make them all."""
+        function = backward.function
+        found: dict[str, set[ir.Path]] = {}
+        pending = [(backward.receiver, backward.stmt)]
+        while pending:
+            expr, at = pending.pop()
+            for call in ir.calls_in(expr):
+                origin = self.program.origin(call.func, function)
+                method = isinstance(call.func, ir.Attr) and origin is None
+                if not method and not _MAKES_TENSORS.fullmatch(origin or ""):
+                    return {}
+            for name in sorted(_names_in(expr)):
+                if self.program.origin(ir.Name(name), function) is not None:
+                    continue
+                stmts, from_start = self.flow.reaching(
+                    name, Made(ir.Name(name), function, at)
+                )
+                if from_start or not stmts:
+                    return {}
+                paths = found.setdefault(name, set())
+                for stmt in stmts:
+                    if stmt.kind != "assign" or stmt.targets != (ir.Name(name),):
+                        return {}
+                    if stmt.path not in paths and stmt.value is not None:
+                        paths.add(stmt.path)
+                        pending.append((stmt.value, stmt))
+        return found
+
     def _why_unknown(self, slot: Slot) -> Refusal:
         """Why what is stepped under a name is not followed."""
         call = next(
@@ -615,3 +717,7 @@ def _block_of(function: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
         if stmt.path == path:
             return tuple(inner for block in stmt.blocks for inner in block.body)
     return ()
+
+
+def _names_in(expr: ir.Expr) -> set[str]:
+    return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}

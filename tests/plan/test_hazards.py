@@ -307,7 +307,7 @@ UNSEEN_HOOKS = {
 @pytest.mark.parametrize("name", UNSEEN_HOOKS)
 def test_hooks_by_whatever_way(name: str) -> None:
     source = HEAD + (
-        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "model.to('cuda')\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for x, y in data:\n    opt.zero_grad()\n    loss = criterion(model(x), y)\n"
         f"{UNSEEN_HOOKS[name]}    loss.backward()\n    opt.step()\n"
     )

@@ -452,7 +452,10 @@ for x in [torch.randn(4, 8) for _ in range(4)]:
 @pytest.mark.parametrize(
     ("made", "words"),
     (
-        ("gen(torch.randn(4, 4, device=device))", "a forward on made, which may be in half"),
+        (
+            "gen(torch.randn(4, 4, device=device))",
+            "a forward on made, which may be in half",
+        ),
         ("gen[0].weight.t()[:4]", "may be with respect to parameters"),
     ),
 )

@@ -829,3 +829,48 @@ def test_on_the_cpu_that_is_the_reason(name: str) -> None:
         "    optimizer.step()\n"
     )
     assert judged(source) == code
+
+
+TOY = """\
+w = torch.tensor([2.0], requires_grad=True)
+out = torch.sigmoid(w * torch.ones(1))
+loss = F.binary_cross_entropy(out, torch.ones(1))
+loss.backward()
+print(w.grad)
+"""
+BESIDE_A_TOY = {
+    # name: (the toy, the model and the optimizer, migrates)
+    "of its own tensors": (TOY, MODEL, True),
+    "held by the optimizer": (
+        TOY,
+        MODEL.replace("model.parameters()", "[*model.parameters(), w]"),
+        False,
+    ),
+    "held by the optimizer, in a list": (
+        TOY + "held = []\nheld.append(w)\n",
+        MODEL.replace("model.parameters()", "held"),
+        False,
+    ),
+    "a part of the model": (
+        MODEL + TOY.replace("torch.tensor([2.0], requires_grad=True)", "model.weight[0, 0]"),
+        MODEL.split("\n", 1)[1],
+        False,
+    ),
+    "the model's": (
+        MODEL + TOY.replace("torch.sigmoid(w * torch.ones(1))", "model(torch.ones(8))[:1] ** 2 * 0"),
+        MODEL.split("\n", 1)[1],
+        False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDE_A_TOY)
+def test_a_toy_beside_a_loop(name: str) -> None:
+    toy, model, migrates = BESIDE_A_TOY[name]
+    source = HEAD + toy + model + STEPPED.split("\n", 1)[1]
+    result = migrate_source(source, path="train.py")
+    codes = [found.code for found in result.diagnostics]
+    assert result.changed is migrates
+    assert not migrates or codes == ["AMP011"]
+    if migrates:
+        assert check_off(source, result.output) == []
