@@ -62,9 +62,9 @@ class Collections:
         found: dict[Place, list[tuple[Key, Definition]]] = {}
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
-                for put_at, key, value in self._updates(stmt, qualname):
+                for put_at, name, value in self._updates(stmt, qualname):
                     definition = Definition(qualname, stmt, value)
-                    found.setdefault(put_at, []).append((key, definition))
+                    found.setdefault(put_at, []).append((name, definition))
                 if stmt.kind not in ("assign", "annassign"):
                     continue
                 for target in stmt.targets:
@@ -98,7 +98,9 @@ class Collections:
         if not isinstance(call.func, ir.Attr) or call.func.attr != "update":
             return
         place = self.place(call.func.value, function)
-        for arg in call.args if place is not None else ():
+        if place is None:
+            return
+        for arg in call.args:
             if arg.name is not None:
                 yield place, arg.name, arg.value
             elif isinstance(arg.value, ir.Display):
