@@ -133,14 +133,18 @@ class Devices:
                 return None
             if move.device is None or move.guards:
                 return None
-            if not self._is_always_run(move.function, 0):
+            if not self._is_always_run(move.function, move.stmt, place, 0):
                 return None
             if not self.moves.is_cuda_if_available(move.device, move.function):
                 return None
         return Decision(f"{self.torch}.cuda.is_available()")
 
-    def _is_always_run(self, function: str, depth: int) -> bool:
-        """Whether no test decides if a function is called."""
+    def _is_always_run(
+        self, function: str, stmt: ir.Stmt, place: Place, depth: int
+    ) -> bool:
+        """Whether no test decides if a statement is run before a place is come to."""
+        if self._may_return_before(function, stmt, place):
+            return False
         if ir.is_top(function) or self.program.functions[function].name == "__init__":
             return True
         sites = self.program.call_sites.get(function, [])
@@ -149,10 +153,27 @@ class Devices:
             and depth < _MOST_CALLS
             and all(
                 not self._guards_of(Place(site.caller, site.stmt))
-                and self._is_always_run(site.caller, depth + 1)
+                and not _is_chosen(site.stmt, site.call)
+                and self._is_always_run(site.caller, site.stmt, place, depth + 1)
                 for site in sites
             )
         )
+
+    def _may_return_before(self, function: str, stmt: ir.Stmt, place: Place) -> bool:
+        """Whether a function may be left before a statement, and a place come to all the same."""
+        body = self.program.functions[function].body
+        if not any(
+            one.kind == "return" and one.line < stmt.line for one in ir.statements(body)
+        ):
+            return False
+        seen = {place.function}
+        pending = list(seen)
+        while pending and function not in seen:
+            sites = self.program.call_sites.get(pending.pop(), ())
+            callers = {site.caller for site in sites} - seen
+            seen |= callers
+            pending += callers
+        return function not in seen
 
     def _by_others(self, known: bool, place: Place) -> Decision | Undecided | None:
         """By what else is moved, where no move of the optimizer's own modules is seen."""
@@ -621,6 +642,18 @@ def _is_flag(call: ir.Call) -> bool:
         and (ir.key_of(action) or "").endswith("BooleanOptionalAction")
     )
     return says and isinstance(default, ir.Const) and isinstance(default.value, bool)
+
+
+def _is_chosen(stmt: ir.Stmt, call: ir.Call) -> bool:
+    """Whether a test on a statement's own line decides if a call in it is run."""
+    return any(
+        one is call
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+        if isinstance(inner, ir.Operation) and inner.op in ("if", "and", "or")
+        for operand in inner.operands[1:]
+        for one in ir.walk(operand)
+    )
 
 
 def _latest_first(moves: list[Move], place: Place) -> list[Move]:

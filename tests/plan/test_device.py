@@ -483,6 +483,68 @@ FUNCTIONS = {
         """,
         'dev.type == "cuda"',
     ),
+    "a helper that moves it": (
+        """\
+        def place(model):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            return model.to(device)
+        def main():
+            if stop:
+                return
+            model = place(nn.Linear(8, 3))
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        "torch.cuda.is_available()",
+    ),
+    "a helper that may return before it moves it": (
+        """\
+        def place(model):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            if stay:
+                return model
+            return model.to(device)
+        def main():
+            model = place(nn.Linear(8, 3))
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        "AMP041",
+    ),
+    "a helper that may return before it has it moved": (
+        """\
+        def place(model):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            return model.to(device)
+        def make():
+            model = nn.Linear(8, 3)
+            if stay:
+                return model
+            return place(model)
+        def main():
+            model = make()
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        "AMP041",
+    ),
+    "a helper that a test on the same line chooses": (
+        """\
+        def place(model):
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            return model.to(device)
+        def main():
+            model = nn.Linear(8, 3)
+            model = place(model) if go else model
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        "AMP041",
+    ),
 }
 
 
