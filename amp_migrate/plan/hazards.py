@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.options import Options
@@ -52,6 +53,7 @@ _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
+_REPLACES_DATA = "Parameter register_parameter set_ setattr __setattr__ vars".split()
 _TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
@@ -261,11 +263,11 @@ class Hazards:
 
     def of_setup(self) -> Refusal | None:
         """The first hazard that counts wherever it stands in the files, and in what they call."""
-        for function, stmt, call in self.program.all_calls():
+        for function, _, call in self.program.all_calls():
             if function not in self.functions:
                 continue
             refusal = None
-            if not _copies_data(call, stmt):
+            if not self._copies_data(call):
                 refusal = self.of_setup_call(function, call)
             if refusal is None and self.options.scaled:
                 refusal = strict.of_call(self.program, function, call)
@@ -337,6 +339,34 @@ class Hazards:
             message = "a module takes over a dtype that need not be fp32"
             return Refusal("AMP006", message, line)
         return None
+
+    def _copies_data(self, call: ir.Call) -> bool:
+        """``kept = p.data.half()``: a tensor of its own, where nothing makes tensors parameters."""
+        return (
+            isinstance(call.func, ir.Attr)
+            and isinstance(call.func.value, ir.Attr)
+            and call.func.value.attr == "data"
+            and not self._replaces_data
+        )
+
+    @cached_property
+    def _replaces_data(self) -> bool:
+        """Whether the program gives parameters other tensors: ``p.data = low``, ``Parameter(low)``."""
+        if any(
+            not any(_is_fresh(arg.value) for arg in call.args[:1])
+            for name in _REPLACES_DATA
+            for _, _, call in self.program.calls_named(name)
+        ):
+            return True
+        return any(
+            isinstance(inner, ir.Attr) and inner.attr == "data"
+            for _, stmt in self.program.all_statements()
+            for target in stmt.targets
+            for inner in ir.walk(target)
+        ) or any(
+            call.argument(99, "assign") is not None
+            for _, _, call in self.program.calls_named("load_state_dict")
+        )
 
     def _takes_over(self, function: str, call: ir.Call) -> bool:
         """``model.to(x)``, ``model.to(x.dtype)``."""
@@ -569,16 +599,10 @@ def _casts(arg: ir.Arg) -> bool:
     )
 
 
-def _copies_data(call: ir.Call, stmt: ir.Stmt) -> bool:
-    """``kept = p.data.half()``: a tensor of its own, where ``p.data = p.data.half()`` changes the
-    parameter."""
+def _is_fresh(expr: ir.Expr) -> bool:
+    """Whether a tensor is made of nothing but a shape: ``torch.zeros(3)``."""
     return (
-        isinstance(call.func, ir.Attr)
-        and isinstance(call.func.value, ir.Attr)
-        and call.func.value.attr == "data"
-        and not any(
-            isinstance(inner, ir.Attr) and inner.attr == "data"
-            for target in stmt.targets
-            for inner in ir.walk(target)
-        )
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Attr)
+        and expr.func.attr in dtype_table.FACTORIES
     )

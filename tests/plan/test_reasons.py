@@ -263,6 +263,35 @@ PRECISION = {
         ),
         "AMP006",
     ),
+    "parameters made of copies": (
+        around(
+            "tail = nn.Linear(3, 3)\n"
+            "tail.weight = nn.Parameter(tail.weight.data.half())\n"
+        ),
+        "AMP006",
+    ),
+    "copies that become the parameters": (
+        around(
+            "for p in nn.Linear(3, 3).parameters():\n"
+            "    low = p.data.half()\n    p.data = low\n"
+        ),
+        "AMP006",
+    ),
+    "copies that are set": (
+        around(
+            "for p in nn.Linear(3, 3).parameters():\n"
+            "    p.set_(p.data.to(torch.float16))\n"
+        ),
+        "AMP006",
+    ),
+    "copies that are loaded as they are": (
+        around(
+            "tail = nn.Linear(3, 3)\n"
+            "low = {n: p.data.half() for n, p in tail.named_parameters()}\n"
+            "tail.load_state_dict(low, assign=True)\n"
+        ),
+        "AMP006",
+    ),
     "the default, as it is anyway": (
         around("torch.set_default_dtype(torch.float32)\n"),
         "plain",
