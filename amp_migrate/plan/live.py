@@ -7,6 +7,7 @@ be any; then nothing is left out.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cached_property
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.modules import RETURNS_SELF
@@ -302,6 +303,8 @@ class Live:
         if not isinstance(expr, ir.Name) or owner is None or depth > _MOST_VALUES:
             return None
         scope = program.functions[owner]
+        if ir.is_top(owner) and self._is_set_outside(expr.id):
+            return None
         given: list[tuple[str, ir.Expr | None]] = [
             (d.function, d.value if d.index is None else None)
             for d in program.definitions(owner, expr.id)
@@ -324,3 +327,25 @@ class Live:
                 return None
             found += values
         return found or None
+
+    def _is_set_outside(self, name: str) -> bool:
+        """Whether a variable of a module may be given a value as its attribute."""
+        return not self._set_outside.isdisjoint((name, None))
+
+    @cached_property
+    def _set_outside(self) -> frozenset[str | None]:
+        """The names of all attributes that are given values; None: of a module, any."""
+        program = self.program
+        found: set[str | None] = {
+            target.attr
+            for _, stmt in program.all_statements()
+            for target, _, _ in unpacked(stmt)
+            if isinstance(target, ir.Attr)
+        }
+        for function, _, call in program.calls_named("setattr"):
+            holder, name = call.argument(0, "obj"), call.argument(1, "name")
+            if isinstance(name, ir.Const):
+                found.add(str(name.value))
+            elif holder is None or self._is_imported(holder, function):
+                found.add(None)
+        return frozenset(found)

@@ -360,6 +360,55 @@ model = model.to(device)
 loss = F.mse_loss(model(x), y)
 ---
 return torch.sparse.mm
+
+=== a name that is its module's attribute
+import sys
+SPARSE
+PLAIN
+NAME = "plain"
+def make():
+    if NAME == "sparse":
+        return Sparse()
+    return Plain()
+sys.modules[__name__].NAME = "sparse"
+model = make().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a name that is an attribute set by a function
+import sys
+SPARSE
+PLAIN
+NAME = "plain"
+def make():
+    if NAME == "sparse":
+        return Sparse()
+    return Plain()
+setattr(sys.modules[__name__], "NAME", "sparse")
+model = make().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a name that is an attribute set by a name from elsewhere
+import sys
+SPARSE
+PLAIN
+NAME = "plain"
+def make():
+    if NAME == "sparse":
+        return Sparse()
+    return Plain()
+for key in ("NAME",):
+    setattr(sys.modules[__name__], key, "sparse")
+model = make().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
 """)
 
 
