@@ -94,6 +94,9 @@ def _last_line(text: str) -> int:
             # Perhaps the end of a text.
             break
         lines.pop()
+        if lines and lines[-1].rstrip("\r\n").endswith("\\"):
+            # The statement goes on in the line that is blank.
+            return len(text)
     return sum(map(len, lines))
 
 

@@ -392,6 +392,14 @@ def test_the_end_of_a_file_stays_as_it_is(end: str, newline: str) -> None:
     assert output.endswith(f"scaler.update(){newline}" + end.replace("\n", newline))
 
 
+@pytest.mark.parametrize("end", ["\n", "# done\n", "  \n\n"])
+def test_a_last_statement_may_go_on_in_a_blank_line(end: str) -> None:
+    text = f"{HEAD}opt = torch.optim.SGD(model.parameters(), lr=0.1)\n{LOOP}print(loss) \\\n{end}"
+    output = migrate_source(text, path="train.py").output
+    assert output != text
+    assert output.endswith(f"print(loss) \\\n{end}")
+
+
 LONE = """\
 device = "cuda"
 model = nn.Linear(8, 3).to(device)
