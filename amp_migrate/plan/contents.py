@@ -137,7 +137,7 @@ class Contents:
 
     @cached_property
     def _items(self) -> dict[Place, list[Put]]:
-        """``cache["h"] = h``: of a tensor, it stays what it is."""
+        """``cache["h"] = h``, ``cache.update(h=h)``: of a tensor, it stays what it is."""
         found: dict[Place, list[Put]] = defaultdict(list)
         for function, stmt in self._statements():
             for target, value, index in unpacked(stmt):
@@ -147,6 +147,13 @@ class Contents:
                         found[place].append(
                             Put(value, function, stmt, index is not None)
                         )
+        for function, stmt, call in self.program.calls_named("update"):
+            if isinstance(call.func, ir.Attr):
+                place = self._holder(call.func.value, function)
+                if place is not None:
+                    found[place] += (
+                        Put(value, function, stmt, True) for value in _merged(call)
+                    )
         return found
 
     def _holder(self, expr: ir.Expr, function: str) -> Place | None:
@@ -176,3 +183,12 @@ class Contents:
             case ir.Call(func=func):
                 return self.program.origin(func, function) in _CONTAINERS
         return False
+
+
+def _merged(call: ir.Call) -> Iterator[ir.Expr]:
+    """The mappings that ``update()`` is given; its keywords are one of them."""
+    named = [arg for arg in call.args if arg.name is not None]
+    yield from (arg.value for arg in call.args if arg.name is None)
+    if named:
+        keys = tuple(ir.Const(arg.name) for arg in named)
+        yield ir.Display("dict", tuple(arg.value for arg in named), keys)

@@ -184,6 +184,16 @@ CASES = """\
 -        print(probe(v).mean().item())
 +        print(probe(v.float()).mean().item())
 
+=== a dict that is updated
+ memory, last = {}, dict(n=0)
+ STEP
+     memory.update(h=h.detach(), y=y)
+-    print(probe(memory["h"]).mean().item(), probe(memory["y"]).mean().item())
++    print(probe(memory["h"].float()).mean().item(), probe(memory["y"]).mean().item())
+     last.update({"h": h.detach(), "n": 3})
+-    print(probe(last["h"]).mean().item() * last["n"])
++    print(probe(last["h"].float()).mean().item() * last["n"])
+
 === a record
  @dataclass
  class Out:
