@@ -31,6 +31,11 @@ _BOUND = re.compile(
     r"(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:\.(?P<patch>\d+))?"
 )
 _QUOTED = re.compile(r"""(["'])([A-Za-z][^"'\n]*)\1""")
+_REQUIREMENT = re.compile(
+    r"[\w.-]+\s*(?:\[[^\]]*\])?\s*\(?(?:\s*(?:===|[=~<>!]=|<|>)\s*[\w.*+!-]+\s*,?)*\s*\)?"
+    r"\s*(?:[;@].*)?"
+)
+"""A requirement as a whole, where a message to the user only begins like one."""
 _CONDA = re.compile(
     r"""\s*-\s*["']?(?:[\w.-]+::)?(?P<name>[\w.-]+)\s*(?P<bounds>[^"'#]*)"""
 )
@@ -157,7 +162,8 @@ def _of_lines(text: str) -> Iterable[str]:
 def _of_program(text: str) -> Iterable[str]:
     for line in text.splitlines():
         for found in _QUOTED.finditer(line.partition("#")[0]):
-            yield found[2]
+            if _REQUIREMENT.fullmatch(found[2]):
+                yield found[2]
 
 
 def _of_pipfile(text: str) -> Iterable[str]:

@@ -226,6 +226,12 @@ def test_a_torch_without_autocast_is_known(name: str) -> None:
         assert options.torch_too_old.endswith(f" in {name}")
 
 
+def test_a_message_is_no_requirement() -> None:
+    Path("setup.py").write_text('raise SystemExit("torch < 1.5 is not supported")\n')
+    options = configured("").options
+    assert (options.torch_version, options.torch_too_old) == ((2, 4), "")
+
+
 def test_one_of_several_requirements_may_be_newer() -> None:
     Path("requirements-old.txt").write_text("torch==1.2\n")
     Path("requirements.txt").write_text("torch==2.4\n")
