@@ -90,12 +90,13 @@ def load(
     decided_by = "command line" if overrides.torch_version else str(file)
     pyproject = root / "pyproject.toml"
     stated = _read(pyproject) if exists(pyproject) else {}
-    too_old = ""
+    too_old = below = ""
     if torch_version is None:
         torch_version, decided_by = DEFAULT_TORCH_VERSION, "default"
         required = stated_torch(root, stated)
         if required is not None:
             torch_version, too_old = required.oldest, required.too_old
+            below = required.below
             decided_by = "the project's requirements"
 
     lint = values.get("lint", {})
@@ -106,6 +107,7 @@ def load(
             dtype=_first(overrides.dtype, values.get("dtype"), Options().dtype),
             torch_version=torch_version,
             torch_too_old=too_old,
+            torch_below=below,
             evaluation=_first(
                 overrides.evaluation, values.get("eval"), Options().evaluation
             ),

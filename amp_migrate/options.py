@@ -53,6 +53,8 @@ class Options:
     torch_version: tuple[int, int] = (2, 4)
     torch_too_old: str = ""
     """A requirement of the project that admits no torch which has ``torch.autocast``."""
+    torch_below: str = ""
+    """A requirement of the project that admits such torches among others."""
     evaluation: bool = False
     """Put ``no_grad`` evaluation under autocast too."""
     lightning_1: bool = False

@@ -50,6 +50,8 @@ class StatedTorch:
     """The lowest that is admitted, of those that code can be written for."""
     too_old: str = ""
     """A requirement that none of those meets, with its file, where there is no other."""
+    below: str = ""
+    """One that admits older ones as well, by name: ``torch>=1.7``."""
 
 
 def stated_torch(root: Path, pyproject: Mapping[str, object]) -> StatedTorch | None:
@@ -63,7 +65,10 @@ def stated_torch(root: Path, pyproject: Mapping[str, object]) -> StatedTorch | N
         return None
     oldest = max(min(lower for _, lower, _ in found), OLDEST)
     newest = max(upper for _, _, upper in found)
-    return StatedTorch(oldest, found[0][0] if newest < OLDEST else "")
+    if newest < OLDEST:
+        return StatedTorch(oldest, too_old=found[0][0])
+    floors = (text for text, lower, _ in found if (0, 0) < lower < OLDEST)
+    return StatedTorch(oldest, below=next(floors, ""))
 
 
 def _bounds(

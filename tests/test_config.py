@@ -239,25 +239,51 @@ def test_one_of_several_requirements_may_be_newer() -> None:
     assert (options.torch_version, options.torch_too_old) == ((1, 10), "")
 
 
+LOOP = (
+    "import torch\n"
+    "model = torch.nn.Linear(2, 1).cuda()\n"
+    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "for x in [torch.ones(1, 2).cuda()]:\n"
+    "    optimizer.zero_grad()\n"
+    "    loss = model(x).pow(2).mean()\n"
+    "    loss.backward()\n"
+    "    optimizer.step()\n"
+)
+BELOW = {
+    "torch>=1.7\n": "torch>=1.7",
+    "torch>1.8,<2\n": "torch>1.8,<2",
+    "torch~=1.4\n": "torch~=1.4",
+    "torch>=1.10\n": "",
+    "torch<2\n": "",
+    "torch==1.2\n": "",
+    "torch\n": "",
+}
+
+
+@pytest.mark.parametrize("text", BELOW)
+def test_a_requirement_that_admits_older_ones_as_well_is_told(text: str) -> None:
+    Path("requirements.txt").write_text(text)
+    Path("train.py").write_text(LOOP)
+    found = configured("").options.torch_below
+    assert found == (BELOW[text] and f"{BELOW[text]} in requirements.txt")
+    said = "what is written needs torch 1.10 at least, and older ones are admitted: "
+    for way in ("--diff", "--explain-plan"):
+        run = CliRunner().invoke(main, [way, "train.py"])
+        assert (said + found in run.output) == bool(found)
+    # Who says which torch is meant need not be told.
+    run = CliRunner().invoke(main, ["--diff", "--torch-version", "1.10", "train.py"])
+    assert said not in run.output
+
+
 @pytest.mark.parametrize(
     "given, code", [((), "AMP009"), (("--torch-version", "1.10"), "")]
 )
 def test_a_project_with_an_old_torch_is_left_alone(
     given: tuple[str, ...], code: str
 ) -> None:
-    loop = (
-        "import torch\n"
-        "model = torch.nn.Linear(2, 1).cuda()\n"
-        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        "for x in [torch.ones(1, 2).cuda()]:\n"
-        "    optimizer.zero_grad()\n"
-        "    loss = model(x).pow(2).mean()\n"
-        "    loss.backward()\n"
-        "    optimizer.step()\n"
-    )
     configured("")
     Path("requirements.txt").write_text("torch==1.2.0\n")
-    Path("train.py").write_text(loop)
+    Path("train.py").write_text(LOOP)
     result = CliRunner().invoke(main, ["train.py", "--diff", *given])
     assert ("+scaler" in result.output) == (not code)
     if code:

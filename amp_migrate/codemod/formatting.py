@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,18 @@ from black.mode import TargetVersion
 from black.parsing import ASTSafetyError, InvalidInput
 
 _MASK = re.compile(r"^([ \t]*)b?(\"+amp-migrate: magic )", re.MULTILINE)
+
+_HOOK = re.compile(
+    r"(?ms)^\s*-\s*id:\s*[\"']?black[\"']?\s*$(.*?)(?=^\s*-\s*(?:id|repo):|\Z)"
+)
+_ARGS = re.compile(r"(?ms)^\s*args:(.*?)(?=^\s*[\w-]+:\s|\Z)")
+_SWITCHES = {
+    "-S": "skip_string_normalization",
+    "--skip-string-normalization": "skip_string_normalization",
+    "-C": "skip_magic_trailing_comma",
+    "--skip-magic-trailing-comma": "skip_magic_trailing_comma",
+    "--preview": "preview",
+}
 
 
 @lru_cache(maxsize=64)
@@ -28,6 +41,8 @@ def mode_for(directory: str) -> black.Mode:
     except (OSError, ValueError):
         # Black itself would refuse this file: then nothing here is clean by its standards.
         settings = {}
+    # What a hook gives black on its command line has the last word.
+    settings |= _given_by_hook(Path(directory))
     versions = settings.get("target_version", [])
     targets = {
         TargetVersion[str(version).upper()]
@@ -42,6 +57,34 @@ def mode_for(directory: str) -> black.Mode:
         magic_trailing_comma=not settings.get("skip_magic_trailing_comma", False),
         preview=bool(settings.get("preview", False)),
     )
+
+
+def _given_by_hook(directory: Path) -> dict[str, Any]:
+    """What the project's pre-commit configuration gives to black."""
+    for folder in (directory, *directory.absolute().parents):
+        file = folder / ".pre-commit-config.yaml"
+        if file.is_file():
+            try:
+                return _of_hook(file.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                return {}
+        if (folder / ".git").exists():
+            break
+    return {}
+
+
+def _of_hook(text: str) -> dict[str, Any]:
+    bare = "\n".join(line.partition(" #")[0] for line in text.splitlines())
+    hook = _HOOK.search(bare)
+    given = _ARGS.search(hook[1]) if hook is not None else None
+    words = re.split(r"""[\s,\[\]"'=]+""", given[1]) if given is not None else []
+    settings: dict[str, Any] = {
+        name: True for word, name in _SWITCHES.items() if word in words
+    }
+    for word, value in pairwise(words):
+        if word in ("-l", "--line-length") and value.isdigit():
+            settings["line_length"] = int(value)
+    return settings
 
 
 def mode_of_file(path: str) -> black.Mode:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amp_migrate.facts import ir
 from amp_migrate.plan.flow import Flow, Made
@@ -59,6 +59,8 @@ class Held:
     """It is read from an optimizer's own ``param_groups``."""
     twice: bool = False
     """Some parameters are in it more than once."""
+    thawed: bool = False
+    """Only those are in it that had gradients when it was made."""
 
     def join(self, other: Held) -> None:
         """Add what another list holds."""
@@ -67,6 +69,7 @@ class Held:
         self.complete &= other.complete
         self.groups |= other.groups
         self.twice |= other.twice
+        self.thawed |= other.thawed
 
     @property
     def all(self) -> set[Identity]:
@@ -92,6 +95,9 @@ class Coverage:
             found
             for method in ("append", "extend", "add_param_group")
             for found in program.calls_named(method)
+        ]
+        self._deletions = [
+            found for found in program.all_statements() if found[1].kind == "delete"
         ]
         self.flow = Flow(program)
         self._busy: set[tuple[str, str, ir.Path]] = set()
@@ -190,6 +196,11 @@ class Coverage:
         return any(
             _within(one, other) or _within(other, one) for other in self.held.all
         )
+
+    def holds_all(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether an expression is known to be something that is held as a whole."""
+        found = self.identities(expr, function, stmt)
+        return bool(found) and all(self._covers(self.held, one) for one in found)
 
     def parts_of(self, one: Identity) -> set[str]:
         """The attributes of a module in which what is held of it stands."""
@@ -452,9 +463,12 @@ class Coverage:
                     return inner
             case ir.Call():
                 return self._of_call(expr, function, stmt, depth)
-            case ir.Operation(op="+" | "starred" | "if", operands=operands):
-                chosen = operands[1:] if expr.op == "if" else operands
-                held = self._joined(chosen, function, stmt, depth)
+            case ir.Operation(op="if", operands=(_, *chosen)):
+                return _either(
+                    [self._of(one, function, stmt, depth + 1) for one in chosen]
+                )
+            case ir.Operation(op="+" | "starred", operands=operands):
+                held = self._joined(operands, function, stmt, depth)
                 if expr.op == "+":
                     one, other = (self._of(o, function, stmt, depth) for o in operands)
                     held.twice |= any(
@@ -504,7 +518,7 @@ class Coverage:
             held = self._of(call.args[1].value, function, stmt, depth + 1)
             test = call.args[0].value
             if isinstance(test, ir.Deferred) and _asks_requires_grad(test.body):
-                return held
+                return replace(held, thawed=True)
             return _as_parts(held)
         if origin in _PASSED_THROUGH:
             values = [
@@ -548,7 +562,7 @@ class Coverage:
             if not own:
                 held.join(self._of(iterable, function, stmt, depth + 1))
         if all(_asks_requires_grad(test) for test in expr.conditions):
-            return held
+            return replace(held, thawed=held.thawed or bool(expr.conditions))
         return _as_parts(held)
 
     def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
@@ -576,6 +590,7 @@ class Coverage:
     ) -> Held:
         program = self.program
         held = Held()
+        several: list[Held] = []
         known = False
         definitions, given = self._definitions(owner, expr.id, function, at)
         for definition in definitions:
@@ -590,7 +605,12 @@ class Coverage:
             ):
                 continue
             known = True
-            held.join(self._of(value, definition.function, stmt, depth + 1))
+            one = self._of(value, definition.function, stmt, depth + 1)
+            if stmt.kind == "augassign":
+                held.join(self._as_added(one, definition.function, stmt, at))
+            elif one.all or one.groups or not one.complete:
+                several.append(one)
+        held.join(_either(several))
         if given and self._is_param(owner, expr.id):
             for site in self._sites(owner):
                 value = program.argument_at(site, expr.id)
@@ -605,11 +625,50 @@ class Coverage:
                 and call.args
             ):
                 known = True
-                held.join(self._of(call.args[0].value, qualname, stmt, depth + 1))
+                one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
+                held.join(self._as_added(one, qualname, stmt, at))
+        if self._loses_some(expr, owner):
+            held = _as_parts(held)
         if known and (held.all or held.groups):
             return held
         identities = self.identities(expr, function, at)
         return Held(whole=set(identities), complete=bool(identities))
+
+    def _as_added(self, held: Held, function: str, stmt: ir.Stmt, at: ir.Stmt) -> Held:
+        """What is added to a list by a statement that may not run, or not for all parameters."""
+        thawed = held.thawed
+        for outer in ir.statements(self.program.functions[function].body):
+            size = len(outer.path)
+            if outer.kind == "if" and _skips(outer, stmt):
+                pass
+            elif (
+                outer.kind not in ("if", "while", "try", "trystar", "match")
+                or len(stmt.path) <= size
+                or stmt.path[:size] != outer.path
+                or at.path[:size] == outer.path
+            ):
+                continue
+            if outer.kind != "if" or not _asks_requires_grad(outer.value):
+                return _as_parts(held)
+            thawed = True
+        return replace(held, thawed=thawed)
+
+    def _loses_some(self, expr: ir.Name, owner: str) -> bool:
+        """Whether something is taken out of a list."""
+        program = self.program
+        return any(
+            isinstance(call.func, ir.Attr)
+            and call.func.value == expr
+            and program.owner(expr.id, function) == owner
+            for method in ("pop", "remove", "clear")
+            for function, _, call in program.calls_named(method)
+        ) or any(
+            isinstance(inner, ir.Item)
+            and inner.value == expr
+            and program.owner(expr.id, function) == owner
+            for function, stmt in self._deletions
+            for inner in stmt.exprs
+        )
 
     def _is_module(self, expr: ir.Expr, function: str) -> bool:
         return any(
@@ -928,6 +987,13 @@ def definitions_of(program: Program, one: Identity) -> list[Definition]:
     return [d for d in found if not at or _shown(d.stmt.path) == at]
 
 
+def bindings_of(program: Program, one: Identity) -> list[Definition]:
+    """What gives that name a value at any time."""
+    kind, owner, *rest = one
+    name = rest[0].partition(_AT)[0] if rest else ""
+    return definitions_of(program, (kind, owner, name))
+
+
 def _in_turn(first: int, second: int, third: int) -> bool:
     """Whether a loop that goes on from the first line meets the second before the third."""
     if first <= third:
@@ -957,10 +1023,40 @@ def _names_in(expr: ir.Expr) -> set[str]:
 
 
 def _as_parts(held: Held) -> Held:
-    return Held(parts=Counter(held.all), complete=held.complete, groups=held.groups)
+    return replace(held, whole=set(), parts=Counter(held.all), twice=False)
 
 
-def _asks_requires_grad(test: ir.Expr) -> bool:
+def _either(several: list[Held]) -> Held:
+    """What one of some lists holds, whichever it is."""
+    held = Held()
+    for one in several:
+        held.join(one)
+    sure = {
+        one
+        for one in held.whole
+        if all(any(_within(one, w) for w in other.whole) for other in several)
+    }
+    held.parts += Counter(held.whole - sure)
+    held.whole = sure
+    return held
+
+
+def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:
+    """Whether ``if ...: continue`` may skip a statement behind it in its block."""
+    parent, (field, index) = stmt.path[:-1], stmt.path[-1]
+    size = len(parent)
+    return (
+        any(inner.kind == "continue" for b in stmt.blocks for inner in b.body)
+        and len(other.path) > size
+        and other.path[:size] == parent
+        and other.path[size][0] == field
+        and other.path[size][1] > index
+    )
+
+
+def _asks_requires_grad(test: ir.Expr | None) -> bool:
+    if isinstance(test, ir.Operation) and test.op == "not":
+        test = test.operands[0]
     return isinstance(test, ir.Attr) and test.attr == "requires_grad"
 
 

@@ -52,6 +52,8 @@ SAME = frozenset(
     rand_like randn_like empty_like nan_to_num erf""".split()
 )
 """Functions and methods whose floating-point result has the dtype of their first operand."""
+GROWING = frozenset("exp expm1 sum prod cumsum cumprod pow square norm".split())
+"""Functions and methods that leave the range of half precision soon, and have no autocast outside."""
 PRODUCTS = frozenset("mm bmm matmul linear conv1d conv2d conv3d mv".split())
 """Functions that raise where their operands are not of one dtype."""
 MORE_PRODUCTS = frozenset(
@@ -61,7 +63,7 @@ MORE_PRODUCTS = frozenset(
 )
 """Others of them."""
 ALIKE = frozenset(
-    "lerp lerp_ isclose allclose cross cdist grid_sample heaviside complex binary_cross_entropy".split()
+    "lerp lerp_ equal isclose allclose cross cdist grid_sample heaviside complex binary_cross_entropy".split()
 )
 """Functions that compute no such product, and outside of autocast want operands of one dtype, too."""
 JOINS = frozenset("cat stack concat hstack vstack".split())

@@ -154,9 +154,21 @@ class Leaving:
                 elif isinstance(inner, ir.Operation) and inner.op == "@":
                     operands = list(inner.operands)
                     found = self._of_alike(function, stmt, operands, True, "a product")
+                elif isinstance(inner, ir.Operation) and inner.op == "**":
+                    self._widened(function, stmt, inner.operands[0])
                 if found is not None:
                     return Refusal("AMP020", found, stmt.line)
+        if stmt.kind == "augassign" and stmt.value is not None and stmt.op in "+-":
+            for target in stmt.targets:
+                if self._trace(function, stmt, target).off in ("number", "none"):
+                    # A running sum, which would end where half precision does.
+                    self._widened(function, stmt, stmt.value)
         return self._of_store(function, stmt)
+
+    def _widened(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> None:
+        """Compute with a half value in fp32 what fp32 is wanted for, if it can be cast."""
+        if self._trace(function, stmt, value).half:
+            self._helped(function, stmt, [value], [value], False, "")
 
     def _trace(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> Trace:
         return self.traces.of(At(expr, function, stmt, False))
@@ -191,6 +203,8 @@ class Leaving:
             return self._helped(
                 function, stmt, halves, operands[:1], False, f"{name}()"
             )
+        if name in dtype_table.GROWING:
+            self._widened(function, stmt, operands[0])
         if name in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS:
             return self._of_alike(function, stmt, operands, True, f"{name}()")
         if name in dtype_table.ALIKE:

@@ -53,6 +53,7 @@ from amp_migrate.plan.placement import Placer, Steps, roots
 from amp_migrate.plan.protocol import Placed, Placement
 from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Regions, Run
+from amp_migrate.plan.stale import Stale
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.torch_names import ModuleNames, TorchNames
 from amp_migrate.plan.travel import NO_WAYS, Travel, Ways
@@ -244,6 +245,11 @@ class Planner:
                 if doubt is not None:
                     raise Blocked(Refusal("AMP012", doubt, line))
             refuse_instances(self.program, self.events, group, steps)
+            stale = Stale(
+                self.program, self.events, self.forward, identities, ownership
+            ).refusal(roots(self.program, self.events, around))
+            if stale is not None:
+                raise Blocked(stale)
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )

@@ -31,8 +31,10 @@ from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
 from amp_migrate.plan.neighbours import Neighbours
 from amp_migrate.plan.planner import Planner
 from amp_migrate.project.link import Program
+from amp_migrate.requirements import OLDEST
 
 _Mentions = Callable[[str, str], str | None]
+_NEEDS = f"what is written needs torch {'.'.join(map(str, OLDEST))} at least"
 _OUTSIDE = "needs edits in files that are not among the given ones: "
 
 
@@ -80,6 +82,13 @@ def plan_program(
             if group.refusal is None and writable is not None:
                 group.refusal = _out_of_reach(group, writable, shown)
             if group.refusal is None:
+                if options.torch_below and not edits:
+                    line = group.loops[0].backwards[0].event.line
+                    file = ir.file_of(group.loops[0].function)
+                    said = (
+                        f"{_NEEDS}, and older ones are admitted: {options.torch_below}"
+                    )
+                    group.notes.append(Note(ir.Line(line, file), said))
                 for file, edit in group.edits:
                     edits[file][edit] = None
                 own = planned.notes.setdefault(ir.file_of(group.loops[0].function), [])

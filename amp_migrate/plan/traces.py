@@ -19,6 +19,7 @@ from amp_migrate.plan.halves import Statements
 from amp_migrate.plan.modules import Construction, Modules
 from amp_migrate.plan.precision import block_around
 from amp_migrate.project.bindings import bindings, unpacked
+from amp_migrate.project.link import CallSite
 from amp_migrate.project.names import Definition
 
 ANY = None
@@ -62,6 +63,8 @@ _COLLECTIONS = frozenset(
     f"builtins.{name}" for name in "list dict set".split()
 ) | frozenset(f"collections.{name}" for name in "deque defaultdict OrderedDict".split())
 _TAKES = frozenset("pop popleft get".split())
+_LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
+"""What reads a file, and the name of what has written it."""
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
 _MOST = 2000
 _DEEPEST = 50
@@ -346,6 +349,8 @@ class Traces:
             yield _HOOKED
         for site in program.call_sites.get(at.function, []):
             value = program.argument_at(site, name)
+            if any(param.kind == "*" and param.name == name for param in params):
+                value = _rest_of(site, params)
             for on in self._contexts(site.caller):
                 made = At(site.call, site.caller, site.stmt, on)
                 if self.is_under(made) == at.on:
@@ -622,6 +627,8 @@ class Traces:
             empty = origin in _COLLECTIONS and bool(at.part)
             return _NOTHING if empty else UNKNOWN
         name = origin.rsplit(".", 1)[-1]
+        if origin in _LOADS:
+            return Trace(self._has_saved(at, origin), "?")
         if origin in _SAME_ELEMENTS:
             found = self._with(at, values[0], at.part or (ANY,))
             return found if at.part else _held([found])
@@ -661,6 +668,17 @@ class Traces:
         if name in _CASTS:
             return DATA
         return self._computed(at, name, values)
+
+    def _has_saved(self, at: At, load: str) -> bool:
+        """Whether half values may be in that part of what the program loads: it saves such."""
+        home, saves = load.split(".")[0], _LOADS[load]
+        return any(
+            self._of(At(call.args[0].value, function, stmt, on, at.part)).half
+            for function, stmt, call in self.program.calls_named(saves)
+            if call.args
+            and self.program.origin(call.func, function) == f"{home}.{saves}"
+            for on in self._contexts(function)
+        )
 
     # -- modules ------------------------------------------------------------------------------
 
@@ -713,6 +731,15 @@ class Traces:
 def _held(elements: Iterable[Trace]) -> Trace:
     """What holds of a collection as a whole."""
     return Trace(any(one.half for one in elements), "?")
+
+
+def _rest_of(site: CallSite, params: tuple[ir.Param, ...]) -> ir.Expr | None:
+    """What a call gives to ``*args``, as it would be written out; None where more is spread there."""
+    named = sum(param.kind == "positional" for param in params) - site.bound_self
+    plain = [arg for arg in site.call.args if arg.name is None and arg.star != "**"]
+    if any(arg.star for arg in plain):
+        return plain[0].value if len(plain) == 1 and not named else None
+    return ir.Display("tuple", tuple(arg.value for arg in plain[named:]))
 
 
 def _is_field(part: int | str | None) -> bool:

@@ -333,6 +333,28 @@ def test_blacks_own_line_length_counts(tmp_path: Path) -> None:
     assert migrate_source(CLEAN).output != output
 
 
+HOOKS = {
+    "in a list": 'args: ["--line-length=120"]',
+    "by a word of its own": "args: [--line-length, '120']",
+    "short": "args: [-l, 120]",
+    "one a line": "args:\n          - --line-length=120  # wide\n          - --exclude=x",
+    "beside other keys": "language_version: python3\n        args: [-l 120]\n        files: src",
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_the_line_length_of_a_hook_counts(name: str, tmp_path: Path) -> None:
+    (tmp_path / ".pre-commit-config.yaml").write_text(
+        "repos:\n  - repo: https://example.org/isort\n    hooks:\n      - id: isort\n"
+        "        args: [--line-length=60]\n  - repo: https://example.org/black\n    hooks:\n"
+        f"      - id: black\n        {HOOKS[name]}\n"
+        "  - repo: local\n    hooks:\n      - id: other\n        args: [-l, 60]\n"
+    )
+    output = migrate_source(CLEAN, path=str(tmp_path / "train.py")).output
+    assert "dtype=torch.float16, enabled=scaler.is_enabled()):\n" in output
+    assert migrate_source(CLEAN).output != output
+
+
 def test_what_was_not_clean_is_not_formatted() -> None:
     source = CLEAN.replace(
         "train(first_of_all_of_them,", "train( first_of_all_of_them,"

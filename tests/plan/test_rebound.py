@@ -154,4 +154,190 @@ STALE = {
 
 @pytest.mark.parametrize("name", STALE)
 def test_what_the_optimizer_does_not_hold(name: str) -> None:
-    assert left_alone(STALE[name]) in ("AMP030", "AMP031")
+    assert left_alone(STALE[name]) in ("AMP011", "AMP030", "AMP031")
+
+
+AGENT = """\
+class Agent:
+    def __init__(self):
+        self.net = make().to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def renew(self, name="net"):
+        RENEW
+
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        CLIP
+        self.opt.step()
+
+
+agent = Agent()
+for i, (x, y) in enumerate(data):
+    if i == 3:
+        agent.renew()
+    agent.update(x, y)
+"""
+CLIP = "nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)"
+ANEW = "self.net = make().to(device)"
+BORN = "self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)"
+
+
+def agent(*renew: str, clip: str = CLIP) -> str:
+    lines = "\n        ".join(renew)
+    return AGENT.replace("RENEW", lines).replace("CLIP", clip)
+
+
+GROWS = """\
+class Growing(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body, self.head = body, nn.Linear(3, 3)
+
+    def grow(self):
+        self.head = nn.Linear(3, 3).to(device)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+model = Growing(model).to(device)
+"""
+RENEWED = {
+    "a method that makes both anew": agent(ANEW, BORN),
+    "a method that moves the model": agent("self.net = self.net.to(device)"),
+    "a method that nobody calls": agent(ANEW).replace("agent.renew()", "pass"),
+    "one that a class makes for a start": agent(ANEW, BORN).replace(
+        "        self.net = make().to(device)\n"
+        "        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)\n",
+        "        self.renew()\n",
+        1,
+    ),
+    "a model that is made anew when all is done": (
+        agent(ANEW)
+        .replace("    if i == 3:\n        agent.renew()\n", "")
+        .replace("agent.update(x, y)\n", "agent.update(x, y)\nagent.renew()\n")
+    ),
+    "a layer put in before the birth": f"{GROWS}model.grow()\n{SGD}{EPOCH}",
+    "an optimizer for the layer that was put in": (
+        f"{GROWS}{SGD}{EPOCH}model.grow()\n{ADAM}{EPOCH}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RENEWED)
+def test_a_model_with_an_optimizer_of_its_own(name: str) -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    after = HEAD + migrated(RENEWED[name])
+    assert check_scaled(HEAD + RENEWED[name], after) == []
+
+
+OUTLIVED = {
+    "by a method": agent(ANEW),
+    "by a method, and nothing is clipped": agent(ANEW, clip="pass"),
+    "by a method, behind the new optimizer": agent(BORN, ANEW),
+    "by setattr": agent("setattr(self, name, make().to(device))"),
+    "from outside": agent("pass").replace(
+        "agent.renew()", "agent.net = make().to(device)"
+    ),
+    "by a copy": "import copy\n" + agent("self.net = copy.deepcopy(self.net)"),
+    "by one that was kept": agent("self.net = self.best").replace(
+        "    def renew", "        self.best = make().to(device)\n\n    def renew", 1
+    ),
+    "by a swap": agent("self.net, self.best = self.best, self.net").replace(
+        "    def renew", "        self.best = make().to(device)\n\n    def renew", 1
+    ),
+    "by one around it with a layer of its own": (
+        GROWS.rpartition("\n\n\n")[0]
+        + "\n\n\n"
+        + agent("self.net = Growing(self.net).to(device)")
+    ),
+    "by a global statement": (
+        f"{SGD}def renew():\n    global model\n    {NEW}\n\n"
+        "for x, y in data:\n    renew()\n    opt.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n    loss.backward()\n    opt.step()\n"
+    ),
+    "in its layer, by a method": f"{GROWS}{SGD}model.grow()\n{EPOCH}",
+    "in its layer, from outside": (
+        f"{GROWS}{SGD}model.head = nn.Linear(3, 3).to(device)\n{EPOCH}"
+    ),
+    "in a list of layers": f"{SGD}model[2] = nn.Linear(16, 3).to(device)\n{EPOCH}",
+    "by a layer more": f"{SGD}model.append(nn.Linear(3, 3).to(device))\n{EPOCH}",
+}
+
+
+@pytest.mark.parametrize("name", OUTLIVED)
+def test_a_model_is_made_anew_and_its_optimizer_is_not(name: str) -> None:
+    assert left_alone(OUTLIVED[name]) in ("AMP011", "AMP030")
+
+
+CHOSEN = {
+    "one of two lists": "params = HEADS if len(sys.argv) > 1 else model.parameters()\n",
+    "one of two lists, by a branch": (
+        "if len(sys.argv) > 1:\n    params = model.parameters()\nelse:\n    params = HEADS\n"
+    ),
+    "more under a condition": (
+        "params = list(HEADS)\nif len(sys.argv) > 1:\n    params += list(model.parameters())\n"
+    ),
+    "more appended under a condition": (
+        "params = [{'params': HEADS}]\n"
+        "if len(sys.argv) > 1:\n    params.append({'params': model.parameters()})\n"
+    ),
+    "those that a loop picks": (
+        "params = []\nfor name, p in model.named_parameters():\n"
+        "    if 'bias' in name:\n        params.append(p)\n"
+    ),
+    "those that a loop does not skip": (
+        "params = []\nfor name, p in model.named_parameters():\n"
+        "    if 'bias' in name:\n        continue\n    params.append(p)\n"
+    ),
+    "all but one that is taken out": "params = list(model.parameters())\nparams.pop()\n",
+    "all but one that is deleted": "params = list(model.parameters())\ndel params[0]\n",
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_an_optimizer_that_may_hold_a_part(name: str) -> None:
+    birth = "opt = torch.optim.SGD(params, lr=0.1)\n"
+    given = CHOSEN[name].replace("HEADS", "model[2].parameters()")
+    assert left_alone(f"import sys\n{given}{birth}{EPOCH}") == "AMP030"
+
+
+HOLDS_ALL = {
+    "both of two lists": (
+        "weights, biases = [], []\nfor name, p in model.named_parameters():\n"
+        "    if 'bias' in name:\n        biases.append(p)\n    else:\n        weights.append(p)\n"
+        "params = [{'params': weights, 'lr': 0.1}, {'params': biases}]\n"
+    ),
+    "all that are not frozen": (
+        "params = []\nfor name, p in model.named_parameters():\n"
+        "    if not p.requires_grad:\n        continue\n    params.append(p)\n"
+    ),
+    "the same by either branch": (
+        "if len(data) > 3:\n    params = model.parameters()\n"
+        "else:\n    params = list(model.parameters())\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOLDS_ALL)
+def test_an_optimizer_that_holds_all(name: str) -> None:
+    birth = "opt = torch.optim.SGD(params, lr=0.1)\n"
+    assert "scaler.unscale_(opt)" in migrated(f"{HOLDS_ALL[name]}{birth}{EPOCH}")
+
+
+FROZEN = (
+    "for p in model[0].parameters():\n    p.requires_grad = False\n"
+    "opt = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)\n"
+)
+THAW = "for p in model[0].parameters():\n    p.requires_grad = True\n"
+
+
+def test_layers_that_are_thawed_behind_the_birth() -> None:
+    assert left_alone(f"{FROZEN}{THAW}{EPOCH}") == "AMP011"
+    assert "scaler.unscale_(opt)" in migrated(f"{FROZEN}{EPOCH}")
+    assert "scaler.unscale_(opt)" in migrated(f"{FROZEN}{THAW}{SGD}{EPOCH}")

@@ -1,0 +1,295 @@
+"""Models that are made anew behind the birth of their optimizer, which goes on holding the old ones.
+
+A plain optimizer skips parameters without gradients. A scaler that finds none at all raises, and one
+that finds some leaves those of the new layers scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.facts import ir
+from amp_migrate.plan.coverage import Coverage, bindings_of
+from amp_migrate.plan.events import Event, Events
+from amp_migrate.plan.forward import Forward
+from amp_migrate.plan.identity import Identities
+from amp_migrate.plan.loops import Refusal
+from amp_migrate.plan.ownership import Ownership
+from amp_migrate.plan.walk import Frames, Site, State, Walk
+from amp_migrate.project.bindings import calls_of, unpacked
+from amp_migrate.project.link import Program
+from amp_migrate.project.names import Definition
+from amp_migrate.project.optimizers import Slot
+
+_COPIES = frozenset(("copy.deepcopy", "copy.copy"))
+_NO_LAYERS = tuple(f"torch.nn.{name}." for name in "functional utils init".split())
+_ADDING = frozenset("append extend insert add_module register_module".split())
+
+_Held = tuple[frozenset[Slot], frozenset[Slot]]
+"""The optimizers that are born, and those of which a model was made anew since."""
+
+
+class Stale(Walk[_Held]):
+    """Walks a program and finds a step of an optimizer whose model was made anew."""
+
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        forward: Forward,
+        identities: Identities,
+        ownership: Ownership,
+    ) -> None:
+        super().__init__(program, events, handlers=False)
+        self.forward = forward
+        self.identities = identities
+        self.found: tuple[ir.Stmt, str, str] | None = None
+        self._made: dict[Site, dict[Slot, Definition]] = {}
+        """The statements that make a model anew, or a part of one, and whose it is."""
+        self._births: dict[Site, set[Slot]] = {}
+        for one in identities.all:
+            for coverage in ownership.coverages((one,)):
+                for birth in coverage.births:
+                    self._births.setdefault((birth.function, birth.path), set()).add(
+                        one
+                    )
+                for made in _made_anew(program, forward, coverage):
+                    site = made.function, made.stmt.path
+                    self._made.setdefault(site, {})[one] = made
+        self._within = self._quietly_called()
+
+    def refusal(self, roots: Iterable[str]) -> Refusal | None:
+        """Why a step may be one of an optimizer that does not hold what is trained."""
+        if not self._made:
+            return None
+        for root in roots:
+            self.run(root)
+        if self.found is None:
+            return None
+        stmt, function, name = self.found
+        message = f"{name} is made anew here, and the optimizer of the old one steps on"
+        return Refusal("AMP011", message, ir.Line(stmt.line, ir.file_of(function)))
+
+    def _start(self, root: str) -> _Held:
+        return frozenset(), frozenset()
+
+    def _on_line(
+        self, function: str, stmt: ir.Stmt, states: set[State[_Held]]
+    ) -> set[State[_Held]]:
+        sites = {(function, stmt.path)}
+        for call in calls_of(stmt):
+            for callee in self.program.callees(call, function):
+                if not self.events.kinds(callee):
+                    sites |= self._within.get(callee, set())
+        touched = {one for site in sites for one in self._made.get(site, ())}
+        if not touched:
+            return states
+        return {
+            State((born, stale | (touched & born)), s.known)
+            for s in states
+            for born, stale in (s.held,)
+        }
+
+    def _event(
+        self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
+    ) -> State[_Held]:
+        born, stale = state.held
+        if event.kind == "birth":
+            new = self._births.get((function, stmt.path), set())
+            return State((born | new, stale - new), state.known)
+        if event.kind != "step" or event.slot is None:
+            return state
+        found = self.identities.on_way(event.slot, tuple(self._frames))
+        if found & stale and self.found is None:
+            made = next(
+                made
+                for by_one in self._made.values()
+                for one, made in by_one.items()
+                if one in found
+            )
+            self.found = made.stmt, made.function, _name(made)
+        return state
+
+    def _way_to(self, callee: str) -> Frames:
+        return tuple(self._frames) if len(self.identities.all) > 1 else ()
+
+    def _quietly_called(self) -> dict[str, set[Site]]:
+        """What the functions that a walk does not enter make anew, those that they call included."""
+        found: dict[str, set[Site]] = {}
+        for site in self._made:
+            pending, seen = [site[0]], {site[0]}
+            while pending:
+                function = pending.pop()
+                found.setdefault(function, set()).add(site)
+                callers = {s.caller for s in self.program.call_sites.get(function, ())}
+                pending += callers - seen
+                seen |= callers
+        return found
+
+
+def _name(made: Definition) -> str:
+    for target, _, _ in unpacked(made.stmt):
+        if isinstance(target, (ir.Name, ir.Attr, ir.Item)):
+            return ir.render(target) or "a layer"
+    return "a layer"
+
+
+def _made_anew(
+    program: Program, forward: Forward, coverage: Coverage
+) -> Iterator[Definition]:
+    """What may give a model that an optimizer holds, or a part of it, another object."""
+    classes: set[str] = set()
+    for one in coverage.held.all:
+        for made in bindings_of(program, one):
+            if _is_another(made, forward, coverage) and not _is_before(made, coverage):
+                yield made
+            if made.value is not None:
+                classes |= program.instance_classes(made.value, made.function)
+    if not coverage.held.all:
+        return
+    inside = _parts(program, forward, classes)
+    owners = {one[1] for one in coverage.held.all if one[0] == "attribute"}
+    for function, stmt in program.all_statements():
+        if program.functions[function].name == "__init__":
+            continue
+        changed = [
+            (holder, owners if value is None else inside)
+            for holder, value in _layers(program, forward, stmt, function)
+        ]
+        if coverage.held.thawed:
+            changed += [(holder, inside) for holder in _thaws(stmt)]
+        for holder, wanted in changed:
+            if program.instance_classes(holder, function) & wanted or any(
+                map(
+                    coverage.may_hold,
+                    coverage.of_target(holder, function, stmt, {}).all,
+                )
+            ):
+                made = Definition(function, stmt, stmt.value)
+                if not _is_before(made, coverage):
+                    yield made
+
+
+def _is_before(made: Definition, coverage: Coverage) -> bool:
+    """Whether a birth stands behind it in the same block: whenever one is made, so is the other."""
+    parent, (field, index) = made.stmt.path[:-1], made.stmt.path[-1]
+    return any(
+        birth.function == made.function
+        and birth.path[:-1] == parent
+        and birth.path[-1][0] == field
+        and birth.path[-1][1] > index
+        for birth in coverage.births
+    )
+
+
+def _is_another(made: Definition, forward: Forward, coverage: Coverage) -> bool:
+    """Whether a definition may give a name another object than it has."""
+    value = made.value
+    if made.stmt.kind in ("augassign", "delete", "import", "importfrom"):
+        return False
+    if value is None:
+        return True
+    options: tuple[ir.Expr, ...] = (value,)
+    if isinstance(value, ir.Operation) and value.op == "if":
+        options = value.operands[1:]
+    return any(
+        option != ir.Const(None)
+        and not _goes_on(option, made, forward, coverage)
+        and not coverage.holds_all(option, made.function, made.stmt)
+        for option in options
+    )
+
+
+def _goes_on(
+    value: ir.Expr, made: Definition, forward: Forward, coverage: Coverage
+) -> bool:
+    """Whether a value is the object that is there, or is made of it: ``Around(model)``, unless that has
+    layers of its own."""
+    program = coverage.program
+    if isinstance(value, ir.Call) and (
+        program.origin(value.func, made.function) in _COPIES
+        or any(
+            any(True for _ in _layers(program, forward, stmt, init))
+            for name in program.instance_classes(value, made.function)
+            if (init := program.method(name, "__init__")) is not None
+            for stmt in ir.statements(program.functions[init].body)
+        )
+    ):
+        return False
+    targets = [
+        target
+        for target, given, index in unpacked(made.stmt)
+        if given is value and index == made.index
+    ]
+    inner = ir.walk(value) if isinstance(value, ir.Call) else (value,)
+    return any(part in targets for part in inner)
+
+
+def _parts(program: Program, forward: Forward, classes: Iterable[str]) -> set[str]:
+    """The classes of some modules and of the modules inside of them."""
+    pending = [c for c in classes if forward.is_module_class(c)]
+    found: set[str] = set()
+    while pending:
+        current = pending.pop()
+        if current in found:
+            continue
+        found.add(current)
+        for base in program.bases(current):
+            for _, method in program.classes[base].methods:
+                for stmt in ir.statements(program.functions[method].body):
+                    for expr in stmt.exprs:
+                        for call in ir.calls_in(expr):
+                            pending += [
+                                name
+                                for name in program.instance_classes(call, method)
+                                if forward.is_module_class(name)
+                            ]
+    return found
+
+
+def _layers(
+    program: Program, forward: Forward, stmt: ir.Stmt, function: str
+) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
+    """The modules and parameters that a statement puts into something: (what, the layer); None in place
+    of the layer where the name in which it is put is not in sight."""
+    for target, value, index in unpacked(stmt):
+        if isinstance(target, (ir.Attr, ir.Item)) and value is not None:
+            if index is None and _is_layer(program, forward, value, function):
+                yield target.value, value
+    for call in calls_of(stmt):
+        if program.origin(call.func, function) == "builtins.setattr":
+            if len(call.args) == 3 and not isinstance(call.args[1].value, ir.Const):
+                if _is_layer(program, forward, call.args[2].value, function):
+                    yield call.args[0].value, None
+        if isinstance(call.func, ir.Attr) and call.func.attr in _ADDING and call.args:
+            if _is_layer(program, forward, call.args[-1].value, function):
+                yield call.func.value, call.args[-1].value
+
+
+def _thaws(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """What a statement may let have gradients again."""
+    for target, value, _ in unpacked(stmt):
+        if isinstance(target, ir.Attr) and target.attr == "requires_grad":
+            if value != ir.Const(False):
+                yield target.value
+    for call in calls_of(stmt):
+        if isinstance(call.func, ir.Attr) and call.func.attr == "requires_grad_":
+            if not call.args or call.args[0].value != ir.Const(False):
+                yield call.func.value
+
+
+def _is_layer(
+    program: Program, forward: Forward, value: ir.Expr, function: str
+) -> bool:
+    if not isinstance(value, ir.Call):
+        return False
+    return any(
+        (ref.kind == "instance" and forward.is_module_class(ref.name))
+        or (
+            ref.kind == "made"
+            and ref.name.startswith("torch.nn.")
+            and not ref.name.startswith(_NO_LAYERS)
+            and not ref.name.endswith("Loss")
+        )
+        for ref in program.resolve(value, function)
+    )
