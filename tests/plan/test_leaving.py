@@ -66,6 +66,47 @@ scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")
 """
 # Each is a diff of what stands around a training step, which is put where it says STEP.
 CASES = """\
+=== sums and powers
+ seen, area, last = 0, 0.0, None
+ STEP
+-    seen += F.softmax(h, dim=1).max(1)[0].mean().detach()
+-    area += h.detach().sigmoid().sum().item()
+-    print((h.detach() ** 2).mean().item(), h.exp().mean().item())
+-    print(torch.pow(h, 2).max().item(), torch.sum(h.detach()).item())
++    seen += F.softmax(h, dim=1).max(1)[0].mean().detach().float()
++    area += h.detach().sigmoid().float().sum().item()
++    print((h.detach().float() ** 2).mean().item(), h.float().exp().mean().item())
++    print(torch.pow(h.float(), 2).max().item(), torch.sum(h.detach().float()).item())
+     last = loss.detach() if last is None else 0.9 * last + 0.1 * loss.detach()
+ print(float(seen) > 0, area > 0)
+=== files
+ kept = {}
+ STEP
+     kept["h"] = h.detach()
+     torch.save({"kept": kept, "model": model.state_dict()}, "kept.pt")
+ loaded = torch.load("kept.pt")
+ model.load_state_dict(loaded["model"])
+-print(probe(loaded["kept"]["h"]).mean().item() < 1e9)
++with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
++    print(probe(loaded["kept"]["h"]).float().mean().item() < 1e9)
+=== what any number of arguments hold
+ class Memory:
+     def __init__(self):
+         self.items = deque(maxlen=9)
+
+     def push(self, *item):
+         self.items.append(item)
+
+     def sample(self, k):
+         return [torch.stack(c) for c in zip(*random.sample(self.items, k))]
+
+
+ memory = Memory()
+ STEP
+     memory.push(h.detach(), y)
+     hs, ys = memory.sample(1)
+-    print(probe(hs).shape, probe(ys).shape)
++    print(probe(hs.float()).shape, probe(ys.float()).shape)
 === a module
  memory = []
  head = nn.Sequential(nn.ReLU(), nn.Linear(8, 2), nn.Softmax(1)).to(device)
@@ -82,7 +123,8 @@ CASES = """\
 +        print([probe(m).mean().item() for m in memory])
 -    print(head(h.detach()).sum().item())
 +    print(head(h.detach().float()).sum().item())
-     print(act(h.detach()).sum().item())
+-    print(act(h.detach()).sum().item())
++    print(act(h.detach()).float().sum().item())
 
 === after the loop
  STEP
@@ -264,7 +306,8 @@ CASES = """\
 -    print((h.detach() @ y.t()).sum().item())
 +    print((h.detach().float() @ y.t()).sum().item())
      g = h.detach().t() @ h.detach()
-     print(g.sum().item() < 1e9)
+-    print(g.sum().item() < 1e9)
++    print(g.float().sum().item() < 1e9)
 -    print((h.detach() @ model.out.weight).sum().item() < 1e9)
 +    print((h.detach().float() @ model.out.weight).sum().item() < 1e9)
 -    print(F.linear(h.detach(), probe.weight, probe.bias).sum().item())
@@ -435,7 +478,8 @@ CASES = """\
          self.sum, self.n = 0.0, 0
          self.all = []
      def update(self, v, n):
-         self.sum += v.sum().item()
+-        self.sum += v.sum().item()
++        self.sum += v.float().sum().item()
          self.n += n
          self.all.append(v)
      def corr(self):
@@ -532,7 +576,8 @@ CASES = """\
      z = h.detach()
 -    z[y > 0] = y[y > 0]
 +    z[y > 0] = y[y > 0].to(z.dtype)
-     print(z.sum().item() < 1e9)
+-    print(z.sum().item() < 1e9)
++    print(z.float().sum().item() < 1e9)
 
 === collections in collections
  memory = [[], []]
