@@ -167,6 +167,11 @@ class Leaving:
 
     def _widened(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> None:
         """Compute with a half value in fp32 what fp32 is wanted for, if it can be cast."""
+        if any(
+            self.program.origin(call.func, function) == "torch.autograd.grad"
+            for call in calls_of(stmt)
+        ):
+            return  # only its gradient counts
         if self._trace(function, stmt, value).half:
             self._helped(function, stmt, [value], [value], False, "")
 

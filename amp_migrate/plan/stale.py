@@ -159,12 +159,13 @@ def _made_anew(
         if coverage.held.thawed:
             changed += [(holder, inside) for holder in _thaws(stmt)]
         for holder, wanted in changed:
-            if program.instance_classes(holder, function) & wanted or any(
-                map(
-                    coverage.may_hold,
-                    coverage.of_target(holder, function, stmt, {}).all,
-                )
-            ):
+            # Where it is known which object that is, others of its class do not count.
+            known = coverage.of_target(holder, function, stmt, {}).all
+            if any(one[0] == "self" for one in known) or not known:
+                meant = bool(program.instance_classes(holder, function) & wanted)
+            else:
+                meant = any(map(coverage.may_hold, known))
+            if meant:
                 made = Definition(function, stmt, stmt.value)
                 if not _is_before(made, coverage):
                     yield made
@@ -210,8 +211,10 @@ def _goes_on(
         program.origin(value.func, made.function) in _COPIES
         or any(
             any(True for _ in _layers(program, forward, stmt, init))
-            for name in program.instance_classes(value, made.function)
-            if (init := program.method(name, "__init__")) is not None
+            for call in ir.calls_in(value)
+            for ref in program.resolve(call.func, made.function)
+            if ref.kind == "class"
+            and (init := program.method(ref.name, "__init__")) is not None
             for stmt in ir.statements(program.functions[init].body)
         )
     ):

@@ -341,3 +341,39 @@ def test_layers_that_are_thawed_behind_the_birth() -> None:
     assert left_alone(f"{FROZEN}{THAW}{EPOCH}") == "AMP011"
     assert "scaler.unscale_(opt)" in migrated(f"{FROZEN}{EPOCH}")
     assert "scaler.unscale_(opt)" in migrated(f"{FROZEN}{THAW}{SGD}{EPOCH}")
+
+
+HANDED_BACK = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Linear(8, 16), nn.Linear(16, 9)
+
+    def forward(self, x):
+        return self.fc(torch.relu(self.body(x)))
+
+
+def fit(model, opt):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+    return model
+
+
+first = Net()
+first.fc = nn.Linear(16, 3)
+first_opt = torch.optim.SGD(first.to(device).parameters(), lr=0.1)
+first = fit(first, first_opt)
+second = Net()
+for p in second.parameters():
+    p.requires_grad = False
+second.fc = nn.Linear(16, 3)
+second_opt = torch.optim.SGD(second.to(device).fc.parameters(), lr=0.1)
+second = fit(second, second_opt)
+"""
+
+
+def test_a_model_that_is_handed_back_and_another_of_its_class() -> None:
+    assert migrated(HANDED_BACK).count("GradScaler") == 2
