@@ -23,6 +23,9 @@ from amp_migrate.project.optimizers import Slot
 
 _COPIES = frozenset(("copy.deepcopy", "copy.copy"))
 _NO_LAYERS = tuple(f"torch.nn.{name}." for name in "functional utils init".split())
+_NO_MODELS = frozenset(
+    "augassign delete import importfrom functiondef asyncfunctiondef classdef".split()
+)
 _ADDING = frozenset("append extend insert add_module register_module".split())
 
 _Held = tuple[frozenset[Slot], frozenset[Slot]]
@@ -46,6 +49,8 @@ class Stale(Walk[_Held]):
         self.found: tuple[ir.Stmt, str, str] | None = None
         self._made: dict[Site, dict[Slot, Definition]] = {}
         """The statements that make a model anew, or a part of one, and whose it is."""
+        self._last: dict[Slot, Definition] = {}
+        """What was made anew last on the way."""
         self._births: dict[Site, set[Slot]] = {}
         for one in identities.all:
             for coverage in ownership.coverages((one,)):
@@ -84,6 +89,9 @@ class Stale(Walk[_Held]):
         touched = {one for site in sites for one in self._made.get(site, ())}
         if not touched:
             return states
+        if any(touched & s.held[0] for s in states):
+            for site in sites:
+                self._last |= self._made.get(site, {})
         return {
             State((born, stale | (touched & born)), s.known)
             for s in states
@@ -101,12 +109,7 @@ class Stale(Walk[_Held]):
             return state
         found = self.identities.on_way(event.slot, tuple(self._frames))
         if found & stale and self.found is None:
-            made = next(
-                made
-                for by_one in self._made.values()
-                for one, made in by_one.items()
-                if one in found
-            )
+            made = next(self._last[one] for one in self._last if one in found & stale)
             self.found = made.stmt, made.function, _name(made)
         return state
 
@@ -140,6 +143,8 @@ def _made_anew(
     """What may give a model that an optimizer holds, or a part of it, another object."""
     classes: set[str] = set()
     for one in coverage.held.all:
+        if len(one) > 3 and one[3].startswith("["):
+            continue  # in a container, whose name says nothing of the model
         for made in bindings_of(program, one):
             if _is_another(made, forward, coverage) and not _is_before(made, coverage):
                 yield made
@@ -186,7 +191,7 @@ def _is_before(made: Definition, coverage: Coverage) -> bool:
 def _is_another(made: Definition, forward: Forward, coverage: Coverage) -> bool:
     """Whether a definition may give a name another object than it has."""
     value = made.value
-    if made.stmt.kind in ("augassign", "delete", "import", "importfrom"):
+    if made.stmt.kind in _NO_MODELS:
         return False
     if value is None:
         return True

@@ -220,6 +220,11 @@ RENEWED = {
         .replace("    if i == 3:\n        agent.renew()\n", "")
         .replace("agent.update(x, y)\n", "agent.update(x, y)\nagent.renew()\n")
     ),
+    "one out of a container whose name is used again": (
+        'kept = {"net": model}\nmodel = kept["net"]\n'
+        f'{SGD}for epoch in range(2):\n{inside(EPOCH)}    kept = {{"net": model.state_dict()}}\n'
+        "def kept():\n    pass\n"
+    ),
     "a layer put in before the birth": f"{GROWS}model.grow()\n{SGD}{EPOCH}",
     "an optimizer for the layer that was put in": (
         f"{GROWS}{SGD}{EPOCH}model.grow()\n{ADAM}{EPOCH}"
