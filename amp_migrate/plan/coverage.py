@@ -198,9 +198,12 @@ class Coverage:
         )
 
     def holds_all(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
-        """Whether an expression is known to be something that is held as a whole."""
+        """Whether an expression is known to be something that is held as a whole: of an attribute, it is
+        not told when it was what."""
         found = self.identities(expr, function, stmt)
-        return bool(found) and all(self._covers(self.held, one) for one in found)
+        return bool(found) and all(
+            one[0] == "variable" and self._covers(self.held, one) for one in found
+        )
 
     def parts_of(self, one: Identity) -> set[str]:
         """The attributes of a module in which what is held of it stands."""

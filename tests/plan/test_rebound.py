@@ -256,6 +256,12 @@ OUTLIVED = {
     "by a swap": agent("self.net, self.best = self.best, self.net").replace(
         "    def renew", "        self.best = make().to(device)\n\n    def renew", 1
     ),
+    "by a swap with its copy": "import copy\n"
+    + agent("self.net, self.old = self.old, self.net", clip="pass").replace(
+        "    def renew",
+        "        self.old = copy.deepcopy(self.net)\n\n    def renew",
+        1,
+    ),
     "by one around it with a layer of its own": (
         GROWS.rpartition("\n\n\n")[0]
         + "\n\n\n"
