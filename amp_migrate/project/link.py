@@ -94,11 +94,9 @@ class Program(Names):
     def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
         """Every ``self.attr = ...`` in the methods of a class, its bases and its subclasses here."""
         family = self.family(class_name)
-        found = [
-            definition
-            for owner, definition in self._set_attributes(attr)
-            if owner in family
-        ]
+        known = self._set_attributes(attr)
+        spend(len(known))
+        found = [definition for owner, definition in known if owner in family]
         for related in sorted(family):
             fields = self.fields(related)
             if attr in fields:
@@ -151,9 +149,11 @@ class Program(Names):
 
     def _set_by_name(self, attr: str) -> list[Definition]:
         """The variables that become an attribute of an object of which nothing is known."""
+        known = self._attribute_targets.get(attr, ())
+        spend(4 * len(known))
         return [
             definition
-            for holder, definition in self._attribute_targets.get(attr, ())
+            for holder, definition in known
             if isinstance(definition.value, ir.Name)
             and not self.resolve(holder, definition.function)
         ]
