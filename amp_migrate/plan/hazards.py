@@ -71,8 +71,8 @@ class Hazards:
         files: frozenset[str],
         live: Live | None,
     ) -> None:
-        """``files``: those in which the loops, their optimizers and what these pass through stand.
-        ``live``: what can run with the loops; None where callers out of sight run them.
+        """``files``: those that can take part where the loops run, but for what they import. ``live``:
+        what can run with the loops; None where callers out of sight run them.
         """
         self.program = program
         self.forward = forward

@@ -52,11 +52,26 @@ class Live:
         self._is_unfolded = False
         """Something calls what an object holds without its name."""
         self._pending = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
+        self._pending += self._entry_points()
         while self._pending:
             function = self._pending.pop()
             if function not in self.functions and function in program.functions:
                 self.functions[function] = None
                 self._read_body(function)
+
+    def _entry_points(self) -> Iterator[str]:
+        """What nothing in a script calls, and can be called without arguments: a package's command
+        (``[project.scripts]``) is such a function."""
+        for name, function in self.program.functions.items():
+            if (
+                ir.file_of(name) in self.started
+                and function.parent == ir.top_of(name)
+                and function.class_name is None
+                and name not in self.program.escaping
+                and not self.program.call_sites.get(name)
+                and all(p.default is not None or "*" in p.kind for p in function.params)
+            ):
+                yield name
 
     def is_apart(self, class_name: str) -> bool:
         """Whether all calls of a class's instances are in sight."""

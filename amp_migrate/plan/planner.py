@@ -213,7 +213,7 @@ class Planner:
             self.program,
             self.forward,
             self.options,
-            group.files,
+            around,
             self._live_with(group, around),
         )
         hazard = hazards.of_setup()
@@ -291,7 +291,7 @@ class Planner:
             hazards,
             self.options,
             self.torch_names,
-            self.program.importing(group.files),
+            around,
         ).plan([*runs, *evaluated])
         if isinstance(decorators, Refusal):
             raise Blocked(decorators)

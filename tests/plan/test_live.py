@@ -494,3 +494,33 @@ def test_a_file_that_has_the_loop_is_started(tmp_path: Path) -> None:
     )
     (tmp_path / "train.py").write_text("import nets\nnets.fit(nets.Plain)\n")
     assert not any(r.changed for r in migrate_paths([tmp_path]).results)
+
+
+def test_a_command_that_nothing_calls_is_started(tmp_path: Path) -> None:
+    """``[project.scripts]`` names functions, which are called without arguments."""
+    body = _TRAIN.replace("model = nets.MAKE()", "model = make()")
+    body = "".join("    " + line for line in body.splitlines(keepends=True))
+    body = body.replace("make()", "make[0]()")
+    commands = "def main():\n    fit([Plain])\ndef other(folds=2):\n    fit([Sparse])\n"
+    (tmp_path / "train.py").write_text(
+        f"{_HEAD}{_SPARSE}{_PLAIN}def fit(make):\n{body}{commands}"
+        'if __name__ == "__main__":\n    main()\n'
+    )
+    assert not any(r.changed for r in migrate_paths([tmp_path]).results)
+
+
+@pytest.mark.parametrize(
+    "called", ['{"fit": lib.fit}[input()](', 'getattr(lib, "fit")(', "lib.fit("]
+)
+def test_a_file_that_runs_the_loop_gives_it_its_net(
+    called: str, tmp_path: Path
+) -> None:
+    build = 'def build(name):\n    return {"sparse": Sparse}[name]\n'
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + build)
+    body = _TRAIN.replace("model = nets.MAKE()", "model = make()")
+    body = "".join("    " + line for line in body.splitlines(keepends=True))
+    (tmp_path / "lib.py").write_text(f"{_HEAD}def fit(make):\n{body}")
+    (tmp_path / "train.py").write_text(
+        f'import lib\nimport nets\n{called}nets.build("sparse"))\n'
+    )
+    assert not any(r.changed for r in migrate_paths([tmp_path]).results)
