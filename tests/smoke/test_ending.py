@@ -57,6 +57,10 @@ def _lives(process: int) -> bool:
     )
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _validate(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     options = ["--device", "cpu", "--threads", "1", "--steps", "100000"]
     return subprocess.Popen(
@@ -68,8 +72,10 @@ def _validate(folder: Path, *words: str) -> subprocess.Popen[bytes]:
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
         },
         stderr=subprocess.PIPE,
-        # A process group of its own, as a shell gives; with the signals of a new program.
+        # A process group of its own, as a shell gives; with the signals of a new program, also where
+        # the tests run in the background, with SIGINT ignored.
         start_new_session=True,
+        preexec_fn=_heed_interrupts,
     )
 
 
