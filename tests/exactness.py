@@ -37,6 +37,7 @@ import torch.utils.data
 from trees import Tree, run_main
 
 from amp_migrate.smoke.harness.backward_products import ProductCounter
+from amp_migrate.smoke.harness.processes import keep_groups
 from amp_migrate.smoke.harness.recorder import Injection, Recorder
 from amp_migrate.smoke.harness.switches import Switches
 from amp_migrate.smoke.harness.where import Where
@@ -233,6 +234,7 @@ def _work(program: Program, name: str, mode: Mode, pipe: Any) -> None:
     gc.disable()
     os.environ.pop("WORLD_SIZE", None)
     os.environ.pop("RANK", None)
+    keep_groups()
     watch = _Watch(mode)
     run = watch.run
     output = io.StringIO()

@@ -210,7 +210,7 @@ def _goes_on(
     value: ir.Expr, made: Definition, forward: Forward, coverage: Coverage
 ) -> bool:
     """Whether a value is the object that is there, or is made of it: ``Around(model)``, unless that has
-    layers of its own."""
+    layers of its own, or ``[model]``."""
     program = coverage.program
     if isinstance(value, ir.Call) and (
         program.origin(value.func, made.function) in _COPIES
@@ -229,7 +229,7 @@ def _goes_on(
         for target, given, index in unpacked(made.stmt)
         if given is value and index == made.index
     ]
-    inner = ir.walk(value) if isinstance(value, ir.Call) else (value,)
+    inner = ir.walk(value) if isinstance(value, (ir.Call, ir.Display)) else (value,)
     return any(part in targets for part in inner)
 
 

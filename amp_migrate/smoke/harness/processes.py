@@ -41,14 +41,14 @@ def stay_here(say: Callable[..., None]) -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lambda: say("process"))
     if torch.distributed.is_available():
-        _keep_groups()
+        keep_groups()
 
 
-def _keep_groups() -> None:
+def keep_groups() -> None:
     """No process group is destructed before this process ends.
 
     Gloo's destructor waits for its threads while it holds the interpreter's lock, which a thread needs
-    that drops a mode of ours (a `TorchFunctionMode` is part of the state that it was handed).
+    that drops a Python object of the state that it was handed (a mode or a hook of autograd).
     """
     distributed = torch.distributed
     inner_init, inner_new = distributed.init_process_group, distributed.new_group
