@@ -292,6 +292,7 @@ def _listing(
         told=found,
         errors=report.errors,
         files=report.paths,
+        unread=report.unread,
         fail_on=settings.showing.fail_on,
         known=known,
         gone=gone,
@@ -307,8 +308,8 @@ def _judged(
     from amp_migrate.catalogue import lint_codes
     from amp_migrate.lint.selection import is_selected
 
-    unread = {error.path for error in report.errors}
-    looked = {relative_to(settings.root, path) for path in {*report.paths} - unread}
+    read = {*report.paths} - report.unread
+    looked = {relative_to(settings.root, path) for path in read}
     known, options = set(lint_codes()), settings.options.lint
     # Of a code that is gone, nothing will ever be found.
     return looked, lambda code: code not in known or is_selected(code, options)

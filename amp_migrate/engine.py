@@ -60,6 +60,8 @@ class Failure:
     error: SourceError
     traceback: str = ""
     """Of an internal error; empty where the file is to blame."""
+    others: tuple[str, ...] = ()
+    """Paths of the other files that could not be processed with it: those of one program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,13 @@ class Report:
     def errors(self) -> tuple[SourceError, ...]:
         """What kept files from being processed."""
         return tuple(failure.error for failure in self.failures)
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """The paths of the files that were not analysed."""
+        return frozenset(
+            path for one in self.failures for path in (one.error.path, *one.others)
+        )
 
     @property
     def changed(self) -> tuple[Migration, ...]:
@@ -332,7 +341,7 @@ def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:
         try:
             output = document.encode(result.output)
         except SourceError as error:
-            return {file: Failure(error)}
+            return {file: Failure(error, others=_others(task, file))}
         outcome[file] = Migration(document, result, output, task.number)
     return outcome
 
@@ -341,7 +350,7 @@ def _failed(task: _Task, what: str, trace: str = "") -> _Outcome:
     """The internal error of a program, told at one of its files that were named."""
     file = _representative(task)
     path = task.sources.documents[file].path
-    return {file: Failure(_internal(path, what), trace)}
+    return {file: Failure(_internal(path, what), trace, _others(task, file))}
 
 
 def _too_much(task: _Task, what: str) -> _Outcome:
@@ -351,7 +360,13 @@ def _too_much(task: _Task, what: str) -> _Outcome:
     if others:
         count = "1 file" if others == 1 else f"{others} files"
         what += f", with the {count} that imports connect with it"
-    return {file: Failure(SourceError(path, what))}
+    return {file: Failure(SourceError(path, what), others=_others(task, file))}
+
+
+def _others(task: _Task, file: str) -> tuple[str, ...]:
+    """The paths of the other files that a job on a program is about."""
+    documents = task.sources.documents
+    return tuple(documents[one].path for one in task.given if one != file)
 
 
 def _representative(task: _Task) -> str:

@@ -160,7 +160,7 @@ def test_an_error_wins_and_the_others_go_on() -> None:
     assert result.exit_code == Lint.ERROR
     assert "clip.py:12:5 AMP101" in result.stdout
     assert result.stderr.startswith("error: broken.py:2: not valid")
-    assert "1 file not read" in result.stdout
+    assert "1 file not analysed" in result.stdout
 
 
 def test_every_exit_code_is_in_the_help() -> None:

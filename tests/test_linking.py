@@ -282,3 +282,4 @@ def test_a_program_that_is_too_large_is_named_and_the_others_are_done(
         "engine.py: too large to be analysed, with the 2 files that imports connect with it"
     )
     assert [Path(one.path).name for one in report.results] == ["alone.py"]
+    assert {Path(path).name for path in report.unread} >= {"engine.py", "main.py"}

@@ -65,7 +65,10 @@ def summary(report: Report, *, written: bool, job: Job = Job.MIGRATE) -> str:
         words = _number(len(already), "training loop")
         sentences.append(f"{words} under AMP already")
     if report.failures:
-        sentences.append(f"{_number(len(report.failures), 'error')}")
+        words = _number(len(report.failures), "error")
+        if len(report.unread) > len(report.failures):
+            words += f", {len(report.unread)} files not analysed"
+        sentences.append(words)
     return "; ".join(sentences)
 
 
@@ -86,7 +89,9 @@ def _of_units(
     if not report.files:
         return "no Python files found"
     if not units:
-        return f"no {many} found in {_number(report.files, 'file')}"
+        return (
+            f"no {many} found in {_number(report.files - len(report.unread), 'file')}"
+        )
     done = len(units) - sum(unit.outcome is Outcome.LEFT_ALONE for unit in units)
     files = sum(
         any(unit.outcome is not Outcome.ALREADY for unit in _counted(result))

@@ -55,6 +55,8 @@ class Listing:
     errors: tuple[SourceError, ...] = ()
     files: tuple[str, ...] = ()
     """All that were looked at."""
+    unread: frozenset[str] = frozenset()
+    """Those that were not analysed."""
     fail_on: Severity | None = None
     known: int = 0
     """How many findings are not among these, since the baseline has them."""

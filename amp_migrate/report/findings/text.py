@@ -76,7 +76,10 @@ def summary(listing: Listing, least: Severity) -> str:
     infos = listing.counts[Severity.INFO]
     if not numbers:
         numbers.append("nothing found" if not infos else "no errors or warnings")
-    parts = [", ".join(numbers) + f" in {number(len(listing.files), 'file')}"]
+    parts = [
+        ", ".join(numbers)
+        + f" in {number(len({*listing.files} - listing.unread), 'file')}"
+    ]
     if infos:
         hidden = least is not Severity.INFO
         parts.append(number(infos, "info") + (" (--severity info)" if hidden else ""))
@@ -89,8 +92,8 @@ def summary(listing: Listing, least: Severity) -> str:
     if listing.gone:
         words = "entry" if listing.gone == 1 else "entries"
         parts.append(f"{listing.gone} {words} of the baseline found no more")
-    if listing.errors:
-        parts.append(number(len(listing.errors), "file") + " not read")
+    if listing.unread:
+        parts.append(number(len(listing.unread), "file") + " not analysed")
     return "; ".join(parts)
 
 
