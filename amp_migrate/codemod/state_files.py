@@ -5,8 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.plan.edits import StateFile
-from amp_migrate.plan.state_files import OPTIMIZER_WORD
+from amp_migrate.plan.edits import OPTIMIZER_WORD, StateFile
 
 
 def twin(expression: cst.BaseExpression, edit: StateFile) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from amp_migrate.facts.ir import Path
 
 Steps = tuple[int, ...]
 """The way from a simple statement's value down to an expression: the index among `ir.children`."""
+
+
+OPTIMIZER_WORD = re.compile(
+    r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
+)
+"""The word in a file's name that stands for the optimizer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,12 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.facts import ir
-from amp_migrate.plan.edits import StateFile
+from amp_migrate.plan.edits import OPTIMIZER_WORD, StateFile
 from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.torch_names import ModuleNames
 from amp_migrate.project.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
-OPTIMIZER_WORD = re.compile(
-    r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
-)
-"""The word in a file's name that stands for the optimizer."""
-
 _FOLDERS_READ = frozenset({"listdir", "scandir", "iterdir", "glob", "iglob", "rglob"})
 _MOVES = frozenset(
     f"{module}.{name}"
