@@ -231,9 +231,13 @@ class Finder:
         assert call is not None
         line = call.line
         framework = self._framework(backward)
-        if "apex" in program.import_roots(function) and self._amp_around(function):
-            return Refusal("AMP002", "apex.amp drives this loop", line)
-        if _is_scaled(receiver) or self._amp_around(function):
+        scaled = _is_scaled(receiver)
+        if self._amp_around(function):
+            # apex has nothing like `scaler.scale(loss).backward()`, also where its file has both.
+            if "apex" in program.import_roots(function) and not scaled:
+                return Refusal("AMP002", "apex.amp drives this loop", line)
+            scaled = True
+        if scaled:
             return Refusal("AMP001", "this loop is under AMP already", line)
         if framework is not None:
             return Refusal("AMP003", f"{framework} drives this loop", line)
@@ -430,6 +434,18 @@ class Finder:
             ):
                 yield caller, stmt, call
 
+    def _bound_steps(self) -> Iterator[tuple[str, ir.Stmt, ir.Expr]]:
+        """What the steps that are given ``partial(closure, ...)`` call: ``closure``, where it stands."""
+        program = self.program
+        for caller, stmt, call in program.calls_named("step"):
+            for arg in call.args:
+                found = self.optimizers.collections.definitions(arg.value, caller)
+                given = [(one.function, one.value) for one in found]
+                for at, value in ((caller, arg.value), *given):
+                    if isinstance(value, ir.Call) and value.args:
+                        if program.origin(value.func, at) == "functools.partial":
+                            yield at, stmt, value.args[0].value
+
     def _no_step(self, backward: Backward) -> Refusal:
         function = backward.function
         for caller, stmt, call in self._steps_with(function):
@@ -446,6 +462,12 @@ class Finder:
                     )
                     return Refusal("AMP014", message, call.line)
         callers = self._callers(function)
+        for caller, stmt, value in self._bound_steps():
+            for ref in self.program.resolve(value, caller):
+                if ref.kind == "function" and ref.name in callers:
+                    name = ir.local_name(ref.name)
+                    message = f"{name}() is part of the closure of step()"
+                    return Refusal("AMP013", message, stmt.line)
         for caller in callers:
             for stmt in ir.statements(self.program.functions[caller].body):
                 for call in calls_of(stmt):

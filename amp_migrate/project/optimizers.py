@@ -390,6 +390,8 @@ class Optimizers:
         sites = program.call_sites.get(slot.owner, [])
         if not sites:
             reason = f"{slot.name} is a parameter of {function.name}(), which nothing calls here"
+            if function.self_name is not None and program.calls_named(function.name):
+                reason = f"{slot.name} is a parameter of {function.name}(), and who calls it is not known"
             if slot.owner in program.escaping:
                 reason = f"{slot.name} is a parameter of {function.name}(), which is used as a value"
             trace.problems.append(Problem(NOT_FOUND, slot.owner, function.line, reason))

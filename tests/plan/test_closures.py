@@ -248,3 +248,23 @@ def test_the_check_knows_the_form_and_no_more() -> None:
         f"{scaler}loss = closure()\nopt.step()\n",
     ):
         assert difference(before, wrong) is not None
+
+
+PARTIAL = {
+    "in the call": "opt.step(functools.partial(closure, x, y))",
+    "by a name": "bound = partial(closure, x, y)\n    opt.step(bound)",
+    "by keyword": "opt.step(closure=partial(closure, x, y=y))",
+}
+
+
+@pytest.mark.parametrize("name", PARTIAL)
+def test_a_closure_with_its_arguments_bound(name: str) -> None:
+    body = (
+        "import functools\nfrom functools import partial\n"
+        f"{SGD}def closure(x, y):\n    opt.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n    loss.backward()\n    return loss\n"
+        f"for x, y in data:\n    {PARTIAL[name]}\n"
+    )
+    (found,) = migrate_source(HEAD + body).diagnostics
+    assert found.code == "AMP013"
+    assert found.message == "closure() is part of the closure of step()"

@@ -903,3 +903,61 @@ def test_a_toy_beside_a_loop(name: str) -> None:
     assert not migrates or codes == ["AMP011"]
     if migrates:
         assert check_off(source, result.output) == []
+
+
+def test_beside_apex_a_scaler_of_torch_is_no_apex() -> None:
+    """A file may offer both, one class for each."""
+    source = """\
+import torch
+try:
+    from apex import amp
+except ImportError:
+    amp = None
+
+class Apex:
+    def __call__(self, loss, optimizer):
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+
+class Native:
+    def __init__(self):
+        self._scaler = torch.amp.GradScaler("cuda")
+
+    def __call__(self, loss, optimizer):
+        self._scaler.scale(loss).backward()
+        self._scaler.step(optimizer)
+        self._scaler.update()
+"""
+    found = migrate_source(source, path="train.py").loops
+    assert [loop.diagnostic.code for loop in found if loop.diagnostic] == [
+        "AMP002",
+        "AMP001",
+    ]
+
+
+CALLED_BY_NAME = {
+    # name: (what is called, what is said)
+    "one of several": (
+        "ALGORITHMS[sys.argv[1]]().update(x, y, optimizer)",
+        "not known",
+    ),
+    "never": ("print(x)", "which nothing calls here"),
+}
+
+
+@pytest.mark.parametrize("name", CALLED_BY_NAME)
+def test_a_method_that_is_called_by_its_name_alone(name: str) -> None:
+    call, words = CALLED_BY_NAME[name]
+    source = (
+        f"{HEAD}class Plain:\n    def __init__(self):\n"
+        "        self.model = nn.Linear(8, 3).to(device)\n\n"
+        "    def update(self, x, y, opt):\n        opt.zero_grad()\n"
+        "        loss = criterion(self.model(x.to(device)), y.to(device))\n"
+        "        loss.backward()\n        opt.step()\n\n"
+        "from lib import ALGORITHMS\n"
+        f"{MODEL}for x, y in data:\n    {call}\n"
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP010"
+    assert words in found.message
