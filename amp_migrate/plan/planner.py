@@ -65,6 +65,7 @@ from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
+_MOST_SCRIPTS = 8
 
 
 class Planner:
@@ -431,12 +432,27 @@ class Planner:
         started = frozenset(
             file for file in around if self.program.may_import(file, loops)
         )
+        live = self._live_from(around, started)
+        if 1 < len(started) <= _MOST_SCRIPTS and not live.is_open:
+            # A script that never comes to these loops gives them no model.
+            run = frozenset(
+                file
+                for file in started
+                if any(
+                    loop.function
+                    in self._live_from(around, frozenset({file})).functions
+                    for loop in group.loops
+                )
+            )
+            live = self._live_from(around, run or started)
+        is_run = all(loop.function in live.functions for loop in group.loops)
+        return live if is_run and not live.is_open else None
+
+    def _live_from(self, around: frozenset[str], started: frozenset[str]) -> Live:
         key = (around, started)
         if key not in self._live:
             self._live[key] = Live(self.program, around, started)
-        live = self._live[key]
-        is_run = all(loop.function in live.functions for loop in group.loops)
-        return live if is_run and not live.is_open else None
+        return self._live[key]
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:

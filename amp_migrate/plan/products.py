@@ -21,7 +21,7 @@ def of_products(
             continue
         same = _with_itself(inner, factors)
         if same is not None and not _is_normalized(program, function, same):
-            message = "a product of a value with itself overflows in float16"
+            message = "a product of a value with itself may overflow in float16"
             return Refusal("AMP020", message, line)
         (one, turned), (other, turned_too) = (
             _base(program, function, factor) for factor in factors
@@ -29,7 +29,7 @@ def of_products(
         if turned is turned_too or one != other or _is_number(one):
             continue
         if not _is_normalized(program, function, one):
-            message = "a product of a value with its own transpose overflows in float16"
+            message = "a product of a value with its own transpose may overflow in float16"
             return Refusal("AMP020", message, line)
     return None
 

@@ -524,3 +524,50 @@ def test_a_file_that_runs_the_loop_gives_it_its_net(
         f'import lib\nimport nets\n{called}nets.build("sparse"))\n'
     )
     assert not any(r.changed for r in migrate_paths([tmp_path]).results)
+
+
+_SCRIPT = """\
+import sys
+import lib
+import nets
+
+
+def main():
+    FIT
+
+
+if __name__ == "__main__":
+    main()
+"""
+_OTHER_SCRIPTS = {
+    # name: (what the other script does, whether it comes to the loop with its net)
+    "another loop": ("lib.other([nets.Sparse][0])", False),
+    "by an alias": ("run = lib.fit\n    run([nets.Sparse][0])", True),
+    "by its name": ("getattr(lib, sys.argv[1])([nets.Sparse][0])", True),
+    "through the other": ("lib.both([nets.Sparse][0])", True),
+}
+
+
+@pytest.mark.parametrize("name", _OTHER_SCRIPTS)
+def test_a_script_that_never_comes_to_the_loop_gives_it_no_net(
+    name: str, tmp_path: Path
+) -> None:
+    does, comes = _OTHER_SCRIPTS[name]
+    body = _TRAIN.replace("model = nets.MAKE()", "model = make()")
+    body = "".join("    " + line for line in body.splitlines(keepends=True))
+    both = "def both(make):\n    fit(make)\n"
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    (tmp_path / "lib.py").write_text(
+        f"{_HEAD}def fit(make):\n{body}def other(make):\n{body}{both}"
+    )
+    (tmp_path / "plain.py").write_text(
+        _SCRIPT.replace("FIT", "lib.fit({'plain': nets.Plain}[sys.argv[1]])")
+    )
+    (tmp_path / "sparse.py").write_text(_SCRIPT.replace("FIT", does))
+    found = migrate_paths([tmp_path]).results
+    changed = {Path(r.path).name for r in found if r.changed}
+    assert ("lib.py" in changed) is not comes
+    if not comes:
+        text = next(r.output for r in found if Path(r.path).name == "lib.py")
+        assert "scaler" in text.split("def other")[0]
+        assert "scaler" not in text.split("def other")[1]
