@@ -73,7 +73,9 @@ class Halves:
                 made = self.flow.made(at)
                 if not made:
                     view = dtype_table.view_of(expr)
-                    return view is not None and self._plainly(at, view)
+                    return self._is_shape(at) or (
+                        view is not None and self._plainly(at, view)
+                    )
                 return all(map(self._not_half, [*made, *self.flow.put_into(at)]))
             case ir.Item(value=value):
                 return self._plainly(at, value)
@@ -154,6 +156,15 @@ class Halves:
     def _returns_no_half(self, function: str) -> bool:
         returned = self.flow.returned(function, None)
         return bool(returned) and all(self._not_half(made) for made in returned or ())
+
+    def _is_shape(self, at: Made) -> bool:
+        """The integers of ``x.shape``: of anything but the object itself, which may keep a tensor."""
+        own = self.program.self_class(at.function)
+        return (
+            isinstance(at.expr, ir.Attr)
+            and at.expr.attr == "shape"
+            and (own is None or at.expr.value != ir.Name(own[0]))
+        )
 
     def _is_data(self, at: Made) -> bool:
         """What a loop over something that is no forward computation hands out: a batch."""

@@ -101,3 +101,34 @@ def test_another_precision(name: str) -> None:
     source = HEAD + before(PRECISIONS[name] + opt + "for x, y in data:\n    STEPS\n")
     (found,) = migrate_source(source).diagnostics
     assert found.code == "AMP006"
+
+
+DIVIDED_BY = {
+    # name: (what the square is divided by, whether that is an integer)
+    "integers of a shape": ("b, n = out.shape\n    total += square / (b * n)", True),
+    "one of them": ("total += square / out.shape[0]", True),
+    "a half value": ("total += square / out.exp2().mean()", False),
+    "a buffer of that name": ("total += square / model.shape", False),
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED_BY)
+def test_a_large_weight_of_a_square(name: str) -> None:
+    """A square is fp32, and so is what is left of it by integers."""
+    divided, is_integer = DIVIDED_BY[name]
+    source = (
+        "import torch\nfrom torch import nn\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.fc = nn.Linear(8, 3)\n        self.shape = self.fc(torch.ones(8)).mean()\n"
+        "    def forward(self, x):\n        return self.fc(x)\n"
+        "model = Net().to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in [(torch.randn(4, 8), torch.randn(4, 3))]:\n"
+        "    optimizer.zero_grad()\n    out = model(x.to(device))\n    total = 0\n"
+        "    square = torch.mean((out - y.to(device)) ** 2)\n"
+        f"    {divided}\n    loss = 1e6 * total\n    loss.backward()\n    optimizer.step()\n"
+    )
+    result = migrate_source(source, path="train.py")
+    assert (result.output != source) is is_integer
+    assert is_integer or result.diagnostics[0].code == "AMP021"
