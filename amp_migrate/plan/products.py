@@ -29,7 +29,9 @@ def of_products(
         if turned is turned_too or one != other or _is_number(one):
             continue
         if not _is_normalized(program, function, one):
-            message = "a product of a value with its own transpose may overflow in float16"
+            message = (
+                "a product of a value with its own transpose may overflow in float16"
+            )
             return Refusal("AMP020", message, line)
     return None
 
