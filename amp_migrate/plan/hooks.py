@@ -22,6 +22,7 @@ _TABLES = re.compile(
 _BY_NAME = frozenset(
     ("builtins.getattr", "operator.methodcaller", "operator.attrgetter")
 )
+_LOOKS = re.compile("isnan|isinf|isfinite")
 _PART_OF_A_NAME = re.compile(r"(?i)hook|register")
 
 
@@ -30,14 +31,36 @@ def seen_by(program: Program, function: str, call: ir.Call) -> str | None:
     origin = program.origin(call.func, function) or ""
     method = call.func.attr if isinstance(call.func, ir.Attr) else ""
     if origin == "" and method in _ON_GRADIENTS:
-        return None if linear(program, function, call) else f"{method}() sees"
+        if linear(program, function, call):
+            return None
+        return f"{method}() {_does(program, function, call)}"
     if origin.rpartition(".")[2] in _ON_GRADIENTS:
-        return f"{origin}() sees"
+        return f"{origin}() {_does(program, function, call)}"
     if origin in _BY_NAME and any(_may_be_hook(arg.value) for arg in call.args):
         return "a hook that is found by its name may see"
     if origin == "wandb.watch" and logs_gradients(call):
         return "wandb.watch() logs"
     return None
+
+
+def _does(program: Program, function: str, call: ir.Call) -> str:
+    """What the hook that a call registers does to scaled gradients, as far as can be told."""
+    for arg in call.args:
+        for ref in program.resolve(arg.value, function):
+            if ref.kind == "function" and _raises_on_inf(program.functions[ref.name]):
+                return "raises on inf or NaN, where a scaler skips the step, in"
+    return "sees"
+
+
+def _raises_on_inf(hook: ir.Function) -> bool:
+    """Whether a function raises on its own account, and looks for inf or NaN."""
+    statements = list(ir.statements(hook.body))
+    return any(stmt.kind in ("raise", "assert") for stmt in statements) and any(
+        isinstance(call.func, ir.Attr) and _LOOKS.fullmatch(call.func.attr)
+        for stmt in statements
+        for expr in stmt.exprs
+        for call in ir.calls_in(expr)
+    )
 
 
 def kept(program: Program, functions: Collection[str]) -> tuple[str, int] | None:

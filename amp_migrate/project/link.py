@@ -387,12 +387,10 @@ class Program(Names):
                     if copied is not None:
                         yield from self.resolve(copied, function)
                         return
-                if (
-                    not called
-                    and isinstance(func, ir.Attr)
-                    and func.attr in _RETURNS_SELF
-                ):
-                    yield from self.resolve(func.value, function)
+                if isinstance(func, ir.Attr) and func.attr in _RETURNS_SELF:
+                    if all(map(self._gives_itself, called)):
+                        yield from self.resolve(func.value, function)
+                        return
                 for ref in called:
                     yield from self._result_of(ref)
             case ir.Operation(op="if", operands=(_, body, orelse)):
@@ -403,6 +401,24 @@ class Program(Names):
                     yield from self.resolve(operand, function)
             case ir.Walrus(value=value):
                 yield from self.resolve(value, function)
+
+    def _gives_itself(self, ref: Ref) -> bool:
+        """Whether a method returns what it is called on, as ``Module.to`` does, which it overrides."""
+        if ref.kind != "function":
+            return False
+        returned = [
+            stmt.value
+            for stmt in ir.statements(self.functions[ref.name].body)
+            if stmt.kind == "return"
+        ]
+        return bool(returned) and all(
+            isinstance(value, ir.Call)
+            and isinstance(value.func, ir.Attr)
+            and value.func.attr in _RETURNS_SELF
+            and _is_super_call(value.func.value)
+            and not self.callees(value, ref.name)
+            for value in returned
+        )
 
     def _class_of_method(self, name: str, function: str) -> str | None:
         """The class that ``cls`` stands for in a classmethod."""

@@ -316,6 +316,28 @@ def test_hooks_by_whatever_way(name: str) -> None:
     assert [found.code for found in result.diagnostics] == ["AMP024"]
 
 
+@pytest.mark.parametrize(
+    ("does", "words"),
+    (
+        (
+            "if torch.isnan(grad).any():\n        raise ValueError",
+            "raises on inf or NaN",
+        ),
+        ("print(grad.norm())", "register_hook() sees"),
+    ),
+)
+def test_a_hook_that_raises_where_a_scaler_skips(does: str, words: str) -> None:
+    source = HEAD + (
+        f"def check(grad):\n    {does}\n\n"
+        "model.to('cuda')\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in data:\n    opt.zero_grad()\n    loss = criterion(model(x), y)\n"
+        "    loss.register_hook(check)\n    loss.backward()\n    opt.step()\n"
+    )
+    (found,) = migrate_source(source).diagnostics
+    assert found.code == "AMP024"
+    assert words in found.message
+
+
 QUANTILE = "torch.quantile(out.detach(), 0.5)"
 ATTACHED = {
     "a lambda": f"model.register_forward_hook(lambda m, i, out: {QUANTILE})\n",

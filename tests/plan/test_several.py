@@ -6,7 +6,7 @@ import pytest
 from programs import before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options
+from amp_migrate.api import Options, migrate_source
 
 TWO = """\
  other = make().to(device)
@@ -809,3 +809,48 @@ def test_a_scaler_that_optimizers_share_is_called_as_the_others_are(name: str) -
     )
     output = migrated(body)
     assert f"    {shared}.step({one})\n    {shared}.step({other})\n" in output
+
+
+ACTOR = """\
+import torch
+from torch import nn
+from torch.distributions import Normal
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(8, 2)
+        self.bound = torch.tensor(2.0)
+    def forward(self, x):
+        return torch.tanh(self.mean(x)) * self.bound
+    def sample(self, x):
+        return Normal(self.forward(x), 0.1).rsample()
+    def to(self, device):
+        self.bound = self.bound.to(device)
+        return super().to(device)
+class Agent:
+    def __init__(self):
+        self.actor = Actor().to(device)
+        self.critic = nn.Linear(2, 1).to(device)
+        self.opt_a = torch.optim.SGD(self.actor.parameters(), lr=0.1)
+        self.opt_c = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.opt_c.zero_grad()
+        wrong = nn.functional.mse_loss(self.critic(x[:, :2]), y)
+        wrong.backward()
+        self.opt_c.step()
+        action = self.actor.sample(x)
+        loss = nn.functional.mse_loss(self.critic(action), y)
+        self.opt_a.zero_grad()
+        loss.backward()
+        self.opt_a.step()
+agent = Agent()
+for _ in range(3):
+    agent.update(torch.randn(4, 8).to(device), torch.randn(4, 1).to(device))
+"""
+
+
+def test_a_module_with_a_method_of_torch_is_followed() -> None:
+    output = migrate_source(ACTOR).output
+    assert "            action = self.actor.sample(x)\n" in output
+    assert output.count(".step(self.opt_") == 2 and "grad is not None" not in output
