@@ -8,12 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from amp_migrate import config, engine
-from amp_migrate.engine import Report
-from amp_migrate.jobs import Job, subject
-from amp_migrate.modernize.program import modernize_program
-from amp_migrate.options import Options
-from amp_migrate.programs import ProgramSources, key, programs_of
-from amp_migrate.results import (
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import (
     Diagnostic,
     Loop,
     OldUse,
@@ -22,6 +18,10 @@ from amp_migrate.results import (
     Result,
     SourceError,
 )
+from amp_migrate.engine import Report
+from amp_migrate.jobs import Job, subject
+from amp_migrate.modernize.program import modernize_program
+from amp_migrate.programs import ProgramSources, key, programs_of
 from amp_migrate.smoke.verdict import Verdict
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
@@ -162,8 +162,8 @@ def validate_script(
     Raises `amp_migrate.config.ConfigError` where the configuration is not valid; what else keeps a
     script from being judged is in the verdict.
     """
+    from amp_migrate.core.limits import most_memory
     from amp_migrate.smoke import prove
-    from amp_migrate.smoke.limits import most_memory
     from amp_migrate.smoke.order import Entry
     from amp_migrate.smoke.runner import Limits
 

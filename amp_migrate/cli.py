@@ -22,11 +22,11 @@ from amp_migrate.cli_shared import (
     standard_input,
 )
 from amp_migrate.commands import Command, Program, UserError
+from amp_migrate.core.options import DTYPES
+from amp_migrate.core.results import Outcome, Place, SourceError
 from amp_migrate.exits import ExitCode
 from amp_migrate.jobs import Job
-from amp_migrate.options import DTYPES
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.results import Outcome, Place, SourceError
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [

@@ -13,12 +13,12 @@ import click
 
 from amp_migrate import __version__, config
 from amp_migrate.commands import Command, UserError
+from amp_migrate.core.options import DTYPES
+from amp_migrate.core.results import SourceError
 from amp_migrate.exits import Proof
 from amp_migrate.facts.imports import scan_imports
-from amp_migrate.options import DTYPES
 from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.results import SourceError
 from amp_migrate.smoke.verdict import Verdict
 
 EXAMPLES = [
@@ -155,9 +155,9 @@ def validate(
     The script is run about twenty times for a few optimizer steps, in its own interpreter and
     working directory; what it writes goes to a scratch folder and is thrown away.
     """
+    from amp_migrate.core.limits import most_memory
     from amp_migrate.report import verdicts
     from amp_migrate.smoke import prove, validate
-    from amp_migrate.smoke.limits import most_memory
     from amp_migrate.smoke.order import Entry
     from amp_migrate.smoke.runner import Limits
 

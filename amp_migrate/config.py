@@ -13,7 +13,7 @@ from typing import Any
 
 from amp_migrate import config_lint
 from amp_migrate.config_lint import LINT_KEYS, Showing
-from amp_migrate.options import DTYPES, Options
+from amp_migrate.core.options import DTYPES, Options
 from amp_migrate.requirements import OLDEST, needs_lightning_1, stated_torch
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.findings import Severity
-from amp_migrate.options import LINT_DTYPES, LintOptions
+from amp_migrate.core.findings import Severity
+from amp_migrate.core.options import LINT_DTYPES, LintOptions
 
 FORMATS = ("text", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit")
 """How findings can be told."""

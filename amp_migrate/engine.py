@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.config import Settings
-from amp_migrate.deep import with_room
-from amp_migrate.effort import TooLargeError, limited
-from amp_migrate.garbage import collect_seldom
+from amp_migrate.core.deep import with_room
+from amp_migrate.core.effort import TooLargeError, limited
+from amp_migrate.core.garbage import collect_seldom
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import Result, SourceError
 from amp_migrate.jobs import Job, Work, subject
-from amp_migrate.options import Options
 from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of
-from amp_migrate.results import Result, SourceError
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Protocol
 
-from amp_migrate.options import Options
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import Result, SourceError
 from amp_migrate.programs import TRAINING, USES_TORCH, ProgramSources, Subject
-from amp_migrate.results import Result, SourceError
 
 
 class Job(str, Enum):

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from amp_migrate.facts import ir, read_module
-from amp_migrate.options import Options
-from amp_migrate.plan import Planned, plan_program
-from amp_migrate.plan.device import Told
-from amp_migrate.plan.edits import FilePlan
-from amp_migrate.plan.loops import Refusal, TrainingLoop
-from amp_migrate.program_work import ProgramWork
-from amp_migrate.programs import ProgramSources
-from amp_migrate.project import Program
-from amp_migrate.results import (
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import (
     Loop,
     Note,
     Outcome,
@@ -23,6 +15,14 @@ from amp_migrate.results import (
     SourceError,
     Unaligned,
 )
+from amp_migrate.facts import ir, read_module
+from amp_migrate.plan import Planned, plan_program
+from amp_migrate.plan.device import Told
+from amp_migrate.plan.edits import FilePlan
+from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.program_work import ProgramWork
+from amp_migrate.programs import ProgramSources
+from amp_migrate.project import Program
 from amp_migrate.rewritten import WrongError
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.catalogue import refusal
-from amp_migrate.options import Options
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import Diagnostic, Place, Result, SourceError
 from amp_migrate.programs import ProgramSources
-from amp_migrate.results import Diagnostic, Place, Result, SourceError
 from amp_migrate.rewritten import WrongError, laid_out
 from amp_migrate.telling import Telling
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources.document import NOTEBOOK_SUFFIX, Source, open_document
 
 if TYPE_CHECKING:

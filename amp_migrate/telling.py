@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from amp_migrate.core.results import Place, SourceError
 from amp_migrate.programs import ProgramSources
-from amp_migrate.results import Place, SourceError
 
 
 class Telling:

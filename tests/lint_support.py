@@ -8,8 +8,8 @@ from textwrap import dedent
 from typing import Any
 
 from amp_migrate.api import Options, lint_paths, lint_source
-from amp_migrate.findings import Finding
-from amp_migrate.options import LintOptions
+from amp_migrate.core.findings import Finding
+from amp_migrate.core.options import LintOptions
 
 DEFAULTS = Options()
 

@@ -12,9 +12,16 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from amp_migrate import migration
-from amp_migrate.options import Options
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import (
+    Diagnostic,
+    Loop,
+    Outcome,
+    Place,
+    Result,
+    SourceError,
+)
 from amp_migrate.programs import ProgramSources
-from amp_migrate.results import Diagnostic, Loop, Outcome, Place, Result, SourceError
 
 PLAIN = "loss.backward()"
 MIGRATED = "scaler.scale(loss).backward()"

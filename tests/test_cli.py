@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from amp_migrate import __version__
 from amp_migrate.cli import main
+from amp_migrate.core.options import Options
 from amp_migrate.exits import ExitCode
-from amp_migrate.options import Options
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"

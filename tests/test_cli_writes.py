@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from amp_migrate.api import migrate_paths
 from amp_migrate.cli import main
+from amp_migrate.core.results import SourceError
 from amp_migrate.exits import ExitCode
-from amp_migrate.results import SourceError
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"

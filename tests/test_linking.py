@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate import effort
 from amp_migrate.api import lint_paths, migrate_paths
+from amp_migrate.core import effort
 from amp_migrate.engine import Report
 
 NET = """\

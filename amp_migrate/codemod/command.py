@@ -13,8 +13,8 @@ import libcst as cst
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from amp_migrate.api import migrate_source
-from amp_migrate.options import DTYPES, Options
-from amp_migrate.results import SourceError
+from amp_migrate.core.options import DTYPES, Options
+from amp_migrate.core.results import SourceError
 
 
 class MigrateCommand(CodemodCommand):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from amp_migrate.effort import spend
+from amp_migrate.core.effort import spend
 
 FACTS_VERSION = 6
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol, cast
 
-from amp_migrate.deep import bounded
+from amp_migrate.core.deep import bounded
+from amp_migrate.core.results import SourceError
 from amp_migrate.facts import ir
 from amp_migrate.facts.each import as_loop, steps_each
 from amp_migrate.facts.imports import imports_by_name
 from amp_migrate.facts.marks import off_marks
 from amp_migrate.facts.syntax import parse
-from amp_migrate.results import SourceError
 
 _NO_FIELD = ("ClassVar", "typing.ClassVar", "KW_ONLY", "dataclasses.KW_ONLY")
 _OPERATORS: dict[type[ast.AST], str] = {

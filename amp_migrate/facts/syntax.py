@@ -6,7 +6,7 @@ import ast
 import sys
 import warnings
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 
 
 def parse(text: str, path: str) -> ast.Module:

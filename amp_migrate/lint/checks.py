@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 
-from amp_migrate.findings import Finding
+from amp_migrate.core.findings import Finding
+from amp_migrate.core.options import LintOptions
 from amp_migrate.lint.context import Context
-from amp_migrate.options import LintOptions
 
 Run = Callable[[Context, str], Iterable[Finding]]
 """A check of one file of a program, by its path."""

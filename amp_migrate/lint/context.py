@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from amp_migrate.catalogue import lint_rule
+from amp_migrate.core.findings import Confidence, Finding, Fix, Severity, Step
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence, Finding, Fix, Severity, Step
-from amp_migrate.options import Options
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
 from amp_migrate.project.testing import is_test

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from amp_migrate.core.findings import Finding
+from amp_migrate.core.options import LintOptions
+from amp_migrate.core.results import Result, SourceError
 from amp_migrate.facts import read_module
-from amp_migrate.findings import Finding
 from amp_migrate.lint.checks import CHECKS, Check
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import Selection, selection
 from amp_migrate.lint.suppressions import silenced
-from amp_migrate.options import LintOptions
 from amp_migrate.program_work import ProgramWork
 from amp_migrate.programs import ProgramSources
 from amp_migrate.project import Program
-from amp_migrate.results import Result, SourceError
 
 if TYPE_CHECKING:
     from amp_migrate.lint.fixes.mending import Look

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amp_migrate.catalogue import lint_rule
-from amp_migrate.options import LintOptions
+from amp_migrate.core.options import LintOptions
 
 
 def is_selected(code: str, options: LintOptions) -> bool:

@@ -11,8 +11,8 @@ import ast
 import re
 from typing import TypeVar
 
+from amp_migrate.core.results import SourceError
 from amp_migrate.facts.syntax import parse
-from amp_migrate.results import SourceError
 from amp_migrate.verify import comments, shown_difference
 
 _LIST = re.compile(

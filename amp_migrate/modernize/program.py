@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
+from amp_migrate.core.results import OldUse, Outcome, Result, SourceError
 from amp_migrate.modernize.edits import Edit
 from amp_migrate.modernize.elsewhere import Elsewhere
 from amp_migrate.modernize.plan import Reason, Unit, plan
 from amp_migrate.modernize.uses import Uses
 from amp_migrate.modernize.uses_reader import read_uses
 from amp_migrate.program_work import ProgramWork
-from amp_migrate.results import OldUse, Outcome, Result, SourceError
 from amp_migrate.rewritten import WrongError
 
 _GAP = r"(?:\s|\\|#.*\n)*"

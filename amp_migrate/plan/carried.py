@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import count
 
-from amp_migrate.options import Options
+from amp_migrate.core.options import Options
 
 
 @dataclass(frozen=True, slots=True)

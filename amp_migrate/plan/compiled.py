@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan.edits import Insert, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward

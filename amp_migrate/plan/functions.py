@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan.dtype_questions import asks_for_dtype
 from amp_migrate.plan.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan import dtype_table, hooks, strict
 from amp_migrate.plan.arrays import Arrays
 from amp_migrate.plan.attached import attached

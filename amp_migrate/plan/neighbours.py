@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.addresses import occurrence_of
 from amp_migrate.plan.bypasses import Bypasses

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
 
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers
 from amp_migrate.plan.births import Births

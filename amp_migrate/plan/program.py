@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from amp_migrate.core.options import Options
 from amp_migrate.facts import ir
-from amp_migrate.options import Options
 from amp_migrate.plan.closures import called_first
 from amp_migrate.plan.compiled import CONFIG
 from amp_migrate.plan.device import Told

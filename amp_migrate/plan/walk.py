@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from amp_migrate.effort import spend
+from amp_migrate.core.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.swallowing import is_guarded, swallows

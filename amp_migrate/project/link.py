@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from amp_migrate.effort import spend
+from amp_migrate.core.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.project.bindings import calls_of, unpacked
 from amp_migrate.project.layout import Layout

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from amp_migrate.effort import spend
+from amp_migrate.core.effort import spend
 from amp_migrate.facts import ir
 from amp_migrate.facts.each import HIDDEN
 from amp_migrate.project.collections import ANY, Collections, Key, Turn, key_of

@@ -8,7 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources import files
 
 _PROGRAMS = frozenset({".py", ".pyi", ".ipynb"})

@@ -6,9 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from amp_migrate.catalogue import CatalogueError, refusal
+from amp_migrate.core.results import (
+    Diagnostic,
+    Loop,
+    Note,
+    OldUse,
+    Outcome,
+    Place,
+    Result,
+)
 from amp_migrate.engine import Report
 from amp_migrate.jobs import Job
-from amp_migrate.results import Diagnostic, Loop, Note, OldUse, Outcome, Place, Result
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any
 
-from amp_migrate.findings import Confidence
+from amp_migrate.core.findings import Confidence
 from amp_migrate.sizes.choices import lifted
 from amp_migrate.sizes.heap import boxes_in
 from amp_migrate.sizes.traces import merged

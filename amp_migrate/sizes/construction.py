@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence
 from amp_migrate.sizes.arithmetic import MAX_ITEMS
 from amp_migrate.sizes.attributes import MODULE_BASES
 from amp_migrate.sizes.calls import Calls

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from amp_migrate.deep import bounded
+from amp_migrate.core.deep import bounded
+from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import bindings
 from amp_migrate.project.testing import is_test

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from amp_migrate.effort import spend
+from amp_migrate.core.effort import spend
+from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.sizes.choices import choice
 from amp_migrate.sizes.given import Given

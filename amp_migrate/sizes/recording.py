@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Protocol
 
+from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence
 from amp_migrate.project import Program
 from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.testing import is_test

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from amp_migrate.core.findings import Confidence, Step
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence
 from amp_migrate.sizes.choices import alternatives, compatible
 from amp_migrate.sizes.explore import Explorer
 from amp_migrate.sizes.recording import Found

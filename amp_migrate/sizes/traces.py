@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from amp_migrate.core.findings import Step
+from amp_migrate.core.results import Place
 from amp_migrate.facts import ir
-from amp_migrate.findings import Step
-from amp_migrate.results import Place
 
 MAX_STEPS = 5
 _MAX_DEPTH = 24

@@ -7,8 +7,8 @@ from itertools import count
 from math import gcd
 from typing import TYPE_CHECKING, TypeGuard
 
+from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
-from amp_migrate.findings import Confidence
 
 if TYPE_CHECKING:
     from amp_migrate.sizes.traces import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from amp_migrate.results import Diagnostic, Loop, Outcome
+from amp_migrate.core.results import Diagnostic, Loop, Outcome
 from amp_migrate.smoke.sites import Site
 
 

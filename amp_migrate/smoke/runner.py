@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from amp_migrate.smoke import archive, limits
+from amp_migrate.core import limits
+from amp_migrate.smoke import archive
 from amp_migrate.smoke.order import Entry, Order
 from amp_migrate.smoke.record import Record, read
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources.document import NOTEBOOK_SUFFIX
 from amp_migrate.sources.extra import readable, unreadable
 from amp_migrate.sources.files import exists, reason

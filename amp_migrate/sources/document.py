@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources.text import NEWLINE, Document
 
 NOTEBOOK_SUFFIX = ".ipynb"

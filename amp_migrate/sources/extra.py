@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 
 INSTALL = 'pip install "amp-migrate[notebook]"'
 """What makes notebooks readable."""

@@ -8,7 +8,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 
 PREFIX = ".amp-migrate-"
 """What the names of this program's own files begin with, beside the files that it replaces."""

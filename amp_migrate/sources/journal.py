@@ -31,7 +31,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources import files
 
 if sys.platform != "win32":

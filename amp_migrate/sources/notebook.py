@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from amp_migrate.core.results import SourceError
 from amp_migrate.facts.cells import RESERVED, cell_mark
 from amp_migrate.facts.syntax import parse
-from amp_migrate.results import SourceError
 from amp_migrate.sources import ipython, splice
 from amp_migrate.sources.extra import unreadable
 from amp_migrate.sources.ipython import Kind, LostMarkError

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from amp_migrate.api import Options, Result, lint_paths, lint_source
-from amp_migrate.findings import Finding
+from amp_migrate.core.findings import Finding
+from amp_migrate.core.options import LintOptions
 from amp_migrate.lint.fixes import rewrite
-from amp_migrate.options import LintOptions
 
 SCRIPT = '''\
 """Trains a little."""

@@ -9,7 +9,7 @@ import pytest
 from lint_support import lint, lint_files, told
 
 from amp_migrate.api import Options, lint_source
-from amp_migrate.options import LintOptions
+from amp_migrate.core.options import LintOptions
 
 HEAD = """\
 import torch

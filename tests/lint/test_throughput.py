@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 import pytest
 from lint_support import lint, lint_files
 
-from amp_migrate.findings import Severity
+from amp_migrate.core.findings import Severity
 
 HEAD = """\
 import time

@@ -6,7 +6,7 @@ import pytest
 from half_support import cases, check_lines, check_runs
 
 from amp_migrate.api import migrate_source
-from amp_migrate.options import Options
+from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
 === of a result

@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from lint_cli_support import CLIP, OLD, WIDE, lint, write
 
-from amp_migrate.findings import Finding, Fix, Severity, Step
-from amp_migrate.places import Place
+from amp_migrate.core.findings import Finding, Fix, Severity, Step
+from amp_migrate.core.places import Place
+from amp_migrate.core.results import SourceError
 from amp_migrate.report.findings import formats
 from amp_migrate.report.findings.listing import Listing, Told
-from amp_migrate.results import SourceError
 
 OFFICIAL = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
 """SHA-256 of sarif-schema-2.1.0.json (errata 01) as OASIS publishes it."""

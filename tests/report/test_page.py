@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from amp_migrate.cli import main
+from amp_migrate.core.results import SourceError
 from amp_migrate.gpus.profiles import profile
 from amp_migrate.report import page
 from amp_migrate.report.destination import Destination
-from amp_migrate.results import SourceError
 from amp_migrate.smoke.kernels import KernelShares
 from amp_migrate.smoke.shapes import judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict

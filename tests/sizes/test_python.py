@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sizes_support import all_of, only, sites
 
-from amp_migrate.findings import Confidence
+from amp_migrate.core.findings import Confidence
 
 SEMANTICS = {
     "a property that is set is what its setter makes of it": (

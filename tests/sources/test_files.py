@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources import files
 
 

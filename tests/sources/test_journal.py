@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources import journal
 from amp_migrate.sources.journal import Change, Recovery
 

@@ -6,7 +6,7 @@ import codecs
 
 import pytest
 
-from amp_migrate.results import SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.sources.text import Document
 
 ROUND_TRIPS = {

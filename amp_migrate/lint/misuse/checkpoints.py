@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from amp_migrate.core.findings import Finding
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.protocol import Protocol, protocol_of

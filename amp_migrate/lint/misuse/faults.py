@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from amp_migrate.core.findings import Severity
 from amp_migrate.facts import ir
-from amp_migrate.findings import Severity
 from amp_migrate.lint.misuse import conditions
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents

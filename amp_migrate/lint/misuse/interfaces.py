@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.core.findings import Finding, Fix
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding, Fix
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.misuse.amp import AUTOCAST, GRAD_SCALER, Amp, all_calls, amp_of

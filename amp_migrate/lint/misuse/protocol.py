@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from amp_migrate.core.findings import Finding
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key, amp_of
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.core.findings import Finding
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.surroundings import surroundings
 from amp_migrate.project import Program

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amp_migrate.findings import Severity
+from amp_migrate.core.findings import Severity
+from amp_migrate.core.results import Unaligned
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import is_selected
 from amp_migrate.lint.shapes.layers import check
 from amp_migrate.lint.shapes.sites import sites_of
 from amp_migrate.lint.shapes.surroundings import target_of
-from amp_migrate.results import Unaligned
 
 STEPS = 100_000
 """How far a program is followed: a fraction of a second. It is a hint, for which nobody shall wait."""

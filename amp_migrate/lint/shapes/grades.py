@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from amp_migrate.findings import Severity
+from amp_migrate.core.findings import Severity
 from amp_migrate.gpus.padding import FEW_CHANNELS
 from amp_migrate.gpus.target import Target
 from amp_migrate.lint.shapes.scale import Scale

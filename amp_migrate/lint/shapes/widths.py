@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+from amp_migrate.core.findings import Finding
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.shape import Kind, shape_of
 from amp_migrate.lint.shapes.sites import Site, sites_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from amp_migrate.core.findings import Finding
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training
 from amp_migrate.lint.throughput.values import Creation, creations, unwrapped

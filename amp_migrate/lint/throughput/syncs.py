@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from amp_migrate.core.findings import Finding, Severity
+from amp_migrate.core.findings import Step as FindingStep
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding, Severity
-from amp_migrate.findings import Step as FindingStep
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.tensors import Tensors
 from amp_migrate.lint.throughput.training import Always, Step, Training, always

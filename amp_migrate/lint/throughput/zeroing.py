@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.core.findings import Finding, Fix
 from amp_migrate.facts import ir
-from amp_migrate.findings import Finding, Fix
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training

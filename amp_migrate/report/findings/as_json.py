@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from amp_migrate import __version__
-from amp_migrate.findings import Severity
+from amp_migrate.core.findings import Severity
+from amp_migrate.core.results import Place, SourceError
 from amp_migrate.report.findings.listing import Listing, Told
 from amp_migrate.report.findings.text import counted
-from amp_migrate.results import Place, SourceError
 
 VERSION = 1
 """Of the form of the document; it grows by keys without a change of the number."""

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from amp_migrate.core.results import SourceError
 from amp_migrate.report.findings.listing import Told
-from amp_migrate.results import SourceError
 
 VERSION = 1
 Entry = Mapping[str, str]

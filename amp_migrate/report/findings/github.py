@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.findings import Severity
+from amp_migrate.core.findings import Severity
 from amp_migrate.report.findings.ci import checkout, name
 from amp_migrate.report.findings.listing import Listing
 from amp_migrate.report.findings.text import said

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from amp_migrate.findings import Severity
+from amp_migrate.core.findings import Severity
 from amp_migrate.report.findings.ci import checkout, name
 from amp_migrate.report.findings.listing import Listing
 

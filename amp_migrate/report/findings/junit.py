@@ -10,9 +10,9 @@ import re
 from collections import defaultdict
 from xml.sax.saxutils import escape, quoteattr
 
+from amp_migrate.core.results import SourceError
 from amp_migrate.report.findings.listing import Listing, Told
 from amp_migrate.report.findings.text import said
-from amp_migrate.results import SourceError
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What an XML 1.0 document cannot hold."""

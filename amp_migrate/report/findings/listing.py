@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from amp_migrate.catalogue import LintRule, lint_rule
+from amp_migrate.core.findings import Finding, Severity
+from amp_migrate.core.results import SourceError
 from amp_migrate.engine import Migration
-from amp_migrate.findings import Finding, Severity
-from amp_migrate.results import SourceError
 from amp_migrate.sources.discovery import lexical
 
 _CELL = ":cell "

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from amp_migrate import __version__
 from amp_migrate.catalogue import LintRule, lint_rule
-from amp_migrate.findings import Severity, Step
+from amp_migrate.core.findings import Severity, Step
+from amp_migrate.core.results import Place, SourceError
 from amp_migrate.report.findings.ci import checkout, name
 from amp_migrate.report.findings.listing import Listing, Told
-from amp_migrate.results import Place, SourceError
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "ampMigrateFinding/v1"

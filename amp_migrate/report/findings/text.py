@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from amp_migrate.findings import Severity, Step
+from amp_migrate.core.findings import Severity, Step
 from amp_migrate.report.findings.listing import Listing, Told
 
 COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from amp_migrate.findings import Finding
-from amp_migrate.places import Place as Place  # results are told of by their places
+from amp_migrate.core.findings import Finding
+from amp_migrate.core.places import (
+    Place as Place,
+)  # results are told of by their places
 
 
 class Outcome(str, Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from amp_migrate.places import Place
+from amp_migrate.core.places import Place
 
 
 class Severity(str, Enum):

@@ -1,0 +1,1 @@
+"""What every room speaks of: places, findings, options, results; and the bounds of a run."""
