@@ -7,7 +7,7 @@ import json
 
 import click
 
-from amp_migrate.catalogue import codes, rule
+from amp_migrate.catalogue.rules import codes, rule
 from amp_migrate.commands import Command, UserError
 from amp_migrate.exits import Told
 from amp_migrate.report import rules

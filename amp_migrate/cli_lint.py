@@ -305,7 +305,7 @@ def _judged(
     report: engine.Report, settings: config.Settings
 ) -> tuple[set[str], Callable[[str], bool]]:
     """The files (relative to the root) and the codes that a run is a judge of."""
-    from amp_migrate.catalogue import lint_codes
+    from amp_migrate.catalogue.rules import lint_codes
     from amp_migrate.lint.selection import is_selected
 
     read = {*report.paths} - report.unread

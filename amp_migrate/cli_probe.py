@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from amp_migrate.catalogue import CatalogueError
+from amp_migrate.catalogue.rules import CatalogueError
 from amp_migrate.commands import UserError
 from amp_migrate.config import Settings
 from amp_migrate.report.terminal import Terminal
@@ -23,14 +23,14 @@ def judged(
     lint = settings.options.lint
     # Imported here: each is for a few users, and all pay for what is imported above.
     if lint.dtype is not None:
-        from amp_migrate.gpus.target import target
+        from amp_migrate.catalogue.gpus.target import target
 
         try:
             target(lint.profile, lint.dtype, lint.align)
         except ValueError as error:
             raise UserError(str(error)) from None
     if lint.extend_rules:
-        from amp_migrate.sizes.layers import layer_table
+        from amp_migrate.catalogue.layers import layer_table
 
         try:
             layer_table(lint.extend_rules)

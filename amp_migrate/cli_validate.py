@@ -43,7 +43,7 @@ EXAMPLES = [
 def _known_profile(
     _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> str | None:
-    from amp_migrate.gpus import profiles
+    from amp_migrate.catalogue.gpus import profiles
 
     if value is not None and value not in profiles.names():
         known = ", ".join(profiles.names())

@@ -38,7 +38,7 @@ class Showing:
 def prefixes(values: Iterable[str]) -> tuple[str, ...]:
     """Prefixes of codes of lint rules, as typed. Raises ValueError for one that fits none."""
     # Imported here: the rule files are only listed where somebody names a rule.
-    from amp_migrate.catalogue import codes, lint_codes
+    from amp_migrate.catalogue.rules import codes, lint_codes
 
     known = lint_codes()
     found = []
@@ -65,7 +65,7 @@ def _span(known: tuple[str, ...]) -> str:
 
 def a_profile(value: object) -> str:
     """The name of a GPU architecture. Raises ValueError."""
-    from amp_migrate.gpus import profiles
+    from amp_migrate.catalogue.gpus import profiles
 
     return _one_of(profiles.names())(value)
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from amp_migrate.catalogue import refusal
+from amp_migrate.catalogue.rules import refusal
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Diagnostic, Place, Result, SourceError
 from amp_migrate.programs import ProgramSources

@@ -27,13 +27,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.core.results import SourceError
 from amp_migrate.facts import ir, read_module
 from amp_migrate.facts.imports import scan_imports
 from amp_migrate.project import Program
 from amp_migrate.project.layout import Layout
 from amp_migrate.sizes import LayerSite, layer_sites
-from amp_migrate.sizes.layers import layer_table
 
 UNIT = 8
 _PURE = (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from amp_migrate import catalogue
-from amp_migrate.catalogue import CatalogueError, Refusal, refusal, rules
+from amp_migrate.catalogue import rules as catalogue
+from amp_migrate.catalogue.rules import CatalogueError, Refusal, refusal, rules
 from amp_migrate.smoke.harness.protocol import rules as monitor
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.catalogue import refusal
+from amp_migrate.catalogue.rules import refusal
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from amp_migrate.catalogue import refusals, rules
+from amp_migrate.catalogue.rules import refusals, rules
 from amp_migrate.config import KEYS, load
 from amp_migrate.config_lint import LINT_KEYS
 from amp_migrate.exits import ExitCode

@@ -35,7 +35,7 @@ class Check:
             # A probe may have seen layers that are made under any name.
             return self.extended and bool(options.probed)
         # Imported here: few users have layers of their own in files without torch's.
-        from amp_migrate.sizes.layers import layer_table
+        from amp_migrate.catalogue.layers import layer_table
 
         names = layer_table(options.extend_rules).short_names
         return any(name in text for name in names)

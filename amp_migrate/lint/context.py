@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from amp_migrate.catalogue import lint_rule
+from amp_migrate.catalogue.rules import lint_rule
 from amp_migrate.core.findings import Confidence, Finding, Fix, Severity, Step
 from amp_migrate.core.options import Options
 from amp_migrate.facts import ir

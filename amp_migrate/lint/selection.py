@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from amp_migrate.catalogue import lint_rule
+from amp_migrate.catalogue.rules import lint_rule
 from amp_migrate.core.options import LintOptions
 
 

@@ -15,7 +15,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from amp_migrate.catalogue import lint_codes, lint_rule
+from amp_migrate.catalogue.rules import lint_codes, lint_rule
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context

@@ -7,8 +7,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.probe.build import ProbeError, build
-from amp_migrate.sizes.layers import layer_table
 
 if __name__ == "__main__":
     folder, target, interpreter = (*sys.argv[1:], sys.executable)[:3]

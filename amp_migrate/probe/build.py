@@ -13,8 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from amp_migrate.catalogue.layers import LayerTable, layer_table
 from amp_migrate.core import limits
-from amp_migrate.sizes.layers import LayerTable, layer_table
 
 POLL = 0.05
 """Seconds between two looks at the process."""

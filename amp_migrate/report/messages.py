@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from amp_migrate.catalogue import CatalogueError, refusal
+from amp_migrate.catalogue.rules import CatalogueError, refusal
 from amp_migrate.core.results import (
     Diagnostic,
     Loop,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from amp_migrate.catalogue import LintRule, Refusal, Rule
+from amp_migrate.catalogue.rules import LintRule, Refusal, Rule
 
 _WIDTH = 88
 _PAGE_WIDTH = 110

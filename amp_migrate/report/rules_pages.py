@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from amp_migrate.catalogue import lint_rules, rules
+from amp_migrate.catalogue.rules import lint_rules, rules
 from amp_migrate.report.rules import index, page, table
 
 BEGIN = "<!-- lint rules, written by amp_migrate.report.rules_pages -->\n"

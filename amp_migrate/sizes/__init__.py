@@ -34,8 +34,8 @@ def layer_sites(
 
     ``steps``: how far the program may be followed; where it takes more, no layers are told at all.
     """
+    from amp_migrate.catalogue.layers import layer_table
     from amp_migrate.sizes.explore import explored
-    from amp_migrate.sizes.layers import layer_table
     from amp_migrate.sizes.told import sites_of
 
     kept = _known.setdefault(program, {})

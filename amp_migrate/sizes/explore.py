@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from amp_migrate.catalogue.layers import LayerTable
 from amp_migrate.core.deep import bounded
 from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
@@ -16,7 +17,6 @@ from amp_migrate.sizes.command_line import click_option
 from amp_migrate.sizes.construction import Construction
 from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.heap import Heap
-from amp_migrate.sizes.layers import LayerTable
 from amp_migrate.sizes.library import model_of
 from amp_migrate.sizes.machine import Activation, OutOfSteps
 from amp_migrate.sizes.recording import Recorder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from amp_migrate.catalogue.layers import LayerTable
 from amp_migrate.core.effort import spend
 from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
@@ -12,7 +13,6 @@ from amp_migrate.project import Program
 from amp_migrate.sizes.choices import choice
 from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.heap import Changes, Heap, boxes_in
-from amp_migrate.sizes.layers import LayerTable
 from amp_migrate.sizes.recording import Recorder
 from amp_migrate.sizes.values import (
     OPEN,

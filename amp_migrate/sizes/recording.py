@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Protocol
 
+from amp_migrate.catalogue.layers import Layer, LayerTable
 from amp_migrate.core.findings import Confidence
 from amp_migrate.facts import ir
 from amp_migrate.project import Program
@@ -14,7 +15,6 @@ from amp_migrate.project.testing import is_test
 from amp_migrate.sizes.arithmetic import binary, sure
 from amp_migrate.sizes.choices import lifted
 from amp_migrate.sizes.given import Given
-from amp_migrate.sizes.layers import Layer, LayerTable
 from amp_migrate.sizes.values import (
     ClassValue,
     Frame,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amp_migrate.gpus.padding import FEW_CHANNELS, padded_size
-from amp_migrate.gpus.profiles import Profile
+from amp_migrate.catalogue.gpus.padding import FEW_CHANNELS, padded_size
+from amp_migrate.catalogue.gpus.profiles import Profile
 
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 

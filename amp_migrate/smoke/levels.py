@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from amp_migrate.catalogue import lint_code
+from amp_migrate.catalogue.rules import lint_code
 from amp_migrate.smoke import mixed
 from amp_migrate.smoke.compare import injection, new_warnings
 from amp_migrate.smoke.order import OFF, Order, Switches, Task

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from amp_migrate.gpus.profiles import Profile
-from amp_migrate.gpus.tiling import Tiling, tiling
+from amp_migrate.catalogue.gpus.profiles import Profile
+from amp_migrate.catalogue.gpus.tiling import Tiling, tiling
 from amp_migrate.smoke.alignment import Misfit, is_depthwise, misfits
 
 HALF = frozenset({"float16", "bfloat16"})

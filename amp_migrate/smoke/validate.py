@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 
-from amp_migrate.gpus.profiles import Profile
+from amp_migrate.catalogue.gpus.profiles import Profile
 from amp_migrate.smoke import curves, kernels, levels
 from amp_migrate.smoke.compare import difference, printed, saved
 from amp_migrate.smoke.forms import Rewriting

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from amp_migrate.api import Options, lint_paths
+from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.cli import main
 from amp_migrate.core.findings import Confidence, Finding
 from amp_migrate.core.options import LintOptions
 from amp_migrate.probe import recorder
 from amp_migrate.probe.build import Made, ProbeError, build, build_all
-from amp_migrate.sizes.layers import layer_table
 
 MODEL = """
 import json

@@ -7,7 +7,7 @@ import re
 import pytest
 from lint_support import lint
 
-from amp_migrate.catalogue import LintRule, codes, lint_rules
+from amp_migrate.catalogue.rules import LintRule, codes, lint_rules
 from amp_migrate.lint.checks import CHECKS
 from amp_migrate.lint.suppressions import UNUSED
 

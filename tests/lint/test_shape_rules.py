@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from lint_support import lint, lint_files, told
 
 from amp_migrate.api import Options, migrate_source
+from amp_migrate.catalogue.gpus.target import target, tile_waste
 from amp_migrate.cli import main
 from amp_migrate.core.findings import Finding, Severity
-from amp_migrate.gpus.target import target, tile_waste
 from amp_migrate.lint.shapes.scale import scale
 
 SHAPES = ("TCU10", "TCU112")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from amp_migrate.catalogue import Rule, codes, rule, rules
+from amp_migrate.catalogue.rules import Rule, codes, rule, rules
 from amp_migrate.cli import main
 from amp_migrate.report.rules_pages import pages, with_table
 

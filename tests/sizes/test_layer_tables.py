@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.catalogue import CatalogueError
-from amp_migrate.sizes.layers import layer_table
+from amp_migrate.catalogue.layers import layer_table
+from amp_migrate.catalogue.rules import CatalogueError
 
 OWN = """
 [layers.FusedLinear]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from amp_migrate.catalogue import rules
-from amp_migrate.gpus.profiles import names, profile, profile_of_device
-from amp_migrate.gpus.tiling import tiling
+from amp_migrate.catalogue.gpus.profiles import names, profile, profile_of_device
+from amp_migrate.catalogue.gpus.tiling import tiling
+from amp_migrate.catalogue.rules import rules
 from amp_migrate.smoke.shapes import Gemm, judge, room_for_batch
 from amp_migrate.smoke.shapes_table import as_dict, lines_of
 

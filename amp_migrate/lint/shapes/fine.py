@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import ceil
 
+from amp_migrate.catalogue.gpus.target import Target, tile_of, tile_waste
 from amp_migrate.core.findings import Finding
-from amp_migrate.gpus.target import Target, tile_of, tile_waste
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import is_selected
 from amp_migrate.lint.shapes.misfits import head_of, word_of

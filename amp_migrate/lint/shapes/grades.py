@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
+from amp_migrate.catalogue.gpus.padding import FEW_CHANNELS
+from amp_migrate.catalogue.gpus.target import Target
 from amp_migrate.core.findings import Severity
-from amp_migrate.gpus.padding import FEW_CHANNELS
-from amp_migrate.gpus.target import Target
 from amp_migrate.lint.shapes.scale import Scale
 from amp_migrate.lint.shapes.shape import Kind, Shape
 from amp_migrate.lint.shapes.surroundings import Surroundings

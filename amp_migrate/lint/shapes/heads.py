@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.catalogue.gpus.target import Target
 from amp_migrate.core.findings import Confidence, Finding, Severity, Step
-from amp_migrate.gpus.target import Target
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.misfits import head_of
 from amp_migrate.lint.shapes.scale import scale

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
+from amp_migrate.catalogue.gpus.profiles import type_of
+from amp_migrate.catalogue.gpus.target import Target
 from amp_migrate.core.findings import Confidence, Finding, Severity, Step
-from amp_migrate.gpus.profiles import type_of
-from amp_migrate.gpus.target import Target
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes import heads
 from amp_migrate.lint.shapes.grades import CONVOLUTION, EXEMPT, FLOAT8, Grade, grade

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from amp_migrate.catalogue.gpus.target import Target, tile_of, tile_waste
+from amp_migrate.catalogue.layers import Layer
 from amp_migrate.core.findings import Step
-from amp_migrate.gpus.target import Target, tile_of, tile_waste
-from amp_migrate.sizes.layers import Layer
 from amp_migrate.sizes.site import Instance, Size
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from amp_migrate.catalogue import CatalogueError, rules_folder
-from amp_migrate.tables import read_table
+from amp_migrate.catalogue.rules import CatalogueError, rules_folder
+from amp_migrate.catalogue.tables import read_table
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAME = re.compile(r"[\w-]+")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from amp_migrate.gpus.padding import FEW_CHANNELS
+from amp_migrate.catalogue.gpus.padding import FEW_CHANNELS
 from amp_migrate.sizes.site import Instance, Size
 
 

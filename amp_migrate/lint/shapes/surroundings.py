@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from amp_migrate.catalogue.gpus.target import Target, target
 from amp_migrate.facts import ir
-from amp_migrate.gpus.target import Target, target
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.scale import scale
 
@@ -162,7 +162,7 @@ def _autocast_type(context: Context, profile_name: str) -> str | None:
         named = None if given is None else program.origin(given, function)
         found.add(_TYPES.get(named or ""))
     if found == {"bfloat16"}:
-        from amp_migrate.gpus.profiles import profile
+        from amp_migrate.catalogue.gpus.profiles import profile
 
         return "bfloat16" if "bfloat16" in profile(profile_name).tflops else None
     return None

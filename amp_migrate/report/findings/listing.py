@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from amp_migrate.catalogue import LintRule, lint_rule
+from amp_migrate.catalogue.rules import LintRule, lint_rule
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.core.results import SourceError
 from amp_migrate.engine import Migration

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from amp_migrate import __version__
-from amp_migrate.catalogue import LintRule, lint_rule
+from amp_migrate.catalogue.rules import LintRule, lint_rule
 from amp_migrate.core.findings import Severity, Step
 from amp_migrate.core.results import Place, SourceError
 from amp_migrate.report.findings.ci import checkout, name

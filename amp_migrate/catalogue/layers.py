@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.catalogue import CatalogueError, rules_folder
-from amp_migrate.tables import a_table, read_table, texts
+from amp_migrate.catalogue.rules import CatalogueError, rules_folder
+from amp_migrate.catalogue.tables import a_table, read_table, texts
 
 TABLE = "layers.toml"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from amp_migrate.gpus.padding import padded_size
-from amp_migrate.gpus.profiles import Profile, Type, profile, type_of
+from amp_migrate.catalogue.gpus.padding import padded_size
+from amp_migrate.catalogue.gpus.profiles import Profile, Type, profile, type_of
 
 TILE = 128
 """The edge of a tile that is assumed of large results: it is in half of those of ``rules/gpus.toml``."""

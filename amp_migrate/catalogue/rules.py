@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amp_migrate.tables import a_table, read_table, texts
+from amp_migrate.catalogue.tables import a_table, read_table, texts
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -147,7 +147,7 @@ def lint_rules() -> tuple[LintRule, ...]:
 @cache
 def rules_folder() -> Traversable:
     """Where the data lies that the rules stand on: in the wheel, or in a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     # In an installed wheel, and in an editable install.
     for folder in (package / "rules", package.parent / "rules"):
         if folder.is_dir():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from amp_migrate.gpus.profiles import Profile
+from amp_migrate.catalogue.gpus.profiles import Profile
 
 CHEAP_PADDING = 2.0
 """Percent that a larger multiple than necessary may add to a size."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from amp_migrate.catalogue import CatalogueError, rules_folder
-from amp_migrate.tables import read_table
+from amp_migrate.catalogue.rules import CatalogueError, rules_folder
+from amp_migrate.catalogue.tables import read_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
-from amp_migrate.gpus.profiles import Profile
+from amp_migrate.catalogue.gpus.profiles import Profile
 
 MIN_SPLIT_K = 256
 """How short a slice of k is assumed to be worth a thread block of its own."""

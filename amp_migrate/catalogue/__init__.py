@@ -1,0 +1,1 @@
+"""What `rules/` says: codes and their words, layers, GPUs."""
