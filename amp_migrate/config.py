@@ -14,9 +14,9 @@ from typing import Any
 from amp_migrate import config_lint
 from amp_migrate.config_lint import LINT_KEYS, Showing
 from amp_migrate.core.options import DTYPES, Options
-from amp_migrate.requirements import OLDEST, needs_lightning_1, stated_torch
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists
+from amp_migrate.sources.requirements import OLDEST, needs_lightning_1, stated_torch
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts.syntax import parse
+from amp_migrate.sources.syntax import parse
 from amp_migrate.verify_gradients import without_inner_scale
 from amp_migrate.verify_precision import opened, same_but_for_casts
 

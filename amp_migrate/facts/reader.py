@@ -13,7 +13,7 @@ from amp_migrate.facts import ir
 from amp_migrate.facts.each import as_loop, steps_each
 from amp_migrate.facts.imports import imports_by_name
 from amp_migrate.facts.marks import off_marks
-from amp_migrate.facts.syntax import parse
+from amp_migrate.sources.syntax import parse
 
 _NO_FIELD = ("ClassVar", "typing.ClassVar", "KW_ONLY", "dataclasses.KW_ONLY")
 _OPERATORS: dict[type[ast.AST], str] = {

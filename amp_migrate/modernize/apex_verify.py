@@ -12,7 +12,7 @@ import re
 from typing import TypeVar
 
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts.syntax import parse
+from amp_migrate.sources.syntax import parse
 from amp_migrate.verify import comments, shown_difference
 
 _LIST = re.compile(

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable
 
 from amp_migrate.facts.marks import off_marks
-from amp_migrate.facts.syntax import parse
 from amp_migrate.modernize.syntax import (
     arguments,
     cannot_fail,
@@ -24,6 +23,7 @@ from amp_migrate.modernize.uses import (
     Scope,
     Uses,
 )
+from amp_migrate.sources.syntax import parse
 
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})
 _PATCHERS = frozenset({"setattr", "patch", "object"})

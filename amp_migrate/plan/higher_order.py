@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.facts import ir
-from amp_migrate.facts.cells import cell_number
 from amp_migrate.plan.edits import FullPrecision, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import MODELS, Forward
@@ -23,6 +22,7 @@ from amp_migrate.plan.regions import Run
 from amp_migrate.project.bindings import calls_of
 from amp_migrate.project.link import Program
 from amp_migrate.project.names import Definition
+from amp_migrate.sources.cells import cell_number
 
 _MOST_CALLERS = 3
 

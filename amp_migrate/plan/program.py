@@ -31,7 +31,7 @@ from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
 from amp_migrate.plan.neighbours import Neighbours
 from amp_migrate.plan.planner import Planner
 from amp_migrate.project.link import Program
-from amp_migrate.requirements import OLDEST
+from amp_migrate.sources.requirements import OLDEST
 
 _Mentions = Callable[[str, str], str | None]
 _NEEDS = f"what is written needs torch {'.'.join(map(str, OLDEST))} at least"

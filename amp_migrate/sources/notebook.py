@@ -1,6 +1,6 @@
 """A notebook as one Python program, and an edited program back into the notebook's bytes.
 
-The program is the code cells in order, with a mark (`facts.cells`) on a line of its own between
+The program is the code cells in order, with a mark (`sources.cells`) on a line of its own between
 two of them and IPython's own syntax masked (`sources.ipython`). A cell that is another program, as
 ``%%bash`` says, is left out. On the way back only the sources of cells that changed are put into the
 JSON (`sources.splice`); every other byte stays.
@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts.cells import RESERVED, cell_mark
-from amp_migrate.facts.syntax import parse
 from amp_migrate.sources import ipython, splice
+from amp_migrate.sources.cells import RESERVED, cell_mark
 from amp_migrate.sources.extra import unreadable
 from amp_migrate.sources.ipython import Kind, LostMarkError
 from amp_migrate.sources.lines import matching_blocks
+from amp_migrate.sources.syntax import parse
 from amp_migrate.sources.text import NEWLINE, with_newlines
 
 _MARK = re.compile(r'^"amp-migrate: cell (\d+)"\n', re.MULTILINE)

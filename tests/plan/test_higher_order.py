@@ -10,7 +10,7 @@ from programs import HEAD, before_and_after, left_alone, migrated, trains_as_bef
 from shorthand import before, written_out
 
 from amp_migrate.api import Options, migrate_paths, migrate_source
-from amp_migrate.facts.cells import cell_mark
+from amp_migrate.sources.cells import cell_mark
 
 SETUP = """\
  opt = torch.optim.SGD(model.parameters(), lr=0.1)

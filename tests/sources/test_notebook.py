@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts.cells import cell_mark, cell_number, is_magic
 from amp_migrate.report.diff import unified_diff
+from amp_migrate.sources.cells import cell_mark, cell_number, is_magic
 from amp_migrate.sources.document import open_document
 from amp_migrate.sources.ipython import LostMarkError
 from amp_migrate.sources.notebook import Notebook
