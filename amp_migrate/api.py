@@ -21,7 +21,7 @@ from amp_migrate.core.results import (
 from amp_migrate.engine import Report
 from amp_migrate.jobs import Job, subject
 from amp_migrate.modernize.program import modernize_program
-from amp_migrate.programs import ProgramSources, key, programs_of
+from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.smoke.verdict import Verdict
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters

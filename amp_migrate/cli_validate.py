@@ -16,7 +16,7 @@ from amp_migrate.commands import Command, UserError
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import SourceError
 from amp_migrate.exits import Proof
-from amp_migrate.facts.imports import scan_imports
+from amp_migrate.program.imports import scan_imports
 from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.smoke.verdict import Verdict

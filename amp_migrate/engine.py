@@ -22,7 +22,7 @@ from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.jobs import Job, Work, subject
-from amp_migrate.programs import FileBytes, ProgramSources, key, programs_of
+from amp_migrate.program.programs import FileBytes, ProgramSources, key, programs_of
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change

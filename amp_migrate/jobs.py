@@ -8,7 +8,7 @@ from typing import Protocol
 
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
-from amp_migrate.programs import TRAINING, USES_TORCH, ProgramSources, Subject
+from amp_migrate.program.programs import TRAINING, USES_TORCH, ProgramSources, Subject
 
 
 class Job(str, Enum):

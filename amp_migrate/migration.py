@@ -15,14 +15,15 @@ from amp_migrate.core.results import (
     SourceError,
     Unaligned,
 )
-from amp_migrate.facts import ir, read_module
 from amp_migrate.plan import Planned, plan_program
 from amp_migrate.plan.device import Told
 from amp_migrate.plan.edits import FilePlan
 from amp_migrate.plan.loops import Refusal, TrainingLoop
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.programs import ProgramSources
+from amp_migrate.program.reader import read_module
 from amp_migrate.program_work import ProgramWork
-from amp_migrate.programs import ProgramSources
-from amp_migrate.project import Program
 from amp_migrate.rewritten import WrongError
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from amp_migrate.catalogue.rules import refusal
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Diagnostic, Place, Result, SourceError
-from amp_migrate.programs import ProgramSources
+from amp_migrate.program.programs import ProgramSources
+from amp_migrate.program.telling import Telling
 from amp_migrate.rewritten import WrongError, laid_out
-from amp_migrate.telling import Telling
 
 if TYPE_CHECKING:
     from black import Mode

@@ -29,10 +29,11 @@ from pathlib import Path
 
 from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts import ir, read_module
-from amp_migrate.facts.imports import scan_imports
-from amp_migrate.project import Program
-from amp_migrate.project.layout import Layout
+from amp_migrate.program import ir
+from amp_migrate.program.imports import scan_imports
+from amp_migrate.program.layout import Layout
+from amp_migrate.program.link import Program
+from amp_migrate.program.reader import read_module
 from amp_migrate.sizes import LayerSite, layer_sites
 
 UNIT = 8

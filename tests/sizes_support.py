@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from amp_migrate.facts import read_module
-from amp_migrate.facts.imports import ImportScan
-from amp_migrate.project import Program
-from amp_migrate.project.layout import Layout
+from amp_migrate.program.imports import ImportScan
+from amp_migrate.program.layout import Layout
+from amp_migrate.program.link import Program
+from amp_migrate.program.reader import read_module
 from amp_migrate.sizes import LayerSite, Size, layer_sites
 
 

@@ -21,7 +21,7 @@ from amp_migrate.core.results import (
     Result,
     SourceError,
 )
-from amp_migrate.programs import ProgramSources
+from amp_migrate.program.programs import ProgramSources
 
 PLAIN = "loss.backward()"
 MIGRATED = "scaler.scale(loss).backward()"

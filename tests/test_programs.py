@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate import programs
-from amp_migrate.programs import FileBytes, Programs, key, programs_of
+from amp_migrate.program import programs
+from amp_migrate.program.programs import FileBytes, Programs, key, programs_of
 from amp_migrate.sources.discovery import Filters
 
 LOOP = "for x in y:\n    loss.backward()\n"

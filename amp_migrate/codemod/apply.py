@@ -17,7 +17,6 @@ from amp_migrate.codemod.mismatch import MismatchError
 from amp_migrate.codemod.precision import with_precision
 from amp_migrate.codemod.snippets import Snippets
 from amp_migrate.codemod.state_files import twin
-from amp_migrate.facts.ir import Path
 from amp_migrate.plan.edits import (
     AddArgument,
     AddDecorator,
@@ -41,6 +40,7 @@ from amp_migrate.plan.edits import (
     StateFile,
     Upcast,
 )
+from amp_migrate.program.ir import Path
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 _Parts = tuple[list[Statement], list[Statement], list[Statement], list[Statement]]

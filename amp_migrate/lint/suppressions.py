@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from amp_migrate.catalogue.rules import lint_codes, lint_rule
 from amp_migrate.core.findings import Finding, Severity
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import Selection
+from amp_migrate.program import ir
 
 UNUSED = "AMP100"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from amp_migrate.modernize.names import FileNames
 from amp_migrate.modernize.uses import Uses
-from amp_migrate.project.layout import Ambiguous, Layout
+from amp_migrate.program.layout import Ambiguous, Layout
 
 
 class Elsewhere:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.facts.marks import off_marks
 from amp_migrate.modernize.syntax import (
     arguments,
     cannot_fail,
@@ -23,6 +22,7 @@ from amp_migrate.modernize.uses import (
     Scope,
     Uses,
 )
+from amp_migrate.program.marks import off_marks
 from amp_migrate.sources.syntax import parse
 
 _TYPE_TESTS = frozenset({"isinstance", "issubclass"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.edits import Steps
+from amp_migrate.program import ir
 
 _SIMPLE = frozenset("assign annassign augassign return expr".split())
 _BINARY = frozenset("+ - * / // % ** @ << >> & | ^".split())

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.sight import root_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 Site = tuple[str, ir.Path]
 """(function, path of a statement)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.edits import Island
 from amp_migrate.plan.flow import Made
@@ -13,7 +12,8 @@ from amp_migrate.plan.forward import MODULES, Forward
 from amp_migrate.plan.halves import Statements
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import Remedies, Unclear
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 _INTEGERS = frozenset(
     "argmax argmin argsort long int bool nonzero multinomial eq ne lt le gt ge".split()

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import Identities, order
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.walk import Frames, Site, State, Walk
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.collections import Turn
-from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
 Scaler = frozenset[Slot]

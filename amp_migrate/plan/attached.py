@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import calls_of, unpacked
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
 
 _REGISTERS = frozenset("""register_forward_hook register_forward_pre_hook
     register_module_forward_hook register_module_forward_pre_hook""".split())

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.modules import RETURNS_SELF
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _CLASS = re.compile(r"torch\.nn\.(modules\.(loss\.)?)?BCELoss")
 _FUNCTION = re.compile(r"torch\.(nn\.functional\.)?binary_cross_entropy")

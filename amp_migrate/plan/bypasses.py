@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.frameworks import BFLOAT16, Framework, Setting
-from amp_migrate.project.bindings import unpacked
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import Program
 
 _DRIVEN_BY_HAND = ("Accelerate", "Lightning Fabric")
 """Frameworks that only lend a backward and an optimizer to a loop of the program's own."""

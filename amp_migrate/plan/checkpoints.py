@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.association import Scaler
 from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.plan.loops import Blocked, Note, Refusal
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.travel import Travel
 from amp_migrate.plan.unfollowed import Unfollowed
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")

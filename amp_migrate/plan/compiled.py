@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator
 
 from amp_migrate.core.options import Options
-from amp_migrate.facts import ir
 from amp_migrate.plan.edits import Insert, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward
@@ -14,8 +13,9 @@ from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.torch_names import TorchNames
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 CONFIG = "torch._functorch.config"
 """The module with the setting, which ``import torch`` alone does not load."""

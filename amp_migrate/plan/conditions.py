@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.moves import Guards
+from amp_migrate.program import ir
 
 Condition = frozenset[tuple[ir.Expr, bool]]
 """Tests with their outcomes, all of which must hold."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import Program
 from amp_migrate.project.appended import Place
-from amp_migrate.project.bindings import unpacked
 from amp_migrate.project.collections import Collections
-from amp_migrate.project.link import Program
 
 _POSITIONS = {"append": 0, "appendleft": 0, "insert": 1, "setdefault": 1}
 """Methods that put an element into a collection, and which argument that is."""

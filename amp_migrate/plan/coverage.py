@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.flow import Flow, Made
-from amp_migrate.project.bindings import unpacked
-from amp_migrate.project.link import CallSite, Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 Identity = tuple[str, ...]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.loaders import names_data
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 DEVICE, DTYPE, TENSOR, UNKNOWN = "device", "dtype", "tensor", "unknown"
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.conditions import Condition, literals, render, simplified
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.moves import Guards, Move, Moves
 from amp_migrate.plan.sentinels import left_before, tells_from_none
 from amp_migrate.plan.sight import Place, Seen, Sight, root_of
 from amp_migrate.plan.torch_names import TorchNames
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
     "not in",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.coverage import Coverage, Identity, definitions_of
 from amp_migrate.plan.forward import Forward
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Birth
 
 

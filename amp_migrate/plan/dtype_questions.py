@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import calls_of, unpacked
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
 
 _SAYS = frozenset("dtype itemsize nbytes".split())
 _ASKS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 _NN = r"torch\.nn\.(modules\.\w+\.)?"
 PARAMETRIC = re.compile(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.destinations import DEVICE, kind_of
 from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.plan.modules import Construction, Modules
+from amp_migrate.program import ir
 
 _MOST = 400
 

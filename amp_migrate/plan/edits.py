@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from amp_migrate.facts.ir import Path
+from amp_migrate.program.ir import Path
 
 Steps = tuple[int, ...]
 """The way from a simple statement's value down to an expression: the index among `ir.children`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward, names_no_grad
 from amp_migrate.plan.regions import Run
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 
 def plan_evaluation(

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import gradients, vocabulary
 from amp_migrate.plan.exchange import Exchange
 from amp_migrate.plan.forward import Forward
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _COLLECTIVE = re.compile(
     r"torch\.distributed\.(distributed_c10d\.)?(all_reduce|reduce|broadcast|all_gather|gather|scatter"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.groups import Group
 from amp_migrate.plan.identity import order
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 Spot = Callable[[int, str], str]
 """What a line of a file is called: ``line 12``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.contents import Contents
-from amp_migrate.project.bindings import bindings
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings
+from amp_migrate.program.link import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ means and sigmoids it does not know.
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Upcast
 from amp_migrate.plan.flow import Made
@@ -14,6 +13,7 @@ from amp_migrate.plan.forward import MODULES, Forward
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
 from amp_migrate.plan.sigmoids import POWERS, SQUASHES, Sigmoids
+from amp_migrate.program import ir
 
 _LOGS = frozenset("log log2 log10 log1p log_ log1p_ logit".split())
 _REDUCES = frozenset("mean sum".split())

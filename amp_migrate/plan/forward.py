@@ -6,10 +6,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program, Ref
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program, Ref
 
 ANY, MODULES, MODELS = range(3)
 """What counts as forward: modules, losses and functionals; modules and losses; modules that are no

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
 """The word in a name, but not ``upgrade``, ``degradation``, ``gradual``."""

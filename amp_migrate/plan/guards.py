@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.association import Scalers, goes_through
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.loops import Backward, Refusal
@@ -13,8 +12,9 @@ from amp_migrate.plan.placement import Steps
 from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.walk import Site
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.collections import ANY
-from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Slot
 
 LossForward = tuple[Backward, Sequence[Run]]

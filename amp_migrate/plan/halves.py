@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.dtypes import rebinds
 from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.plan.loaders import names_data
 from amp_migrate.plan.modules import Construction, Modules
+from amp_migrate.program import ir
 
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""

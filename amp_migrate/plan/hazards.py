@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from amp_migrate.core.options import Options
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table, hooks, strict
 from amp_migrate.plan.arrays import Arrays
 from amp_migrate.plan.attached import attached
@@ -27,8 +26,9 @@ from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.plan.sigmoids import Sigmoids
 from amp_migrate.plan.stores import Stores
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _RAISES = re.compile(
     r"torch\.nn\.AdaptiveLogSoftmaxWithLoss"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.edits import FullPrecision, Placed
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import MODELS, Forward
@@ -19,9 +18,10 @@ from amp_migrate.plan.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.precision import Precision, block_around
 from amp_migrate.plan.regions import Run
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 from amp_migrate.sources.cells import cell_number
 
 _MOST_CALLERS = 3

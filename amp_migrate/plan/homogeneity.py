@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import operators
 from amp_migrate.plan.degrees import (
     Degree,
@@ -25,7 +24,8 @@ from amp_migrate.plan.degrees import (
     product,
     quotient,
 )
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _Environment = dict[str, Degree]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from amp_migrate.facts import ir
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _MULTIPLIES = ("mul", "div")
 _ON_GRADIENTS = frozenset(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.walk import Frames
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 

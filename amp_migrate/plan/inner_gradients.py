@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Edit, Insert, Scale
 from amp_migrate.plan.events import Events
 from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.penalties import Penalty
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 GRAD = "torch.autograd.grad"
 _SAID = frozenset("outputs inputs create_graph retain_graph only_inputs".split())

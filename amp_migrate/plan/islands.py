@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.bce import BceCall, BceLosses
 from amp_migrate.plan.dtype_table import ARITHMETIC
 from amp_migrate.plan.edits import Hoist, Island
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
+from amp_migrate.program import ir
 
 _BOOKKEEPING = SHAPES | frozenset(
     """size dim numel item new_ones new_zeros new_full type_as long int bool sum append""".split()

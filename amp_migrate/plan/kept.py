@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.identity import order
 from amp_migrate.plan.looked import Looked
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.project.bindings import unpacked
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import Program
 from amp_migrate.project.collections import Turn
-from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Optimizers, Slot
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.forward import MODELS, MODULES, Forward, names_no_grad
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 _MOST_STEPS = 6
 _USES_UP = frozenset(

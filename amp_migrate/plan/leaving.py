@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.attached import attached
@@ -21,7 +20,8 @@ from amp_migrate.plan.modules import Construction
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.plan.traces import At, Trace, Traces
-from amp_migrate.project.bindings import calls_of, unpacked
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
 
 _SAYS = "what leaves a region in half precision is used outside of it by"
 

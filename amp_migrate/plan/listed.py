@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.edits import Placed, ScalerStep
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 
 def without_room(program: Program, edits: Iterable[Placed]) -> Refusal | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.modules import RETURNS_SELF
 from amp_migrate.plan.moves import is_main_guard
-from amp_migrate.project.bindings import calls_of, unpacked
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
 
 _LOOKUPS = frozenset(
     """builtins.globals builtins.locals builtins.vars builtins.eval builtins.exec builtins.__import__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 _LOADER = re.compile(
     r"(?i)load|data|batch|iter|train|valid|test|tqdm|enumerate|range|^dl|len"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.collections import Collections
-from amp_migrate.project.link import Program
 
 SCHEDULER = re.compile(
     r"(?i)sched|(^|_)lr|lr(_|$)|LR$|warm_?up|anneal|decay|adjust|broadcast"

@@ -7,15 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import gradients, vocabulary
 from amp_migrate.plan.closures import Closures
 from amp_migrate.plan.events import UNKNOWN, Event, Events, innermost_loop
 from amp_migrate.plan.flow import Flow, Made
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings, calls_of
+from amp_migrate.program.link import Program
 from amp_migrate.project import optimizers as opt
-from amp_migrate.project.bindings import bindings, calls_of
 from amp_migrate.project.collections import key_of
-from amp_migrate.project.link import Program
 from amp_migrate.project.makers import CLOSURE, WRAPPED
 from amp_migrate.project.optimizers import Optimizers, Slot
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.flow import Flow
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 RETURNS_SELF = frozenset(
     "to cuda cpu train eval requires_grad_ apply share_memory".split()

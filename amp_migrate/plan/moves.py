@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.destinations import DEVICE, UNKNOWN, kind_of
 from amp_migrate.plan.forward import Forward
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
 _LOSS = re.compile(r"(?i)(criterion|loss)")

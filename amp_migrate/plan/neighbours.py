@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from amp_migrate.core.options import Options
-from amp_migrate.facts import ir
 from amp_migrate.plan import vocabulary
 from amp_migrate.plan.addresses import occurrence_of
 from amp_migrate.plan.bypasses import Bypasses
@@ -30,8 +29,9 @@ from amp_migrate.plan.frameworks import (
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
 from amp_migrate.plan.torch_names import TorchNames
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 _LOADS_HALF = frozenset(
     "torch_dtype dtype load_in_8bit load_in_4bit quantization_config".split()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 import sys
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.vocabulary import Half
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 FP32_NEXT_TO_ONE = 2**-25
 _FP32_LIMITS = {

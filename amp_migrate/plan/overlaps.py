@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.regions import Run
+from amp_migrate.program import ir
 
 
 def without_overlaps(runs: list[Run]) -> list[Run]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.coverage import Coverage, Identity, Way
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.identity import Identities
 from amp_migrate.plan.parts import parts_of
 from amp_migrate.plan.walk import Frames, Site
-from amp_migrate.project.link import CallSite, Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite, Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import calls_of, unpacked
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
 
 _WITHOUT_PARAMETERS = frozenset(
     """ReLU ReLU6 LeakyReLU ELU SELU CELU GELU SiLU Mish Tanh Sigmoid Softplus Softmax LogSoftmax

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.aftermath import Aftermath
 from amp_migrate.plan.events import innermost_loop
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _BUILTINS = frozenset("sum len zip enumerate range list tuple abs pow".split())
 _TORCH = frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.aftermath import Aftermath
 from amp_migrate.plan.association import Scalers, goes_through
 from amp_migrate.plan.events import Event, Events
@@ -20,7 +19,8 @@ from amp_migrate.plan.protocol import (
     Protocol,
 )
 from amp_migrate.plan.walk import Frames, Site
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Slot
 
 _ROUNDS = 6

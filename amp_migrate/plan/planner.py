@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.core.options import Options
-from amp_migrate.facts import ir
 from amp_migrate.plan import carried
 from amp_migrate.plan.association import Association, Scalers
 from amp_migrate.plan.births import Births
@@ -60,8 +59,9 @@ from amp_migrate.plan.travel import NO_WAYS, Travel, Ways
 from amp_migrate.plan.unfollowed import Mentions, Unfollowed
 from amp_migrate.plan.usage import Usage
 from amp_migrate.plan.walk import Frames, Site
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.collections import ANY
-from amp_migrate.project.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.forward import Forward
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 _MAKES_FP32 = re.compile(
     r"torch\.(rand|randn|zeros|ones|empty|Tensor|FloatTensor|linspace|normal)"

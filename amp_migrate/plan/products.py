@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
 _TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())

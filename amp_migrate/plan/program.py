@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from amp_migrate.core.options import Options
-from amp_migrate.facts import ir
 from amp_migrate.plan.closures import called_first
 from amp_migrate.plan.compiled import CONFIG
 from amp_migrate.plan.device import Told
@@ -30,7 +29,8 @@ from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
 from amp_migrate.plan.neighbours import Neighbours
 from amp_migrate.plan.planner import Planner
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.sources.requirements import OLDEST
 
 _Mentions = Callable[[str, str], str | None]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.association import (
     Scalers,
     goes_through,
@@ -22,7 +21,8 @@ from amp_migrate.plan.association import (
 from amp_migrate.plan.events import Event, Events, innermost_loop
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.walk import Flow, Frames, Site, State, Walk
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Slot
 
 READY, UNSCALED, STEPPED = "ready", "unscaled", "stepped"

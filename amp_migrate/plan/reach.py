@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.forward import MODULES, Forward
 from amp_migrate.plan.loops import Backward
 from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.regions import Regions, Run
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Slot
 
 _CUTS_OFF = frozenset(

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.modules import Construction, Modules
-from amp_migrate.project.bindings import calls_of, unpacked
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
 
 _HOOK = re.compile(
     r"register_(module_)?(full_)?(forward|backward)_(pre_)?hook"

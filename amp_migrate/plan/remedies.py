@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.dtypes import Dtypes
 from amp_migrate.plan.edits import Edit, Upcast
@@ -10,7 +9,8 @@ from amp_migrate.plan.flow import Flow
 from amp_migrate.plan.halves import Halves, Statements
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.modules import Modules
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 SHAPES = frozenset(
     """view squeeze unsqueeze reshape flatten permute transpose t contiguous clone detach expand

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.conditions import literals
 from amp_migrate.plan.moves import Guards
 from amp_migrate.plan.sight import ends
+from amp_migrate.program import ir
 
 _ORDER = ("<", "<=", ">", ">=")
 _EQUALITY = ("==", "!=", "in", "not in", "is", "is not", "compare")

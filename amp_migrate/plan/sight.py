@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.moves import is_main_guard
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 Binds = Callable[[ir.Stmt], bool]
 

@@ -5,7 +5,6 @@ In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is 
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.dtype_table import ARITHMETIC
 from amp_migrate.plan.dtypes import rebinds
@@ -14,6 +13,7 @@ from amp_migrate.plan.flow import Made
 from amp_migrate.plan.modules import Construction
 from amp_migrate.plan.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.plan.remedies import SHAPES, Found, Remedies, Unclear
+from amp_migrate.program import ir
 
 SQUASHES = frozenset("sigmoid tanh".split())
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))

@@ -7,11 +7,11 @@ import string
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.edits import OPTIMIZER_WORD, StateFile
 from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.torch_names import ModuleNames
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _FOLDERS_READ = frozenset({"listdir", "scandir", "iterdir", "glob", "iglob", "rglob"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.flow import Made
 from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import Remedies
+from amp_migrate.program import ir
 
 _SAY_THEIR_DTYPE = frozenset(
     "float to type long type_as int bool item tolist numpy argmax size".split()

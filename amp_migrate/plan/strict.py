@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import gradients
 from amp_migrate.plan.loops import Refusal
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _ANOMALY = re.compile(
     r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _BY_NAME = ("suppress", "raises", "ignored")
 

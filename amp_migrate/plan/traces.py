@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from amp_migrate.facts import ir
 from amp_migrate.plan import dtype_table
 from amp_migrate.plan.destinations import DEVICE, kind_of
 from amp_migrate.plan.flow import Flow, Made
@@ -18,9 +17,10 @@ from amp_migrate.plan.forward import MODELS, Forward
 from amp_migrate.plan.halves import Statements
 from amp_migrate.plan.modules import Construction, Modules
 from amp_migrate.plan.precision import block_around
-from amp_migrate.project.bindings import bindings, unpacked
-from amp_migrate.project.link import CallSite
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings, unpacked
+from amp_migrate.program.link import CallSite
+from amp_migrate.program.names import Definition
 
 ANY = None
 """Any element of a container."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.addresses import occurrence_of
 from amp_migrate.plan.association import Scaler, Scalers
 from amp_migrate.plan.births import Born, made_inside, place_of
@@ -28,8 +27,9 @@ from amp_migrate.plan.edits import (
 from amp_migrate.plan.identity import order
 from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.walk import Frames
-from amp_migrate.project.link import CallSite, Program
-from amp_migrate.project.names import Definition
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 Ways = frozenset[Frames]

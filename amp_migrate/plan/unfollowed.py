@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from amp_migrate.facts import ir
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _ATTRIBUTES = frozenset({"builtins.getattr", "operator.attrgetter"})

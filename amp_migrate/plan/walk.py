@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from amp_migrate.core.effort import spend
-from amp_migrate.facts import ir
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.swallowing import is_guarded, swallows
-from amp_migrate.project.bindings import bindings
-from amp_migrate.project.link import Program
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings
+from amp_migrate.program.link import Program
 
 Site = tuple[str, ir.Path]
 """(function, path of a statement)."""

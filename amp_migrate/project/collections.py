@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 from amp_migrate.project.appended import Appended, Place, appended
-from amp_migrate.project.link import Program
-from amp_migrate.project.names import Definition
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from amp_migrate.facts import ir
-from amp_migrate.project.link import CallSite, Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite, Program
 
 CLOSURE = "closure"
 WRAPPED = "wrapped"

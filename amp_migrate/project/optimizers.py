@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from amp_migrate.core.effort import spend
-from amp_migrate.facts import ir
-from amp_migrate.facts.each import HIDDEN
+from amp_migrate.program import ir
+from amp_migrate.program.each import HIDDEN
+from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
 from amp_migrate.project.collections import ANY, Collections, Key, Turn, key_of
-from amp_migrate.project.link import CallSite, Program
 from amp_migrate.project.makers import CLOSURE, WRAPPED, Makers
-from amp_migrate.project.names import Definition
 
 NOT_FOUND = "not found"
 SEVERAL = "several"

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from amp_migrate.sizes.site import Instance, LayerSite, Size
 
 if TYPE_CHECKING:
-    from amp_migrate.project import Program
+    from amp_migrate.program.link import Program
 
 __all__ = ["Instance", "LayerSite", "Size", "layer_sites"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.entries import Entries
 from amp_migrate.sizes.labels import labelled, unpacked
 from amp_migrate.sizes.traces import link, source

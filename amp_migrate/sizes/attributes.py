@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.choices import choice
 from amp_migrate.sizes.displays import Displays
 from amp_migrate.sizes.given import Given

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.attributes import MODULE_BASES
 from amp_migrate.sizes.choices import joined
 from amp_migrate.sizes.definitions import Definitions

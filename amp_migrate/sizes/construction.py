@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.arithmetic import MAX_ITEMS
 from amp_migrate.sizes.attributes import MODULE_BASES
 from amp_migrate.sizes.calls import Calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.loops import Loops
 from amp_migrate.sizes.values import (

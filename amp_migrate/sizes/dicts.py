@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.choices import lifted
 from amp_migrate.sizes.expressions import hashable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.arithmetic import MAX_ITEMS, sure
 from amp_migrate.sizes.choices import choice
 from amp_migrate.sizes.expressions import Expressions, hashable

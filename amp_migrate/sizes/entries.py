@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.arithmetic import MAX_ITEMS, sure
 from amp_migrate.sizes.attributes import Attributes, decorations
 from amp_migrate.sizes.choices import choice, joined

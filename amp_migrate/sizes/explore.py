@@ -9,10 +9,10 @@ from functools import partial
 from amp_migrate.catalogue.layers import LayerTable
 from amp_migrate.core.deep import bounded
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
-from amp_migrate.project import Program
-from amp_migrate.project.bindings import bindings
-from amp_migrate.project.testing import is_test
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings
+from amp_migrate.program.link import Program
+from amp_migrate.program.testing import is_test
 from amp_migrate.sizes.command_line import click_option
 from amp_migrate.sizes.construction import Construction
 from amp_migrate.sizes.given import Given

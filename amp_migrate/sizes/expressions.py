@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.arithmetic import MAX_TEXT, binary, sure, truth, unary
 from amp_migrate.sizes.choices import joined, lifted
 from amp_migrate.sizes.given import Given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.arithmetic import MAX_ITEMS, sure
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.choices import lifted

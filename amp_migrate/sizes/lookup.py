@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.machine import Machine
 from amp_migrate.sizes.values import (
     Absent,

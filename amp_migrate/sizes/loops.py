@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.choices import joined
 from amp_migrate.sizes.heap import Changes
 from amp_migrate.sizes.machine import Activation, Exit, Loop, OutOfSteps

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from amp_migrate.catalogue.layers import LayerTable
 from amp_migrate.core.effort import spend
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 from amp_migrate.sizes.choices import choice
 from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.heap import Changes, Heap, boxes_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.given import Given
 from amp_migrate.sizes.values import External, Frame, Value

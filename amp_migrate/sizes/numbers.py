@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.arithmetic import MAX_BITS, sure
 from amp_migrate.sizes.calls import Calls
 from amp_migrate.sizes.choices import lifted

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from amp_migrate.catalogue.layers import Layer, LayerTable
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
-from amp_migrate.project import Program
-from amp_migrate.project.bindings import unpacked
-from amp_migrate.project.testing import is_test
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import Program
+from amp_migrate.program.testing import is_test
 from amp_migrate.sizes.arithmetic import binary, sure
 from amp_migrate.sizes.choices import lifted
 from amp_migrate.sizes.given import Given

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
-from amp_migrate.project import Program
-from amp_migrate.project.bindings import bindings, unpacked
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings, unpacked
+from amp_migrate.program.link import Program
 
 _CHANGING = frozenset(
     "append extend insert pop clear update setdefault remove sort reverse popitem".split()

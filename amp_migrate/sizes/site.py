@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from amp_migrate.core.findings import Confidence, Step
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 
 @dataclass(frozen=True, slots=True)

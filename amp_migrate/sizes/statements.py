@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import IMPORTS
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import IMPORTS
 from amp_migrate.sizes.assignments import Assignments
 from amp_migrate.sizes.heap import Changes
 from amp_migrate.sizes.machine import Activation, Exit, Loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 from amp_migrate.sizes.choices import alternatives, compatible
 from amp_migrate.sizes.explore import Explorer
 from amp_migrate.sizes.recording import Found

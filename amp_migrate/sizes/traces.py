@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from amp_migrate.core.findings import Step
 from amp_migrate.core.results import Place
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 MAX_STEPS = 5
 _MAX_DEPTH = 24

@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, TypeGuard
 
 from amp_migrate.core.findings import Confidence
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 if TYPE_CHECKING:
     from amp_migrate.sizes.traces import Trace

@@ -11,10 +11,16 @@ from pathlib import Path
 
 from amp_migrate.config import Settings
 from amp_migrate.core.results import Loop, SourceError
-from amp_migrate.facts.imports import scan_imports
 from amp_migrate.migration import migrate_program
-from amp_migrate.programs import FileBytes, ProgramSources, Subject, key, programs_of
-from amp_migrate.project.layout import Located
+from amp_migrate.program.imports import scan_imports
+from amp_migrate.program.layout import Located
+from amp_migrate.program.programs import (
+    FileBytes,
+    ProgramSources,
+    Subject,
+    key,
+    programs_of,
+)
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.sites import Site, sites
 from amp_migrate.sources import files

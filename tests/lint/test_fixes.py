@@ -7,10 +7,11 @@ from textwrap import dedent
 import pytest
 
 from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.facts import ir, read_module
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.fixes.rewrite import rewrite
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.reader import read_module
 
 
 def call(text: str, name: str, number: int = 0) -> ir.Call:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.facts.imports import scan_imports
-from amp_migrate.project.layout import Ambiguous, Layout
+from amp_migrate.program.imports import scan_imports
+from amp_migrate.program.layout import Ambiguous, Layout
 
 INSTALLED = (
     "torch/__init__.py",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.modernize import edits as names
+from amp_migrate.program import ir
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.protocol import Protocol, protocol_of
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 NOT_SAVED = "AMP122"
 NOT_LOADED = "AMP123"

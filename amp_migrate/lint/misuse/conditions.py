@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 Fact = tuple[ir.Expr, bool]
 """A test without negation, and its outcome."""

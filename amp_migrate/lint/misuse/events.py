@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp, Key
 from amp_migrate.lint.misuse.gradients import touch
 from amp_migrate.lint.misuse.numerics import Numerics
 from amp_migrate.plan.events import Event, Events
 from amp_migrate.plan.vocabulary import FRAMEWORK_RECEIVERS, GRADIENT_CLIPPERS
-from amp_migrate.project.bindings import calls_of, unpacked
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.project.optimizers import Optimizers
 
 _CLIPPERS_ELSEWHERE = re.compile(

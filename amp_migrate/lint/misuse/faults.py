@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.core.findings import Severity
-from amp_migrate.facts import ir
 from amp_migrate.lint.misuse import conditions
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
@@ -18,6 +17,7 @@ from amp_migrate.lint.misuse.state import NOBODY
 from amp_migrate.lint.misuse.ways import Open, Ways
 from amp_migrate.plan.events import Event
 from amp_migrate.plan.walk import Site
+from amp_migrate.program import ir
 
 CLIPPED = "AMP101"
 EDITED = "AMP102"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.facts import ir
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _TELLS = frozenset(
     """norm item mean max min std var sum numpy tolist pow square histc append add_scalar

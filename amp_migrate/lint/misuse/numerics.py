@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.bce import BceLosses
 from amp_migrate.plan.vocabulary import HALVES
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 BCE = "AMP204"
 OVERFLOW = "AMP205"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amp_migrate.facts import ir
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.events import AmpEvent
 from amp_migrate.lint.misuse.faults import (
@@ -27,6 +26,7 @@ from amp_migrate.lint.misuse.state import (
 )
 from amp_migrate.plan.events import Event
 from amp_migrate.plan.walk import Site
+from amp_migrate.program import ir
 
 
 class Outside(Judged):

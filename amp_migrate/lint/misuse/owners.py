@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from amp_migrate.facts import ir
 from amp_migrate.lint.misuse.amp import Amp, Key
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.ways import Ways
+from amp_migrate.program import ir
 
 _GIVES_PARAMETERS = ("parameters", "named_parameters")
 

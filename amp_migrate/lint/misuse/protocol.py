@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key, amp_of
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
@@ -47,6 +46,7 @@ from amp_migrate.lint.misuse.state import (
 from amp_migrate.lint.misuse.ways import SCALED_LOSS
 from amp_migrate.plan.events import Event
 from amp_migrate.plan.walk import State
+from amp_migrate.program import ir
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))

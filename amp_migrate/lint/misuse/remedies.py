@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from amp_migrate.core.findings import Fix
-from amp_migrate.facts import ir
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.faults import CLIPPED, MISSING_UPDATE, Fault
+from amp_migrate.program import ir
 
 
 def remedy(fault: Fault, events: AmpEvents) -> Fix | None:

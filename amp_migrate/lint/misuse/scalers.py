@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Amp, all_calls
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.protocol import protocol_of
+from amp_migrate.program import ir
 
 CLOSURE = "AMP117"
 HALF_PARAMETERS = "AMP118"

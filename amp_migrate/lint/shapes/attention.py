@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.surroundings import surroundings
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _FUSED = frozenset(
     "scaled_dot_product_attention flash_attn_func memory_efficient_attention flex_attention".split()

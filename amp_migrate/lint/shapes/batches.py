@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.surroundings import target_of
+from amp_migrate.program import ir
 
 CODE = "TCU113"
 _LOADERS = frozenset(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from amp_migrate.core.findings import Confidence, Step
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.probe.build import Frame, Made
+from amp_migrate.program import ir
 from amp_migrate.sizes.site import Instance, LayerSite, Size
 
 Here = Mapping[str, tuple[tuple[Made, Frame], ...]]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from amp_migrate.catalogue.layers import Layer, layer_table
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.grades import Spoken
+from amp_migrate.program import ir
 from amp_migrate.sizes import layer_sites
 from amp_migrate.sizes.site import LayerSite, Size
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from amp_migrate.catalogue.gpus.target import Target, target
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.scale import scale
+from amp_migrate.program import ir
 
 _DEVICE = re.compile(r"(?i)cuda|gpu|device|accelerat|lightning|trainer|deepspeed")
 _AUTOCAST = re.compile(

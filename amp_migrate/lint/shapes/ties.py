@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
+from amp_migrate.program import ir
 
 _MULTIPLY = frozenset({"linear", "matmul", "mm", "bmm", "einsum"})
 

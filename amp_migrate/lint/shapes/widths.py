@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.shape import Kind, shape_of
 from amp_migrate.lint.shapes.sites import Site, sites_of
 from amp_migrate.lint.shapes.surroundings import target_of
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 CODE = "TCU107"
 _MOST = 1000

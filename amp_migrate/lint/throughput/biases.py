@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from amp_migrate.core.findings import Finding, Fix
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _CONVS = frozenset(
     f"torch.nn.{kind}{n}d" for n in (1, 2, 3) for kind in ("Conv", "ConvTranspose")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding, Fix, Severity
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.plan.destinations import DEVICE, kind_of
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 _EXACT = frozenset("zeros ones full empty eye arange".split())
 """What they fill a tensor with is the same on every device; `linspace` is not, to the last bit."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Training
+from amp_migrate.program import ir
 
 _FUSED = ("torch.optim.Adam", "torch.optim.AdamW", "torch.optim.SGD")
 _TOLD = "hints"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from amp_migrate.facts import ir
 from amp_migrate.lint.throughput.training import Training
+from amp_migrate.program import ir
 
 _CONV2D = frozenset("Conv2d ConvTranspose2d".split())
 _CONV = _CONV2D | frozenset("Conv1d Conv3d ConvTranspose1d ConvTranspose3d".split())

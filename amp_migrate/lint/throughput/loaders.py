@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training
 from amp_migrate.lint.throughput.values import Creation, creations, unwrapped
 from amp_migrate.plan.flow import Flow, Made
-from amp_migrate.project import Program
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 _LOADER = "torch.utils.data.DataLoader"
 _LOADERS = (_LOADER, "torch.utils.data.dataloader.DataLoader")

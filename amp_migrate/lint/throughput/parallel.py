@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training, always
 from amp_migrate.plan.events import Event
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 _DP = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 _DDP = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding, Severity
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.settings import AUTOCASTS
 from amp_migrate.lint.throughput.training import Training
-from amp_migrate.project.bindings import calls_of
-from amp_migrate.project.link import Ref
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Ref
 
 _DOUBLE = ("torch.double", "torch.float64")
 _DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")

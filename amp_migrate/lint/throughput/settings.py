@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.layers import layers_near
 from amp_migrate.lint.throughput.training import Step, Training
+from amp_migrate.program import ir
 
 AUTOCASTS = frozenset(
     "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast".split()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.core.findings import Step as FindingStep
-from amp_migrate.facts import ir
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.tensors import Tensors
 from amp_migrate.lint.throughput.training import Always, Step, Training, always
-from amp_migrate.project.bindings import calls_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 _READS = frozenset("item tolist cpu nonzero".split())
 _CASTS = frozenset(f"builtins.{name}" for name in "float int bool print str".split())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amp_migrate.facts import ir
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.plan.destinations import DEVICE, kind_of
 from amp_migrate.plan.moves import is_literal_cuda
-from amp_migrate.project.bindings import unpacked
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
 
 _TO_HOST = frozenset(
     """item tolist cpu numpy size dim ndimension numel nelement element_size get_device is_contiguous

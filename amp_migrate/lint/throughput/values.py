@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.facts import ir
 from amp_migrate.plan.flow import Flow, Made
-from amp_migrate.project import Program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _DEEPEST = 12
 _THROUGH = frozenset(

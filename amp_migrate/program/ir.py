@@ -227,7 +227,7 @@ Expr = (
 
 
 class _WithCalls:
-    """Room for what `project.bindings.calls_of` finds in a statement."""
+    """Room for what `program.bindings.calls_of` finds in a statement."""
 
     __slots__ = ("known_calls",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.effort import spend
-from amp_migrate.facts import ir
+from amp_migrate.program import ir
 
 IMPORTS = ("import", "importfrom")
 

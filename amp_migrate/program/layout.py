@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from amp_migrate.facts.imports import ImportScan
+from amp_migrate.program.imports import ImportScan
 
 _INIT = "__init__.py"
 _INSTALLED = (sys.stdlib_module_names - {"code", "profile", "test"}) | frozenset(

@@ -9,10 +9,10 @@ from typing import Protocol, cast
 
 from amp_migrate.core.deep import bounded
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts import ir
-from amp_migrate.facts.each import as_loop, steps_each
-from amp_migrate.facts.imports import imports_by_name
-from amp_migrate.facts.marks import off_marks
+from amp_migrate.program import ir
+from amp_migrate.program.each import as_loop, steps_each
+from amp_migrate.program.imports import imports_by_name
+from amp_migrate.program.marks import off_marks
 from amp_migrate.sources.syntax import parse
 
 _NO_FIELD = ("ClassVar", "typing.ClassVar", "KW_ONLY", "dataclasses.KW_ONLY")

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import IMPORTS, bindings, unpacked
-from amp_migrate.project.layout import Ambiguous, Layout, Located
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import IMPORTS, bindings, unpacked
+from amp_migrate.program.layout import Ambiguous, Layout, Located
 
 _MOST_REEXPORTS = 50
 """Imports of imports that are followed."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from amp_migrate.core.results import SourceError
-from amp_migrate.facts.imports import ImportScan, scan_imports
-from amp_migrate.project.layout import Layout, components
+from amp_migrate.program.imports import ImportScan, scan_imports
+from amp_migrate.program.layout import Layout, components
 from amp_migrate.sources import discovery, files
 from amp_migrate.sources.discovery import Filters
 from amp_migrate.sources.document import (

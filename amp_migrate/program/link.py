@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import TypeVar
 
 from amp_migrate.core.effort import spend
-from amp_migrate.facts import ir
-from amp_migrate.project.bindings import calls_of, unpacked
-from amp_migrate.project.layout import Layout
-from amp_migrate.project.names import Definition, Names
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.layout import Layout
+from amp_migrate.program.names import Definition, Names
 
 
 @dataclass(frozen=True, slots=True)

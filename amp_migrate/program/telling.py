@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from amp_migrate.core.results import Place, SourceError
-from amp_migrate.programs import ProgramSources
+from amp_migrate.program.programs import ProgramSources
 
 
 class Telling:
