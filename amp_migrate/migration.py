@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
+from amp_migrate.analysis.values.device import Told
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import (
     Loop,
@@ -16,9 +18,7 @@ from amp_migrate.core.results import (
     Unaligned,
 )
 from amp_migrate.plan import Planned, plan_program
-from amp_migrate.plan.device import Told
 from amp_migrate.plan.edits import FilePlan
-from amp_migrate.plan.loops import Refusal, TrainingLoop
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources

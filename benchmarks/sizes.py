@@ -12,7 +12,7 @@ that name may fill (unless the call is known to mean another of that name), or o
 that is handed around as a value. What is read from data, a
 checkpoint or a file, and a parameter without default of something that nothing in the package
 mentions, is not. This asks only where a number comes from, never what it is: it knows nothing of what
-`amp_migrate.sizes` can follow, and where it is in doubt it says that the package decides.
+`amp_migrate.analysis.sizes` can follow, and where it is in doubt it says that the package decides.
 
 A site is *resolved* if for some way to come to it each of its widths is known, or proved to be a
 multiple of 8.
@@ -27,6 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from amp_migrate.analysis.sizes import LayerSite, layer_sites
 from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.core.results import SourceError
 from amp_migrate.program import ir
@@ -34,7 +35,6 @@ from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.link import Program
 from amp_migrate.program.reader import read_module
-from amp_migrate.sizes import LayerSite, layer_sites
 
 UNIT = 8
 _PURE = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textwrap import dedent
 
+from amp_migrate.analysis.sizes import LayerSite, Size, layer_sites
 from amp_migrate.program.imports import ImportScan
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.link import Program
 from amp_migrate.program.reader import read_module
-from amp_migrate.sizes import LayerSite, Size, layer_sites
 
 
 def sites(text: str, **others: str) -> list[LayerSite]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from amp_migrate.analysis.paths.loops import Blocked, Refusal, TrainingLoop
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Outcome, Result, SourceError
 from amp_migrate.migration import Migration
@@ -19,7 +20,6 @@ from amp_migrate.modernize.apex_names import ApexNames
 from amp_migrate.modernize.apex_removal import without_apex
 from amp_migrate.modernize.apex_switch import Switch, agree
 from amp_migrate.modernize.uses import Position, Uses
-from amp_migrate.plan.loops import Blocked, Refusal, TrainingLoop
 from amp_migrate.program import ir
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Ambiguous, Located

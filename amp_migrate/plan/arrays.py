@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from amp_migrate.plan import dtype_table
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.plan.edits import Island
-from amp_migrate.plan.flow import Made
-from amp_migrate.plan.forward import MODULES, Forward
-from amp_migrate.plan.halves import Statements
-from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import Remedies, Unclear
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.plan.frameworks import BFLOAT16, Framework, Setting
+from amp_migrate.analysis.tables.frameworks import BFLOAT16, Framework, Setting
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import Program

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.plan import dtype_table
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import CastLike, Upcast
-from amp_migrate.plan.flow import Made
 from amp_migrate.plan.remedies import Found, Remedies
 from amp_migrate.program import ir
 

@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from amp_migrate.plan.association import Scaler
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.unfollowed import Unfollowed
+from amp_migrate.analysis.paths.association import Scaler
+from amp_migrate.analysis.paths.loops import Blocked, Note, Refusal
 from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
-from amp_migrate.plan.loops import Blocked, Note, Refusal
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.travel import Travel
-from amp_migrate.plan.unfollowed import Unfollowed
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.project.optimizers import Optimizers, Slot
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.core.options import Options
 from amp_migrate.plan.edits import Insert, Placed
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.regions import Run
-from amp_migrate.plan.torch_names import TorchNames
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program

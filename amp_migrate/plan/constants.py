@@ -6,14 +6,14 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables.vocabulary import HALVES, Half
+from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Bound
-from amp_migrate.plan.flow import Made
-from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.plan.remedies import Remedies, Unclear
 from amp_migrate.plan.sigmoids import Sigmoids
-from amp_migrate.plan.vocabulary import HALVES, Half
 from amp_migrate.program import ir
 
 _FILLS = frozenset(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import Forward, names_no_grad
+from amp_migrate.analysis.objects.forward import Forward, names_no_grad
+from amp_migrate.analysis.paths.events import Events
 from amp_migrate.plan.regions import Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from amp_migrate.analysis.paths.identity import order
 from amp_migrate.plan.groups import Group
-from amp_migrate.plan.identity import order
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables.dtype_questions import asks_for_dtype
+from amp_migrate.analysis.tables.torch_names import TorchNames
+from amp_migrate.analysis.values.homogeneity import inhomogeneous_line
 from amp_migrate.core.options import Options
-from amp_migrate.plan.dtype_questions import asks_for_dtype
 from amp_migrate.plan.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.homogeneity import inhomogeneous_line
 from amp_migrate.plan.inner_gradients import GRAD
-from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.regions import Run
-from amp_migrate.plan.torch_names import TorchNames
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from amp_migrate.analysis.objects.optimizers import Birth, Slot
+from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
+from amp_migrate.analysis.paths.protocol import Placement
 from amp_migrate.plan.edits import Edit, Placed
-from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
-from amp_migrate.plan.protocol import Placement
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.travel import Travel
 from amp_migrate.program import ir
-from amp_migrate.project.optimizers import Birth, Slot
 
 
 @dataclass(slots=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amp_migrate.plan.association import Scalers, goes_through
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.loops import Backward, Refusal
-from amp_migrate.plan.ownership import Ownership
+from amp_migrate.analysis.objects.collections import ANY
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.association import Scalers, goes_through
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Backward, Refusal
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.plan.placement import Steps
 from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Run
-from amp_migrate.plan.walk import Site
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.project.collections import ANY
-from amp_migrate.project.optimizers import Slot
 
 LossForward = tuple[Backward, Sequence[Run]]
 """A backward, and where the forward of its loss is computed."""

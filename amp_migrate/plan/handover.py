@@ -6,13 +6,13 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 
 from __future__ import annotations
 
-from amp_migrate.plan.kept import Kept
-from amp_migrate.plan.looked import SCHEDULER
-from amp_migrate.plan.loops import Refusal
+from amp_migrate.analysis.objects.looked import SCHEDULER
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.paths.kept import Kept
+from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import Program
-from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _LOOKS_ONLY = frozenset(
     "print len type isinstance id str repr hasattr vars bool".split()

@@ -6,20 +6,22 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from amp_migrate.analysis.objects.attached import attached
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.paths import hooks
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.core.options import Options
-from amp_migrate.plan import dtype_table, hooks, strict
+from amp_migrate.plan import strict
 from amp_migrate.plan.arrays import Arrays
-from amp_migrate.plan.attached import attached
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
-from amp_migrate.plan.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.plan.edits import Edit
-from amp_migrate.plan.flow import Made
 from amp_migrate.plan.formulas import Formulas
-from amp_migrate.plan.forward import Forward
 from amp_migrate.plan.leaving import Leaving
-from amp_migrate.plan.live import Live
-from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.probabilities import Probabilities
 from amp_migrate.plan.products import of_products
 from amp_migrate.plan.regions import Regions, Run

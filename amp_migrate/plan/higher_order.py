@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.forward import MODELS, Forward
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.values.precision import Precision, block_around
 from amp_migrate.plan.edits import FullPrecision, Placed
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import MODELS, Forward
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.inner_gradients import GRAD, InnerGradientsFinder
-from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.precision import Precision, block_around
 from amp_migrate.plan.regions import Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.penalties import Penalty
 from amp_migrate.plan.addresses import steps_to
 from amp_migrate.plan.edits import Edit, Insert, Scale
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.loops import Blocked, Refusal
-from amp_migrate.plan.penalties import Penalty
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from amp_migrate.plan.events import Events
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.plan.groups import Group
-from amp_migrate.plan.loops import Blocked, Refusal
 from amp_migrate.plan.placement import Steps
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.project.optimizers import Slot
 
 
 def refuse_instances(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
+from amp_migrate.analysis.values.bce import BceCall, BceLosses
 from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.bce import BceCall, BceLosses
-from amp_migrate.plan.dtype_table import ARITHMETIC
 from amp_migrate.plan.edits import Hoist, Island
-from amp_migrate.plan.flow import Made
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
 from amp_migrate.program import ir
 

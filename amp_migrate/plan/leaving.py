@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from amp_migrate.plan import dtype_table
+from amp_migrate.analysis.objects.attached import attached
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.modules import Construction
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.values.traces import At, Trace, Traces
 from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.attached import attached
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.edits import CastLike, Upcast
-from amp_migrate.plan.flow import Made
-from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.modules import Construction
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.remedies import Remedies
-from amp_migrate.plan.traces import At, Trace, Traces
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 

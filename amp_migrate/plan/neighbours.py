@@ -11,13 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from amp_migrate.core.options import Options
-from amp_migrate.plan import vocabulary
-from amp_migrate.plan.addresses import occurrence_of
-from amp_migrate.plan.bypasses import Bypasses
-from amp_migrate.plan.edits import Placed, SetArgument
-from amp_migrate.plan.events import Event, Events
-from amp_migrate.plan.frameworks import (
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.analysis.tables.frameworks import (
     BFLOAT16,
     FRAMEWORKS,
     LIGHTNING_1,
@@ -26,9 +23,12 @@ from amp_migrate.plan.frameworks import (
     Framework,
     Setting,
 )
+from amp_migrate.analysis.tables.torch_names import TorchNames
+from amp_migrate.core.options import Options
+from amp_migrate.plan.addresses import occurrence_of
+from amp_migrate.plan.bypasses import Bypasses
+from amp_migrate.plan.edits import Placed, SetArgument
 from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.loops import Backward, Finder, Refusal, TrainingLoop
-from amp_migrate.plan.torch_names import TorchNames
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.plan.aftermath import Aftermath
-from amp_migrate.plan.association import Scalers, goes_through
-from amp_migrate.plan.events import Event, Events
-from amp_migrate.plan.identity import order
-from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.ownership import Ownership
-from amp_migrate.plan.protocol import (
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.aftermath import Aftermath
+from amp_migrate.analysis.paths.association import Scalers, goes_through
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.identity import order
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.protocol import (
     READY,
     Access,
     Fault,
@@ -18,10 +19,9 @@ from amp_migrate.plan.protocol import (
     Placement,
     Protocol,
 )
-from amp_migrate.plan.walk import Frames, Site
+from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.project.optimizers import Slot
 
 _ROUNDS = 6
 

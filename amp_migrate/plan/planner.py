@@ -6,38 +6,17 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
 
-from amp_migrate.core.options import Options
-from amp_migrate.plan import carried
-from amp_migrate.plan.association import Association, Scalers
-from amp_migrate.plan.births import Births
-from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.checkpoints import plan_checkpoints, unsaved
-from amp_migrate.plan.closures import Closures
-from amp_migrate.plan.compiled import Compiled
-from amp_migrate.plan.device import Devices, Told, Undecided
-from amp_migrate.plan.disjoint import Disjoint
-from amp_migrate.plan.edits import (
-    Autocast,
-    Insert,
-    Protect,
-    ScaleBackward,
-    ScalerStep,
-)
-from amp_migrate.plan.evaluation import plan_evaluation
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.functions import CustomFunctions
-from amp_migrate.plan.groups import Group, joined
-from amp_migrate.plan.guards import Guards, LossForward
-from amp_migrate.plan.handover import Handover
-from amp_migrate.plan.hazards import Hazards
-from amp_migrate.plan.higher_order import HigherOrder
-from amp_migrate.plan.identity import Identities, order
-from amp_migrate.plan.inner_gradients import InnerGradientsFinder
-from amp_migrate.plan.instances import receiver_of, refuse_instances, refuse_twins
-from amp_migrate.plan.listed import without_room
-from amp_migrate.plan.live import Live
-from amp_migrate.plan.loops import (
+from amp_migrate.analysis.objects.collections import ANY
+from amp_migrate.analysis.objects.disjoint import Disjoint
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
+from amp_migrate.analysis.paths.association import Association, Scalers
+from amp_migrate.analysis.paths.closures import Closures
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.identity import Identities, order
+from amp_migrate.analysis.paths.loops import (
     Backward,
     Blocked,
     Finder,
@@ -46,23 +25,44 @@ from amp_migrate.plan.loops import (
     opens_autocast,
     speaks_amp,
 )
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.protocol import Placed, Placement
+from amp_migrate.analysis.paths.walk import Frames, Site
+from amp_migrate.analysis.tables.torch_names import ModuleNames, TorchNames
+from amp_migrate.analysis.values.device import Devices, Told, Undecided
+from amp_migrate.core.options import Options
+from amp_migrate.plan import carried
+from amp_migrate.plan.births import Births
+from amp_migrate.plan.carried import Carried
+from amp_migrate.plan.checkpoints import plan_checkpoints, unsaved
+from amp_migrate.plan.compiled import Compiled
+from amp_migrate.plan.edits import (
+    Autocast,
+    Insert,
+    Protect,
+    ScaleBackward,
+    ScalerStep,
+)
+from amp_migrate.plan.evaluation import plan_evaluation
+from amp_migrate.plan.functions import CustomFunctions
+from amp_migrate.plan.groups import Group, joined
+from amp_migrate.plan.guards import Guards, LossForward
+from amp_migrate.plan.handover import Handover
+from amp_migrate.plan.hazards import Hazards
+from amp_migrate.plan.higher_order import HigherOrder
+from amp_migrate.plan.inner_gradients import InnerGradientsFinder
+from amp_migrate.plan.instances import receiver_of, refuse_instances, refuse_twins
+from amp_migrate.plan.listed import without_room
 from amp_migrate.plan.overlaps import without_overlaps
-from amp_migrate.plan.ownership import Ownership
 from amp_migrate.plan.placement import Placer, Steps, roots
-from amp_migrate.plan.protocol import Placed, Placement
 from amp_migrate.plan.reach import Reach
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.stale import Stale
 from amp_migrate.plan.state_files import StateFiles
-from amp_migrate.plan.torch_names import ModuleNames, TorchNames
 from amp_migrate.plan.travel import NO_WAYS, Travel, Ways
-from amp_migrate.plan.unfollowed import Mentions, Unfollowed
 from amp_migrate.plan.usage import Usage
-from amp_migrate.plan.walk import Frames, Site
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.project.collections import ANY
-from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 _MOST_SCRIPTS = 8

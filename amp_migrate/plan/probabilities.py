@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.plan.bce import BceCall, BceLosses
-from amp_migrate.plan.flow import Made
-from amp_migrate.plan.halves import Statements
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.values.bce import BceCall, BceLosses
+from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.plan.islands import TANGLED, Islands
-from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import Remedies, Unclear
 from amp_migrate.plan.sigmoids import Sigmoids
 from amp_migrate.program import ir

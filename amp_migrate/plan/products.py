@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amp_migrate.plan.loops import Refusal
+from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from amp_migrate.analysis.paths.closures import called_first
+from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
+from amp_migrate.analysis.values.device import Told
 from amp_migrate.core.options import Options
-from amp_migrate.plan.closures import called_first
 from amp_migrate.plan.compiled import CONFIG
-from amp_migrate.plan.device import Told
 from amp_migrate.plan.edits import (
     AddDecorator,
     AddParameter,
@@ -26,7 +27,6 @@ from amp_migrate.plan.edits import (
 )
 from amp_migrate.plan.explain import Spot, explain_group
 from amp_migrate.plan.groups import Group, joined
-from amp_migrate.plan.loops import Note, Refusal, TrainingLoop
 from amp_migrate.plan.neighbours import Neighbours
 from amp_migrate.plan.planner import Planner
 from amp_migrate.program import ir

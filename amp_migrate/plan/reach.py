@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from amp_migrate.plan.forward import MODULES, Forward
-from amp_migrate.plan.loops import Backward
-from amp_migrate.plan.ownership import Ownership
+from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.loops import Backward
+from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
-from amp_migrate.project.optimizers import Slot
 
 _CUTS_OFF = frozenset(
     """detach detach_ data no_grad inference_mode set_grad_enabled argmax argmin item numpy tolist

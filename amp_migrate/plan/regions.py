@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.forward import ANY, MODELS, MODULES, Forward
+from amp_migrate.analysis.objects.forward import ANY, MODELS, MODULES, Forward
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.lazy import Lazy
+from amp_migrate.analysis.paths.loops import Backward, Refusal
 from amp_migrate.plan.inner_gradients import InnerGradientsFinder
-from amp_migrate.plan.lazy import Lazy
-from amp_migrate.plan.loops import Backward, Refusal
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program

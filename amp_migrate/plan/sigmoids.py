@@ -5,13 +5,13 @@ In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is 
 
 from __future__ import annotations
 
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.modules import Construction
+from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
+from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
+from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.dtype_table import ARITHMETIC
-from amp_migrate.plan.dtypes import rebinds
 from amp_migrate.plan.edits import SplitLast
-from amp_migrate.plan.flow import Made
-from amp_migrate.plan.modules import Construction
-from amp_migrate.plan.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.plan.remedies import SHAPES, Found, Remedies, Unclear
 from amp_migrate.program import ir
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.plan.coverage import Coverage, bindings_of
-from amp_migrate.plan.events import Event, Events
-from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.identity import Identities
-from amp_migrate.plan.loops import Refusal
-from amp_migrate.plan.ownership import Ownership
-from amp_migrate.plan.walk import Frames, Site, State, Walk
+from amp_migrate.analysis.objects.coverage import Coverage, bindings_of
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.identity import Identities
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.walk import Frames, Site, State, Walk
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
-from amp_migrate.project.optimizers import Slot
 
 _COPIES = frozenset(("copy.deepcopy", "copy.copy"))
 _NO_LAYERS = tuple(f"torch.nn.{name}." for name in "functional utils init".split())

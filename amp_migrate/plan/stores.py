@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.plan import dtype_table
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.plan.casts import Casts
-from amp_migrate.plan.flow import Made
-from amp_migrate.plan.loops import Refusal
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.program import ir
 

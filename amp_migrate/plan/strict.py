@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from amp_migrate.plan import gradients
-from amp_migrate.plan.loops import Refusal
+from amp_migrate.analysis.paths import gradients
+from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program

@@ -11,11 +11,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.paths.association import Scaler, Scalers
+from amp_migrate.analysis.paths.identity import order
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.walk import Frames
+from amp_migrate.analysis.values.device import Devices
 from amp_migrate.plan.addresses import occurrence_of
-from amp_migrate.plan.association import Scaler, Scalers
 from amp_migrate.plan.births import Born, made_inside, place_of
 from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.device import Devices
 from amp_migrate.plan.edits import (
     AddArgument,
     AddImport,
@@ -24,13 +28,9 @@ from amp_migrate.plan.edits import (
     Insert,
     Placed,
 )
-from amp_migrate.plan.identity import order
-from amp_migrate.plan.loops import Blocked, Refusal
-from amp_migrate.plan.walk import Frames
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
-from amp_migrate.project.optimizers import Birth, Optimizers, Slot
 
 Ways = frozenset[Frames]
 """The ways to a backward; what scales it is the switch that is meant."""

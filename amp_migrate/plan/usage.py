@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from amp_migrate.plan.association import Association
-from amp_migrate.plan.events import Events
-from amp_migrate.plan.identity import Identities
-from amp_migrate.plan.loops import Refusal, TrainingLoop
-from amp_migrate.plan.ownership import Ownership
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.paths.association import Association
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.identity import Identities
+from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.plan.placement import roots
-from amp_migrate.plan.walk import Site
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.project.optimizers import Optimizers, Slot
 
 
 class Usage:

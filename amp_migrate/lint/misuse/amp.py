@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.analysis.objects.makers import Makers
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
-from amp_migrate.project.makers import Makers
 
 AUTOCAST = re.compile(
     r"torch\.((?P<device>cuda|cpu|xpu)\.)?amp\.(autocast_mode\.)?autocast|torch\.autocast"

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from amp_migrate.analysis.objects.optimizers import Optimizers
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.tables.vocabulary import (
+    FRAMEWORK_RECEIVERS,
+    GRADIENT_CLIPPERS,
+)
 from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp, Key
 from amp_migrate.lint.misuse.gradients import touch
 from amp_migrate.lint.misuse.numerics import Numerics
-from amp_migrate.plan.events import Event, Events
-from amp_migrate.plan.vocabulary import FRAMEWORK_RECEIVERS, GRADIENT_CLIPPERS
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
-from amp_migrate.project.optimizers import Optimizers
 
 _CLIPPERS_ELSEWHERE = re.compile(
     r"timm\.utils(\.\w+)*\.(dispatch_clip_grad|adaptive_clip_grad)"

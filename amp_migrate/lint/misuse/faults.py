@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from amp_migrate.analysis.paths.events import Event
+from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.core.findings import Severity
 from amp_migrate.lint.misuse import conditions
 from amp_migrate.lint.misuse.amp import Key
@@ -15,8 +17,6 @@ from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.state import NOBODY
 from amp_migrate.lint.misuse.ways import Open, Ways
-from amp_migrate.plan.events import Event
-from amp_migrate.plan.walk import Site
 from amp_migrate.program import ir
 
 CLIPPED = "AMP101"

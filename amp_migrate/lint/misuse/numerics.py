@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.plan.bce import BceLosses
-from amp_migrate.plan.vocabulary import HALVES
+from amp_migrate.analysis.tables.vocabulary import HALVES
+from amp_migrate.analysis.values.bce import BceLosses
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from amp_migrate.analysis.paths.events import Event
+from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.lint.misuse.amp import Key
 from amp_migrate.lint.misuse.events import AmpEvent
 from amp_migrate.lint.misuse.faults import (
@@ -24,8 +26,6 @@ from amp_migrate.lint.misuse.state import (
     UNSCALED,
     Held,
 )
-from amp_migrate.plan.events import Event
-from amp_migrate.plan.walk import Site
 from amp_migrate.program import ir
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from amp_migrate.analysis.paths.events import Event
+from amp_migrate.analysis.paths.walk import State
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.amp import Key, amp_of
@@ -44,8 +46,6 @@ from amp_migrate.lint.misuse.state import (
     Mark,
 )
 from amp_migrate.lint.misuse.ways import SCALED_LOSS
-from amp_migrate.plan.events import Event
-from amp_migrate.plan.walk import State
 from amp_migrate.program import ir
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.lint.misuse.amp import Key
-from amp_migrate.plan.walk import Site
 
 SCALED = "scaled"
 """Gradients of a scaled loss."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
+from amp_migrate.analysis.paths.events import Event
+from amp_migrate.analysis.paths.walk import Flow, Site, State, Walk
 from amp_migrate.lint.misuse import conditions
 from amp_migrate.lint.misuse.amp import Amp, Key, Region
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.state import Held
-from amp_migrate.plan.events import Event
-from amp_migrate.plan.walk import Flow, Site, State, Walk
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import ceil
 
+from amp_migrate.analysis.sizes.domain.site import Size
 from amp_migrate.catalogue.gpus.target import Target, tile_of, tile_waste
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
@@ -14,7 +15,6 @@ from amp_migrate.lint.shapes.scale import scale
 from amp_migrate.lint.shapes.shape import Shape, shape_of
 from amp_migrate.lint.shapes.sites import Site, sites_of
 from amp_migrate.lint.shapes.surroundings import target_of
-from amp_migrate.sizes.site import Size
 
 BEST, ODD, WASTE = "TCU110", "TCU111", "TCU114"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.analysis.sizes.domain.site import Instance
 from amp_migrate.catalogue.gpus.target import Target
 from amp_migrate.core.findings import Confidence, Finding, Severity, Step
 from amp_migrate.lint.context import Context
@@ -12,7 +13,6 @@ from amp_migrate.lint.shapes.scale import scale
 from amp_migrate.lint.shapes.shape import Shape, shape_of
 from amp_migrate.lint.shapes.sites import Site
 from amp_migrate.lint.shapes.surroundings import Surroundings
-from amp_migrate.sizes.site import Instance
 
 CODE = "TCU105"
 

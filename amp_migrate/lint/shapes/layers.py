@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
+from amp_migrate.analysis.sizes.domain.site import Instance
 from amp_migrate.catalogue.gpus.profiles import type_of
 from amp_migrate.catalogue.gpus.target import Target
 from amp_migrate.core.findings import Confidence, Finding, Severity, Step
@@ -23,7 +24,6 @@ from amp_migrate.lint.shapes.surroundings import (
     uses_float8,
 )
 from amp_migrate.lint.shapes.ties import tied
-from amp_migrate.sizes.site import Instance
 
 MOST_LISTED = 6
 """How many of the sizes that arrive at a layer are told."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from amp_migrate.analysis.sizes.domain.site import Instance, Size
 from amp_migrate.catalogue.gpus.target import Target, tile_of, tile_waste
 from amp_migrate.catalogue.layers import Layer
 from amp_migrate.core.findings import Step
-from amp_migrate.sizes.site import Instance, Size
 
 
 @dataclass(frozen=True, slots=True)

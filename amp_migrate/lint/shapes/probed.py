@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from amp_migrate.analysis.sizes.domain.site import Instance, LayerSite, Size
 from amp_migrate.core.findings import Confidence, Step
 from amp_migrate.lint.context import Context
 from amp_migrate.probe.build import Frame, Made
 from amp_migrate.program import ir
-from amp_migrate.sizes.site import Instance, LayerSite, Size
 
 Here = Mapping[str, tuple[tuple[Made, Frame], ...]]
 """What was made, by the file of the program that the line stands in which made it."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from amp_migrate.analysis.sizes.domain.site import Instance, Size
 from amp_migrate.catalogue.gpus.padding import FEW_CHANNELS
-from amp_migrate.sizes.site import Instance, Size
 
 
 class Kind(Enum):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from amp_migrate.analysis.sizes import layer_sites
+from amp_migrate.analysis.sizes.domain.site import LayerSite, Size
 from amp_migrate.catalogue.layers import Layer, layer_table
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.grades import Spoken
 from amp_migrate.program import ir
-from amp_migrate.sizes import layer_sites
-from amp_migrate.sizes.site import LayerSite, Size
 
 
 @dataclass(frozen=True, slots=True)

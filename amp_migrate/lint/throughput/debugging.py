@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.analysis.objects.moves import is_main_guard
 from amp_migrate.core.findings import Finding, Fix
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
-from amp_migrate.plan.moves import is_main_guard
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 

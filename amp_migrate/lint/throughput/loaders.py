@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training
 from amp_migrate.lint.throughput.values import Creation, creations, unwrapped
-from amp_migrate.plan.flow import Flow, Made
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program

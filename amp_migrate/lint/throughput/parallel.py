@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.analysis.paths.events import Event
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training, always
-from amp_migrate.plan.events import Event
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 

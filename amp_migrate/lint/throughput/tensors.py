@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from amp_migrate.analysis.objects.moves import is_literal_cuda
+from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.lint.throughput.training import Training
-from amp_migrate.plan.destinations import DEVICE, kind_of
-from amp_migrate.plan.moves import is_literal_cuda
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.moves import Moves, is_main_guard
+from amp_migrate.analysis.objects.optimizers import Optimizers
+from amp_migrate.analysis.paths.events import Events, innermost_loop
+from amp_migrate.analysis.paths.loops import Finder, TrainingLoop
 from amp_migrate.lint.context import Context
-from amp_migrate.plan.events import Events, innermost_loop
-from amp_migrate.plan.forward import Forward
-from amp_migrate.plan.loops import Finder, TrainingLoop
-from amp_migrate.plan.moves import Moves, is_main_guard
 from amp_migrate.program import ir
-from amp_migrate.project.optimizers import Optimizers
 
 _KEY = "training"
 _NO_TRAINING = ("AMP004", "AMP011")

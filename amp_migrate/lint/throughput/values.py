@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from amp_migrate.plan.flow import Flow, Made
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

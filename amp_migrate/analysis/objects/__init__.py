@@ -1,0 +1,1 @@
+"""Which object is it: optimizers, models, devices, and where they go."""

@@ -1,0 +1,346 @@
+"""Lists, tuples and dicts that a program keeps things in, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.analysis.objects.appended import Appended, Place, appended
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The variable of a ``for`` that has each key of a collection in turn, ``for k in opts``."""
+
+    function: str
+    name: str
+
+
+Key = str | int | Turn
+"""What an element is known by: the key of a dict, the position in a list or tuple."""
+
+ANY: Key = "*"
+"""Stands for all elements of a collection that is not written out."""
+
+_MOST_LEVELS = 6
+_DICTS = ("builtins.dict", "collections.OrderedDict")
+
+
+class Collections:
+    """Answers for one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._keys: dict[tuple[str, ir.Expr, int], tuple[Key, ...]] = {}
+        self._holders: dict[tuple[str, str], str] = {}
+
+    def definitions(self, expr: ir.Expr, function: str) -> list[Definition]:
+        """Where the variable or attribute that an expression names gets its values."""
+        there = self.program.elsewhere(expr, function)
+        if there is not None:
+            expr, function = there
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            return [] if owner is None else self.program.definitions(owner, expr.id)
+        found: list[Definition] = []
+        if isinstance(expr, ir.Attr):
+            for class_name in self.program.instance_classes(expr.value, function):
+                found += self.program.attribute_definitions(class_name, expr.attr)
+        return found
+
+    def stored(self, expr: ir.Expr, function: str) -> list[tuple[Key, Definition]]:
+        """What is put into a collection later, ``state["optimizer"] = ...``."""
+        place = self.place(expr, function)
+        return [] if place is None else self._stored.get(place, [])
+
+    @cached_property
+    def _stored(self) -> dict[Place, list[tuple[Key, Definition]]]:
+        found: dict[Place, list[tuple[Key, Definition]]] = {}
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                for put_at, name, value in self._updates(stmt, qualname):
+                    definition = Definition(qualname, stmt, value)
+                    found.setdefault(put_at, []).append((name, definition))
+                if stmt.kind not in ("assign", "annassign"):
+                    continue
+                for target in stmt.targets:
+                    key = key_of(target)
+                    if key is None or not isinstance(target, ir.Item):
+                        continue
+                    place = self.place(target.value, qualname)
+                    if place is not None:
+                        definition = Definition(qualname, stmt, stmt.value)
+                        found.setdefault(place, []).append((key, definition))
+        for place, calls in self.appended.items():
+            functions = {one.definition.function for one in calls}
+            for position, one in enumerate(calls):
+                line = one.definition.stmt.line
+                # Of several functions, each appends to the lists of some instances.
+                key = (
+                    position
+                    if len(functions) == 1
+                    else f"at {ir.file_of(one.definition.function)}:{line}"
+                )
+                found.setdefault(place, []).append((key, one.definition))
+        return found
+
+    def _updates(
+        self, stmt: ir.Stmt, function: str
+    ) -> Iterator[tuple[Place, Key, ir.Expr]]:
+        """``state.update(optimizer=..., ...)``, ``state.update({"optimizer": ...})``."""
+        call = stmt.value
+        if stmt.kind != "expr" or not isinstance(call, ir.Call):
+            return
+        if not isinstance(call.func, ir.Attr) or call.func.attr != "update":
+            return
+        place = self.place(call.func.value, function)
+        if place is None:
+            return
+        for arg in call.args:
+            if arg.name is not None:
+                yield place, arg.name, arg.value
+            elif isinstance(arg.value, ir.Display):
+                for key, value in self.elements(arg.value, function):
+                    yield place, key, value
+
+    @cached_property
+    def appended(self) -> dict[Place, list[Appended]]:
+        """The lists that are filled by ``append``, where it is certain what they hold."""
+        return appended(self.program, self.place, self.definitions)
+
+    def place(self, expr: ir.Expr, function: str) -> Place | None:
+        """What a variable or attribute is known by, wherever it is named."""
+        there = self.program.elsewhere(expr, function)
+        if there is not None:
+            expr, function = there
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            return None if owner is None else (owner, expr.id)
+        if isinstance(expr, ir.Attr):
+            classes = self.program.instance_classes(expr.value, function)
+            if len(classes) == 1:
+                return self.holder(next(iter(classes)), expr.attr), expr.attr
+        return None
+
+    def holder(self, class_name: str, attr: str) -> str:
+        """The topmost class here that sets an attribute, so that subclasses share it."""
+        asked = (class_name, attr)
+        if asked not in self._holders:
+            self._holders[asked] = self._find_holder(class_name, attr)
+        return self._holders[asked]
+
+    def _find_holder(self, class_name: str, attr: str) -> str:
+        bases = self.program.bases(class_name)
+        for base in reversed(bases):
+            if self._sets(base, attr):
+                return base
+        # A mixin knows what the classes set that it is mixed into: one, or the base of all.
+        beside = {
+            self.holder(other, attr)
+            for other in self.program.family(class_name)
+            if other not in bases and self._sets(other, attr)
+        }
+        return beside.pop() if len(beside) == 1 else class_name
+
+    def _sets(self, class_name: str, attr: str) -> bool:
+        """Whether a method of a class itself sets an attribute of its instance."""
+        for _, method in self.program.classes[class_name].methods:
+            function = self.program.functions[method]
+            wanted = ir.Attr(ir.Name(function.self_name or "?"), attr)
+            for stmt in ir.statements(function.body):
+                if any(wanted in ir.walk(target) for target in stmt.targets):
+                    return True
+        return False
+
+    def element(self, expr: ir.Expr, key: Key, function: str) -> ir.Expr | None:
+        """What a collection that is written out holds under a key."""
+        return dict(self.elements(expr, function)).get(key)
+
+    def elements(
+        self, expr: ir.Expr | None, function: str
+    ) -> Iterator[tuple[Key, ir.Expr]]:
+        """(key, value) of the elements of a collection that is written out."""
+        match expr:
+            case ir.Display(kind="dict", items=items, keys=keys):
+                # What `**more` brings may take the place of what stands before it.
+                known = 1 + max(
+                    (i for i, k in enumerate(keys) if k is None), default=-1
+                )
+                for dict_key, item in zip(keys[known:], items[known:], strict=True):
+                    if isinstance(dict_key, ir.Const) and isinstance(
+                        dict_key.value, (str, int)
+                    ):
+                        yield dict_key.value, item
+            case ir.Display(kind="list" | "tuple", items=items):
+                for position, item in enumerate(items):
+                    if isinstance(item, ir.Operation) and item.op == "starred":
+                        break
+                    yield position, item
+            case ir.Call(func=func, args=args):
+                if self.program.origin(func, function) in _DICTS:
+                    for arg in args:
+                        if arg.name is not None:
+                            yield arg.name, arg.value
+
+    def begins_empty(self, expr: ir.Expr, function: str) -> bool:
+        """``dict()``, ``{}``: what it holds is put there later."""
+        if isinstance(expr, ir.Call):
+            made = self.program.origin(expr.func, function)
+            return made in _DICTS and not expr.args
+        return isinstance(expr, ir.Display) and not expr.items
+
+    def keys(self, expr: ir.Expr, function: str, depth: int = 0) -> tuple[Key, ...]:
+        """The keys of a collection's elements; `ANY` where it is not written out."""
+        if depth > _MOST_LEVELS:
+            return ()
+        # Functions that hand a parameter on to each other have very many ways to the same question.
+        asked = (function, expr, depth)
+        if asked not in self._keys:
+            self._keys[asked] = self._find_keys(expr, function, depth)
+        return self._keys[asked]
+
+    def _find_keys(self, expr: ir.Expr, function: str, depth: int) -> tuple[Key, ...]:
+        if isinstance(expr, ir.Comprehension):
+            return (ANY,)
+        found = {key: None for key, _ in self.elements(expr, function)}
+        found.update({key: None for key, _ in self.stored(expr, function)})
+        for definition in self.definitions(expr, function):
+            if definition.value is not None and definition.index is None:
+                inner = self.keys(definition.value, definition.function, depth + 1)
+                found.update(dict.fromkeys(inner))
+        if isinstance(expr, ir.Call):
+            for at, returned in self.program.returns(expr, function):
+                found.update(dict.fromkeys(self.keys(returned, at, depth + 1)))
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            params = self.program.functions[owner].params if owner is not None else ()
+            if owner is not None and any(param.name == expr.id for param in params):
+                for caller, given in self.program.arguments(owner, expr.id):
+                    found.update(dict.fromkeys(self.keys(given, caller, depth + 1)))
+        return tuple(found)
+
+    def iterated(self, stmt: ir.Stmt, name: str, function: str) -> ir.Expr | None:
+        """The collection whose elements a ``for`` binds to a variable, one after the other."""
+        if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
+            return None
+        return self.gone_through(stmt.targets[0], stmt.value, name, function)
+
+    def _is_dict(self, expr: ir.Expr, function: str) -> bool:
+        """Whether going through a collection gives its keys."""
+        keys = self.keys(expr, function)
+        if keys != (ANY,):
+            return bool(keys) and all(isinstance(key, str) for key in keys)
+        return any(
+            isinstance(d.value, ir.Comprehension) and len(d.value.elements) == 2
+            for d in self.definitions(expr, function)
+        )
+
+    def turn(self, expr: ir.Item, function: str) -> Turn | None:
+        """The loop's variable by which an expression takes out each element of a collection."""
+        if not isinstance(expr.key, ir.Name):
+            return None
+        name = expr.key.id
+        owner = self.program.owner(name, function)
+        if owner is None:
+            return None
+        found = self.program.definitions(owner, name)
+        params = self.program.functions[owner].params
+        if not found or any(param.name == name for param in params):
+            return None
+        place = self.place(expr.value, function)
+        for definition in found:
+            through = self._by_key(definition.stmt, name, definition.function)
+            if through is None or place is None:
+                return None
+            if self.place(through, definition.function) != place:
+                return None
+        return Turn(owner, name)
+
+    def _by_key(self, stmt: ir.Stmt, name: str, function: str) -> ir.Expr | None:
+        """The collection whose keys a ``for`` binds to a variable, one after the other."""
+        if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
+            return None
+        target, iterable = stmt.targets[0], stmt.value
+        while isinstance(iterable, ir.Call) and len(iterable.args) == 1:
+            origin = self.program.origin(iterable.func, function)
+            if origin not in ("builtins.list", "builtins.sorted", "builtins.tuple"):
+                break
+            iterable = iterable.args[0].value
+        method = ""
+        if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr):
+            if not iterable.args:
+                method = iterable.func.attr
+        if isinstance(target, ir.Display):
+            if len(target.items) != 2 or target.items[0] != ir.Name(name):
+                return None
+            if target.items[1] == ir.Name(name):
+                return None
+            if method == "items":
+                assert isinstance(iterable, ir.Call)
+                assert isinstance(iterable.func, ir.Attr)
+                return iterable.func.value
+            return self._counted(iterable, "builtins.enumerate", function)
+        if target != ir.Name(name):
+            return None
+        if method == "keys":
+            assert isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr)
+            return iterable.func.value
+        if isinstance(iterable, (ir.Name, ir.Attr)):
+            return iterable
+        length = self._counted(iterable, "builtins.range", function)
+        return (
+            None if length is None else self._counted(length, "builtins.len", function)
+        )
+
+    def _counted(self, expr: ir.Expr, origin: str, function: str) -> ir.Expr | None:
+        """The only argument of a call of a function, where an expression is that."""
+        if not isinstance(expr, ir.Call) or len(expr.args) != 1:
+            return None
+        if self.program.origin(expr.func, function) != origin or expr.args[0].name:
+            return None
+        return expr.args[0].value
+
+    def gone_through(
+        self, target: ir.Expr, iterable: ir.Expr, name: str, function: str
+    ) -> ir.Expr | None:
+        """The same, of what a loop or a comprehension binds and what it goes through."""
+        if target == ir.Name(name):
+            match iterable:
+                case ir.Name() | ir.Attr():
+                    return None if self._is_dict(iterable, function) else iterable
+                case ir.Display(kind="list" | "tuple"):
+                    return iterable
+                case ir.Call(func=ir.Attr(value=holder, attr="values"), args=()):
+                    return holder
+            return None
+        if not isinstance(target, ir.Display) or not isinstance(iterable, ir.Call):
+            return None
+        origin = self.program.origin(iterable.func, function)
+        if origin == "builtins.enumerate" and len(target.items) == 2 and iterable.args:
+            return self.gone_through(
+                target.items[1], iterable.args[0].value, name, function
+            )
+        if origin == "builtins.zip" and len(target.items) == len(iterable.args):
+            for item, arg in zip(target.items, iterable.args, strict=True):
+                if item == ir.Name(name):
+                    return self.gone_through(item, arg.value, name, function)
+            return None
+        of_items = isinstance(iterable.func, ir.Attr) and iterable.func.attr == "items"
+        if of_items and len(target.items) == 2 and target.items[1] == ir.Name(name):
+            assert isinstance(iterable.func, ir.Attr)
+            return iterable.func.value
+        return None
+
+
+def key_of(expr: ir.Expr) -> Key | None:
+    """The key by which an expression takes one element out of a collection."""
+    match expr:
+        case ir.Item(key=ir.Const(value=bool())):
+            return None
+        case ir.Item(key=ir.Const(value=str() | int() as key)):
+            return key
+    return None

@@ -1,0 +1,194 @@
+"""What is put into lists and dicts after they are made, by whatever name they go."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from amp_migrate.analysis.objects.appended import Place
+from amp_migrate.analysis.objects.collections import Collections
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import Program
+
+_POSITIONS = {"append": 0, "appendleft": 0, "insert": 1, "setdefault": 1}
+"""Methods that put an element into a collection, and which argument that is."""
+_SPREAD = ("extend", "extendleft")
+"""Methods that put all elements of another collection there."""
+_CONTAINERS = frozenset(
+    """builtins.list builtins.dict builtins.set collections.deque collections.defaultdict
+    collections.OrderedDict""".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A value that goes into a collection, or (``spread``) all of whose elements do."""
+
+    value: ir.Expr
+    function: str
+    stmt: ir.Stmt
+    spread: bool = False
+
+
+class Contents:
+    """Answers for one program, all of whose names for one object are taken together."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._place = Collections(program).place
+
+    def put_into(self, expr: ir.Expr, function: str) -> list[Put]:
+        """What is put into what a variable or attribute holds."""
+        place = self._place(expr, function)
+        group = None if place is None else self._groups.get(place)
+        if group is None:
+            return []
+        stores = self._stores.get(group, []) if group in self._containers else []
+        return self._puts.get(group, []) + stores
+
+    def is_made_anew(self, expr: ir.Expr, function: str) -> bool:
+        """Whether each call of a function has a collection of its own, which nothing else names."""
+        place = self._place(expr, function)
+        return (
+            isinstance(expr, ir.Name)
+            and place == (function, expr.id)
+            and not ir.is_top(function)
+            and all(p.name != expr.id for p in self.program.functions[function].params)
+            and self._names_of_one[self._groups.get(place, place)] < 2
+        )
+
+    @cached_property
+    def _names_of_one(self) -> Counter[Place]:
+        """For each group, how many places may hold its object."""
+        return Counter(self._groups.values())
+
+    @cached_property
+    def _groups(self) -> dict[Place, Place]:
+        """For each place one that stands for all that may hold the same object."""
+        above: dict[Place, Place] = {}
+
+        def top(place: Place) -> Place:
+            while above.setdefault(place, place) != place:
+                place = above[place]
+            return place
+
+        for one, value, function in self._named:
+            other = self._place(value, function)
+            if other is not None:
+                above[top(one)] = top(other)
+        for place in (*self._methods, *self._items):
+            top(place)
+        return {place: top(place) for place in list(above)}
+
+    @cached_property
+    def _named(self) -> list[tuple[Place, ir.Expr, str]]:
+        """Places that are given what another variable or attribute holds."""
+        found: list[tuple[Place, ir.Expr, str]] = []
+        for function, stmt in self._statements():
+            for target, value, index in unpacked(stmt):
+                if index is None and isinstance(value, (ir.Name, ir.Attr)):
+                    place = self._place(target, function)
+                    if place is not None:
+                        found.append((place, value, function))
+        for callee, sites in self.program.call_sites.items():
+            for param in self.program.functions[callee].params:
+                for site in sites:
+                    value = self.program.argument_at(site, param.name)
+                    if isinstance(value, (ir.Name, ir.Attr)):
+                        found.append(((callee, param.name), value, site.caller))
+        return found
+
+    def _statements(self) -> Iterator[tuple[str, ir.Stmt]]:
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                yield qualname, stmt
+
+    def _grouped(self, found: dict[Place, list[Put]]) -> dict[Place, list[Put]]:
+        grouped: dict[Place, list[Put]] = defaultdict(list)
+        for place, puts in found.items():
+            grouped[self._groups[place]] += puts
+        return grouped
+
+    @cached_property
+    def _puts(self) -> dict[Place, list[Put]]:
+        return self._grouped(self._methods)
+
+    @cached_property
+    def _stores(self) -> dict[Place, list[Put]]:
+        return self._grouped(self._items)
+
+    @cached_property
+    def _methods(self) -> dict[Place, list[Put]]:
+        found: dict[Place, list[Put]] = defaultdict(list)
+        for name in (*_POSITIONS, *_SPREAD):
+            for function, stmt, call in self.program.calls_named(name):
+                if not isinstance(call.func, ir.Attr):
+                    continue
+                place = self._holder(call.func.value, function)
+                position = _POSITIONS.get(name, 0)
+                if place is not None and len(call.args) > position:
+                    value = call.args[position].value
+                    spread = name in _SPREAD
+                    found[place].append(Put(value, function, stmt, spread))
+        return found
+
+    @cached_property
+    def _items(self) -> dict[Place, list[Put]]:
+        """``cache["h"] = h``, ``cache.update(h=h)``: of a tensor, it stays what it is."""
+        found: dict[Place, list[Put]] = defaultdict(list)
+        for function, stmt in self._statements():
+            for target, value, index in unpacked(stmt):
+                if isinstance(target, ir.Item) and value is not None:
+                    place = self._holder(target, function)
+                    if place is not None:
+                        found[place].append(
+                            Put(value, function, stmt, index is not None)
+                        )
+        for function, stmt, call in self.program.calls_named("update"):
+            if isinstance(call.func, ir.Attr):
+                place = self._holder(call.func.value, function)
+                if place is not None:
+                    found[place] += (
+                        Put(value, function, stmt, True) for value in _merged(call)
+                    )
+        return found
+
+    def _holder(self, expr: ir.Expr, function: str) -> Place | None:
+        """What holds a collection, or the collections in it."""
+        while isinstance(expr, ir.Item):
+            expr = expr.value
+        return self._place(expr, function)
+
+    @cached_property
+    def _containers(self) -> set[Place]:
+        """The groups that are seen to be collections somewhere."""
+        found = set()
+        for function, stmt in self._statements():
+            for target, value, _ in unpacked(stmt):
+                if value is not None and self._is_container(value, function):
+                    place = self._place(target, function)
+                    if place in self._groups:
+                        found.add(self._groups[place])
+        return found
+
+    def _is_container(self, value: ir.Expr, function: str) -> bool:
+        match value:
+            case ir.Display() | ir.Comprehension():
+                return True
+            case ir.Operation(op="*", operands=operands):
+                return any(isinstance(one, ir.Display) for one in operands)
+            case ir.Call(func=func):
+                return self.program.origin(func, function) in _CONTAINERS
+        return False
+
+
+def _merged(call: ir.Call) -> Iterator[ir.Expr]:
+    """The mappings that ``update()`` is given; its keywords are one of them."""
+    named = [arg for arg in call.args if arg.name is not None]
+    yield from (arg.value for arg in call.args if arg.name is None)
+    if named:
+        keys = tuple(ir.Const(arg.name) for arg in named)
+        yield ir.Display("dict", tuple(arg.value for arg in named), keys)

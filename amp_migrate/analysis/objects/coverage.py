@@ -1,0 +1,1067 @@
+"""Which parameters an optimizer holds, and whether gradients that are touched are theirs.
+
+``unscale_`` and ``step`` reach only what the optimizer holds. A clip over more than that would mix
+scaled with unscaled gradients, and a ``zero_grad`` over less would leave some behind: both must be
+shown not to happen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
+
+Identity = tuple[str, ...]
+"""A module or tensor wherever it goes: kind and owner of the slot it was first put into, its name,
+with the statement where several give the name a value, then the attributes that lead on from there."""
+
+Way = Mapping[str, CallSite]
+"""The calls that lead to a place: of each function on the way, the only one that counts."""
+
+_SAME_OBJECT = frozenset(
+    "to cuda cpu float train eval requires_grad_ share_memory apply".split()
+)
+_INNER = frozenset("children modules named_children named_modules".split())
+_WRAPPERS = (
+    "DataParallel",
+    "DistributedDataParallel",
+    "DDP",
+    "convert_sync_batchnorm",
+)
+_WRAPPING_FUNCTIONS = ("torch.compile", "torch.jit.script")
+_AT = "@"
+_PASSED_THROUGH = frozenset(
+    f"builtins.{name}"
+    for name in "list tuple iter sorted reversed enumerate zip set next".split()
+) | {"itertools.chain", "itertools.chain.from_iterable"}
+_MOST_STEPS = 12
+_MOST_WAYS = 64
+
+
+@dataclass(slots=True)
+class Held:
+    """What a parameter list was made of."""
+
+    whole: set[Identity] = field(default_factory=set)
+    """Modules all of whose parameters are in it."""
+    parts: Counter[Identity] = field(default_factory=Counter)
+    """Modules some of whose parameters are in it, by how many selections were made of them."""
+    complete: bool = True
+    """Whether nothing else is in it."""
+    groups: bool = False
+    """It is read from an optimizer's own ``param_groups``."""
+    twice: bool = False
+    """Some parameters are in it more than once."""
+    thawed: bool = False
+    """Only those are in it that had gradients when it was made."""
+
+    def join(self, other: Held) -> None:
+        """Add what another list holds."""
+        self.whole |= other.whole
+        self.parts += other.parts
+        self.complete &= other.complete
+        self.groups |= other.groups
+        self.twice |= other.twice
+        self.thawed |= other.thawed
+
+    @property
+    def all(self) -> set[Identity]:
+        """Every module that has parameters in it."""
+        return self.whole | set(self.parts)
+
+
+class Coverage:
+    """Answers for one group of optimizers."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        slots: frozenset[Slot],
+        births: Iterable[Birth],
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.slots = slots
+        self.births = frozenset(births)
+        self._additions = [
+            found
+            for method in ("append", "extend", "add_param_group")
+            for found in program.calls_named(method)
+        ]
+        self._deletions = [
+            found for found in program.all_statements() if found[1].kind == "delete"
+        ]
+        self.flow = Flow(program)
+        self._busy: set[tuple[str, str, ir.Path]] = set()
+        self._naming: set[tuple[Slot, ir.Path | None]] = set()
+        self._way: Way = {}
+        self._held = {birth: self._of_birth(birth) for birth in self.births}
+        self.held = Held()
+        for one in self._held.values():
+            self.held.join(one)
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def owns(
+        self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt, way: Way
+    ) -> bool:
+        """Whether the gradients of ``targets`` are all of parameters that the optimizers hold.
+
+        Where several births take turns, each way to the function is looked at by itself: its callers
+        hand over an optimizer and a model that belong together.
+        """
+        targets = list(targets)
+        ways = [way] if len(self._held) < 2 else self._ways(function, way)
+        try:
+            for self._way in ways:
+                held = self.alive(function, stmt)
+                if not all(self._owns(t, function, stmt, held) for t in targets):
+                    return False
+            return True
+        finally:
+            self._way = {}
+
+    def _owns(
+        self,
+        target: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        alternatives: Mapping[Birth, Held],
+    ) -> bool:
+        found = self._of(target, function, stmt, 0)
+        if found.groups and not found.all:
+            return True
+        return (
+            found.complete
+            and bool(found.all)
+            and all(
+                self._are_covered(one, function, stmt, alternatives)
+                for one in found.all
+            )
+        )
+
+    def _are_covered(
+        self,
+        one: Identity,
+        function: str,
+        stmt: ir.Stmt,
+        alternatives: Mapping[Birth, Held],
+    ) -> bool:
+        """Whether each of some births, which take turns, holds all parameters of a module."""
+        return bool(alternatives) and all(
+            self._covers(held, one)
+            and not self._is_bound_since(birth, one, function, stmt)
+            for birth, held in alternatives.items()
+        )
+
+    def of_target(
+        self,
+        target: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        way: Way,
+    ) -> Held:
+        """What one target stands for."""
+        try:
+            self._way = way
+            return self._of(target, function, stmt, 0)
+        finally:
+            self._way = {}
+
+    def covers(
+        self, one: Identity, function: str, stmt: ir.Stmt, way: Way | None = None
+    ) -> bool:
+        """Whether all parameters of a module are held, whichever birth has taken place."""
+        try:
+            self._way = way or {}
+            alive = self.alive(function, stmt)
+            return self._are_covered(one, function, stmt, alive)
+        finally:
+            self._way = {}
+
+    def may_hold(self, one: Identity) -> bool:
+        """Whether some parameters of a module may be held."""
+        return not self.held.complete or self.holds_some(one)
+
+    def holds_some(self, one: Identity) -> bool:
+        """Whether a module is one that is held, has one inside, or is inside of one."""
+        return any(
+            _within(one, other) or _within(other, one) for other in self.held.all
+        )
+
+    def holds_all(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether an expression is known to be something that is held as a whole: of an attribute, it is
+        not told when it was what."""
+        found = self.identities(expr, function, stmt)
+        return bool(found) and all(
+            one[0] == "variable" and self._covers(self.held, one) for one in found
+        )
+
+    def parts_of(self, one: Identity) -> set[str]:
+        """The attributes of a module in which what is held of it stands."""
+        inside = [held for held in self.held.all if _within(held, one) and held != one]
+        return {held[len(one)] for held in inside}
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def alive(self, function: str, stmt: ir.Stmt) -> Mapping[Birth, Held]:
+        """The births that may have made the optimizer which is at hand at a statement, on this way."""
+        alive = self._held
+        for where, at, site in self._positions(function, stmt):
+            if len(alive) < 2:
+                break
+            found = {b: h for b, h in alive.items() if self._reaches(b, where, at)}
+            alive = found or alive
+            if site is not None:
+                born = self._born_at(site)
+                found = {b: h for b, h in alive.items() if b in born}
+                alive = found or alive
+        return alive
+
+    def _positions(
+        self, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[str, ir.Stmt, CallSite | None]]:
+        """Where a way stands in each of its functions, from the inside out, and the call that leads
+        further out."""
+        seen = {function}
+        while True:
+            site = self._way.get(function)
+            yield function, stmt, site
+            if site is None or site.caller in seen:
+                return
+            function, stmt = site.caller, site.stmt
+            seen.add(function)
+
+    def _reaches(self, birth: Birth, function: str, stmt: ir.Stmt) -> bool:
+        """Whether the optimizer that a birth makes may still be the one of its name at a statement."""
+        slot = birth.slot
+        if (slot.kind, slot.owner, birth.function) != ("variable", function, function):
+            return True
+        if any(
+            other.kind == "attribute" or other.owner == function
+            for other in self.slots - {slot}
+        ):
+            # It may be kept elsewhere.
+            return True
+        found, _ = self.flow.reaching(
+            slot.name, Made(ir.Name(slot.name), function, stmt)
+        )
+        return any(one.path == birth.path for one in found)
+
+    def _is_bound_since(
+        self, birth: Birth, one: Identity, function: str, stmt: ir.Stmt
+    ) -> bool:
+        """Whether a loop binds a module's name anew between a birth and a statement: it is the same
+        statement that did it before the birth, but another object."""
+        if one[0] != "variable" or one[1] != birth.function:
+            return False
+        at = next(
+            (at for f, at, _ in self._positions(function, stmt) if f == birth.function),
+            None,
+        )
+        if at is None or at.path == birth.path:
+            return False
+        scope = self.program.functions[birth.function]
+        for made in definitions_of(self.program, one):
+            for loop in ir.statements(scope.body):
+                size = len(loop.path)
+                paths = (birth.path, made.stmt.path, at.path)
+                if loop.kind not in ("for", "while") or any(
+                    path[:size] != loop.path or len(path) == size for path in paths
+                ):
+                    continue
+                if _in_turn(birth.stmt.line, made.stmt.line, at.line) and not any(
+                    other.function == birth.function
+                    and other.path[:size] == loop.path
+                    and _in_turn(made.stmt.line, other.stmt.line, at.line)
+                    for other in self.births
+                    if other != birth
+                ):
+                    return True
+        return False
+
+    def _ways(self, function: str, way: Way) -> list[Way]:
+        """Every way to a function from where nothing calls; as it is where there are too many."""
+        done: list[Way] = []
+        pending: list[tuple[str, Way, frozenset[str]]] = [(function, {}, frozenset())]
+        while pending:
+            here, calls, seen = pending.pop()
+            seen |= {here}
+            sites = (
+                [way[here]] if here in way else self.program.call_sites.get(here, ())
+            )
+            above = [site for site in sites if site.caller not in seen]
+            pending += [(s.caller, {**calls, here: s}, seen) for s in above]
+            if not above:
+                done.append(calls)
+            if len(pending) + len(done) > _MOST_WAYS:
+                return [way]
+        return done
+
+    def _born_at(self, site: CallSite) -> set[Birth]:
+        """The births of the optimizers that a call hands over."""
+        born: set[Birth] = set()
+        for arg in site.call.args:
+            born |= {birth for birth in self.births if birth.call is arg.value}
+            slot = self.optimizers.slot(arg.value, site.caller)
+            if slot is not None:
+                born |= self.optimizers.trace(slot).births
+        return born & self.births
+
+    def _sites(self, function: str) -> list[CallSite]:
+        """The calls of a function: all, or the one that is being looked at."""
+        if function in self._way:
+            return [self._way[function]]
+        sites = self.program.call_sites.get(function, [])
+        return [site for site in sites if self._runs_on_way(site.caller)] or sites
+
+    def _runs_on_way(self, function: str) -> bool:
+        """Whether a run that takes the way which is looked at may run a function, too."""
+        return all(
+            self.program.may_run_together(ir.file_of(function), ir.file_of(site.caller))
+            for site in self._way.values()
+        )
+
+    def clears(self, targets: Iterable[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
+        """Whether dropping the gradients of ``targets`` drops all that the optimizers hold."""
+        dropped = [self._of(t, function, stmt, 0) for t in targets]
+        return self.are_cleared(dropped, function, stmt)
+
+    def are_cleared(
+        self,
+        dropped: Iterable[Held],
+        function: str,
+        stmt: ir.Stmt,
+        way: Way | None = None,
+    ) -> bool:
+        """The same, of what targets stand for."""
+        cleared: set[Identity] = set()
+        for found in dropped:
+            if found.groups:
+                return True
+            cleared |= found.whole
+        try:
+            self._way = way or {}
+            alive = self.alive(function, stmt)
+        finally:
+            self._way = {}
+        return bool(alive) and all(
+            held.complete
+            and held.all
+            and all(any(_within(one, c) for c in cleared) for one in held.all)
+            for held in alive.values()
+        )
+
+    def _is_own(self, slot: Slot | None) -> bool:
+        """Whether a slot holds one of the group's optimizers."""
+        if slot is None:
+            return False
+        if slot in self.slots:
+            return True
+        trace = self.optimizers.trace(slot)
+        return bool(trace.births) and trace.births <= self.births and not trace.problems
+
+    @staticmethod
+    def _covers(held: Held, one: Identity) -> bool:
+        # Two selections out of one module are its weights with and without decay, all in all.
+        return any(_within(one, w) for w in held.whole) or any(
+            _within(one, module) and count > 1 for module, count in held.parts.items()
+        )
+
+    # -- births -------------------------------------------------------------------------------
+
+    def _of_birth(self, birth: Birth) -> Held:
+        if self.optimizers.makers.construction(birth.call, birth.function) == "plain":
+            return self._of_construction(birth.call, birth.function, birth.stmt)
+        held = Held()
+        found = False
+        for site in self.program.call_sites_of(birth.call, birth.function):
+            callee = site.callee
+            wanted = self._handed_out(birth, callee)
+            outer, self._way = self._way, {**self._way, callee: site}
+            for stmt in ir.statements(self.program.functions[callee].body):
+                for expr in stmt.exprs:
+                    for call in ir.calls_in(expr):
+                        kind = self.optimizers.makers.construction(call, callee)
+                        if kind != "plain" or not (
+                            wanted is None or call in wanted or stmt.value in wanted
+                        ):
+                            continue
+                        found = True
+                        held.join(self._of_construction(call, callee, stmt))
+            self._way = outer
+        held.complete &= found
+        if isinstance(birth.call.func, ir.Attr):
+            receivers = self.identities(
+                birth.call.func.value, birth.function, birth.stmt
+            )
+            held.whole = _as_seen_outside(held.whole, receivers)
+            held.parts = Counter(
+                {
+                    outside: count
+                    for one, count in held.parts.items()
+                    for outside in _as_seen_outside({one}, receivers)
+                }
+            )
+        return held
+
+    def _handed_out(self, birth: Birth, callee: str) -> list[ir.Expr] | None:
+        """Of several optimizers that a function makes, the expressions for the one that a birth is of;
+        None where there is but one."""
+        position = next(
+            (
+                index
+                for target, _, index in unpacked(birth.stmt)
+                if self.optimizers.slot(target, birth.function) == birth.slot
+            ),
+            None,
+        )
+        key = birth.slot.key if position is None else position
+        if key is None:
+            return None
+        found: list[ir.Expr] = []
+        for stmt in ir.statements(self.program.functions[callee].body):
+            if stmt.kind != "return" or stmt.value is None:
+                continue
+            item = self.optimizers.collections.element(stmt.value, key, callee)
+            if isinstance(item, ir.Name):
+                found += [
+                    d.value
+                    for d in self.program.definitions(callee, item.id)
+                    if d.value is not None
+                ]
+            elif item is not None:
+                found.append(item)
+        return found or None
+
+    def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
+        given = call.argument(0, "params")
+        if given is None:
+            return Held(complete=False)
+        return self._of(given, function, stmt, 0)
+
+    # -- parameter lists ----------------------------------------------------------------------
+
+    def _of(self, expr: ir.Expr, function: str, stmt: ir.Stmt, depth: int) -> Held:
+        """What a parameter list, a parameter or a module stands for."""
+        if depth > _MOST_STEPS:
+            return Held(complete=False)
+        match expr:
+            case ir.Attr(attr="param_groups", value=value):
+                own = self._is_own(self.optimizers.slot(value, function))
+                return Held(groups=own, complete=own)
+            case ir.Attr(attr="params" | "grad" | "data", value=value):
+                return self._of(value, function, stmt, depth + 1)
+            case ir.Item(value=value):
+                inner = self._of(value, function, stmt, depth + 1)
+                if inner.groups:
+                    return inner
+            case ir.Call():
+                return self._of_call(expr, function, stmt, depth)
+            case ir.Operation(op="if", operands=(_, *chosen)):
+                return _either(
+                    [self._of(one, function, stmt, depth + 1) for one in chosen]
+                )
+            case ir.Operation(op="+" | "starred", operands=operands):
+                held = self._joined(operands, function, stmt, depth)
+                if expr.op == "+":
+                    one, other = (self._of(o, function, stmt, depth) for o in operands)
+                    held.twice |= any(
+                        _within(a, b) or _within(b, a)
+                        for a in one.whole
+                        for b in other.whole
+                    )
+                return held
+            case ir.Display(kind="dict"):
+                values = [
+                    item
+                    for key, item in zip(expr.keys, expr.items, strict=True)
+                    if key == ir.Const("params")
+                ]
+                if not values:
+                    return Held(complete=False)
+                return self._joined(values, function, stmt, depth)
+            case ir.Display(items=items):
+                return self._joined(items, function, stmt, depth)
+            case ir.Comprehension():
+                return self._of_comprehension(expr, function, stmt, depth)
+            case ir.Name():
+                return self._of_name(expr, function, stmt, depth)
+        identities = self.identities(expr, function, stmt)
+        return Held(whole=set(identities), complete=bool(identities))
+
+    def _joined(
+        self, exprs: Iterable[ir.Expr], function: str, stmt: ir.Stmt, depth: int
+    ) -> Held:
+        held = Held()
+        for expr in exprs:
+            held.join(self._of(expr, function, stmt, depth + 1))
+        return held
+
+    def _of_call(self, call: ir.Call, function: str, stmt: ir.Stmt, depth: int) -> Held:
+        func = call.func
+        origin = self.program.origin(func, function)
+        if isinstance(func, ir.Attr) and func.attr in (
+            "parameters",
+            "named_parameters",
+        ):
+            identities = self.identities(func.value, function, stmt)
+            return Held(whole=set(identities), complete=bool(identities))
+        if isinstance(func, ir.Attr) and func.attr in ("values", "items"):
+            return self._of(func.value, function, stmt, depth + 1)
+        if origin == "builtins.filter" and len(call.args) == 2:
+            held = self._of(call.args[1].value, function, stmt, depth + 1)
+            test = call.args[0].value
+            if isinstance(test, ir.Deferred) and _asks_requires_grad(test.body):
+                return replace(held, thawed=True)
+            return _as_parts(held)
+        if origin in _PASSED_THROUGH:
+            values = [
+                arg.value for arg in call.args if not isinstance(arg.value, ir.Const)
+            ]
+            counters = ("builtins.enumerate", "builtins.zip")
+            if origin in counters:
+                lists = [self._of(v, function, stmt, depth + 1) for v in values]
+                known = [held for held in lists if held.all or held.groups]
+                held = Held()
+                for one in known or lists:
+                    held.join(one)
+                return held
+            return self._joined(values, function, stmt, depth)
+        callees = self.program.callees(call, function)
+        held = Held(complete=bool(callees))
+        for caller, returned in self._returns(call, function):
+            assert returned.value is not None
+            held.join(self._of(returned.value, caller, returned, depth + 1))
+        return held
+
+    def _of_comprehension(
+        self, expr: ir.Comprehension, function: str, stmt: ir.Stmt, depth: int
+    ) -> Held:
+        held = Held()
+        targets = {
+            inner.id
+            for target in expr.targets
+            for inner in ir.walk(target)
+            if isinstance(inner, ir.Name)
+        }
+        element = expr.elements[-1]
+        if isinstance(element, ir.Item) and not _names_in(element.value) & targets:
+            # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
+            return _as_parts(self._of(element.value, function, stmt, depth + 1))
+        for iterable in expr.iterables:
+            own = any(
+                isinstance(inner, ir.Name) and inner.id in targets
+                for inner in ir.walk(iterable)
+            )
+            if not own:
+                held.join(self._of(iterable, function, stmt, depth + 1))
+        if all(_asks_requires_grad(test) for test in expr.conditions):
+            return replace(held, thawed=held.thawed or bool(expr.conditions))
+        return _as_parts(held)
+
+    def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
+        program = self.program
+        for outer in stmt.exprs:
+            for inner in ir.walk(outer):
+                if isinstance(inner, ir.Comprehension) and any(
+                    name == expr for t in inner.targets for name in ir.walk(t)
+                ):
+                    return self._joined(inner.iterables, function, stmt, depth)
+        owner = program.owner(expr.id, function)
+        if owner is None:
+            return Held(complete=False)
+        busy = (owner, expr.id, stmt.path if owner == function else ())
+        if busy in self._busy:
+            return Held()
+        self._busy.add(busy)
+        try:
+            return self._of_variable(expr, owner, function, stmt, depth)
+        finally:
+            self._busy.discard(busy)
+
+    def _of_variable(
+        self, expr: ir.Name, owner: str, function: str, at: ir.Stmt, depth: int
+    ) -> Held:
+        program = self.program
+        held = Held()
+        several: list[Held] = []
+        known = False
+        definitions, given = self._definitions(owner, expr.id, function, at)
+        for definition in definitions:
+            stmt = definition.stmt
+            value = definition.value if definition.index is None else None
+            if stmt.kind in ("for", "augassign"):
+                value = stmt.value
+            if value is None or value == ir.Const(None):
+                continue
+            if isinstance(value, ir.Call) and self._is_module(
+                expr, definition.function
+            ):
+                continue
+            known = True
+            one = self._of(value, definition.function, stmt, depth + 1)
+            if stmt.kind == "augassign":
+                held.join(self._as_added(one, definition.function, stmt, at))
+            elif one.all or one.groups or not one.complete:
+                several.append(one)
+        held.join(_either(several))
+        if given and self._is_param(owner, expr.id):
+            for site in self._sites(owner):
+                value = program.argument_at(site, expr.id)
+                if value is not None:
+                    known = True
+                    held.join(self._of(value, site.caller, site.stmt, depth + 1))
+        for qualname, stmt, call in self._additions:
+            if (
+                isinstance(call.func, ir.Attr)
+                and call.func.value == expr
+                and program.owner(expr.id, qualname) == owner
+                and call.args
+            ):
+                known = True
+                one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
+                held.join(self._as_added(one, qualname, stmt, at))
+        if self._loses_some(expr, owner):
+            held = _as_parts(held)
+        if known and (held.all or held.groups):
+            return held
+        identities = self.identities(expr, function, at)
+        return Held(whole=set(identities), complete=bool(identities))
+
+    def _as_added(self, held: Held, function: str, stmt: ir.Stmt, at: ir.Stmt) -> Held:
+        """What is added to a list by a statement that may not run, or not for all parameters."""
+        thawed = held.thawed
+        for outer in ir.statements(self.program.functions[function].body):
+            size = len(outer.path)
+            if outer.kind == "if" and _skips(outer, stmt):
+                pass
+            elif (
+                outer.kind not in ("if", "while", "try", "trystar", "match")
+                or len(stmt.path) <= size
+                or stmt.path[:size] != outer.path
+                or at.path[:size] == outer.path
+            ):
+                continue
+            if outer.kind != "if" or not _asks_requires_grad(outer.value):
+                return _as_parts(held)
+            thawed = True
+        return replace(held, thawed=thawed)
+
+    def _loses_some(self, expr: ir.Name, owner: str) -> bool:
+        """Whether something is taken out of a list."""
+        program = self.program
+        return any(
+            isinstance(call.func, ir.Attr)
+            and call.func.value == expr
+            and program.owner(expr.id, function) == owner
+            for method in ("pop", "remove", "clear")
+            for function, _, call in program.calls_named(method)
+        ) or any(
+            isinstance(inner, ir.Item)
+            and inner.value == expr
+            and program.owner(expr.id, function) == owner
+            for function, stmt in self._deletions
+            for inner in stmt.exprs
+        )
+
+    def _is_module(self, expr: ir.Expr, function: str) -> bool:
+        return any(
+            ref.kind == "instance" or ref.name.startswith(("torch.nn.", "torchvision."))
+            for ref in self.program.resolve(expr, function)
+        )
+
+    # -- identities ---------------------------------------------------------------------------
+
+    def identities(
+        self,
+        expr: ir.Expr,
+        function: str,
+        stmt: ir.Stmt | None = None,
+        depth: int = 0,
+    ) -> frozenset[Identity]:
+        """The objects that an expression may be at a statement (None: anywhere in the function); empty
+        where that cannot be told."""
+        if depth > _MOST_STEPS:
+            return frozenset()
+        program = self.program
+
+        def of(inner: ir.Expr) -> frozenset[Identity]:
+            return self.identities(inner, function, stmt, depth + 1)
+
+        slot = None
+        if not isinstance(expr, ir.Item):
+            slot = self.optimizers.slot(expr, function)
+        if slot is not None and not self._is_submodule(expr, slot, function):
+            return self._of_slot(slot, function, stmt, depth)
+        match expr:
+            case ir.Attr(value=value, attr="module"):
+                return of(value)
+            case ir.Attr(value=value, attr=attr):
+                own = program.self_class(function)
+                if own is not None and value == ir.Name(own[0]):
+                    return frozenset({("attribute", own[1], attr)})
+                return frozenset((*one, attr) for one in of(value))
+            case ir.Item(value=value, key=ir.Const(value=key)):
+                made = self._handed_over_under(value, key, function, stmt, depth)
+                kept = self._kept_under(expr, value, key, function)
+                if len(kept) == 1 and not made:
+                    made = self.identities(*kept[0], depth + 1)
+                elif len(kept) > 1:
+                    # It is one, and then another.
+                    return frozenset()
+                return made or frozenset((*one, f"[{key!r}]") for one in of(value))
+            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _INNER:
+                return frozenset((*one, "*") for one in of(value))
+            case ir.Call(func=ir.Name(id="list"), args=(ir.Arg(value=value),)):
+                return of(value)
+            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _SAME_OBJECT:
+                return of(value)
+            case ir.Call(func=func, args=args) if args:
+                name = ir.key_of(func) or ""
+                if name.rsplit(".", 1)[-1] in _WRAPPERS or (
+                    program.origin(func, function) in _WRAPPING_FUNCTIONS
+                ):
+                    return of(args[0].value)
+        return frozenset()
+
+    def _is_submodule(self, expr: ir.Expr, slot: Slot, function: str) -> bool:
+        """Whether an attribute is part of a module, which is known by the way to it."""
+        own = self.program.self_class(function)
+        if slot.kind != "attribute" or not isinstance(expr, ir.Attr):
+            return False
+        if own is not None and expr.value == ir.Name(own[0]):
+            return False
+        bases = self.program.external_bases(slot.owner)
+        return any(base.startswith("torch.nn.") for base in bases)
+
+    def _of_slot(
+        self, slot: Slot, function: str, stmt: ir.Stmt | None, depth: int
+    ) -> frozenset[Identity]:
+        program = self.program
+        naming = (slot, None if stmt is None else stmt.path)
+        if naming in self._naming:
+            return frozenset()
+        self._naming.add(naming)
+        try:
+            found: set[Identity] = set()
+            given = True
+            if slot.kind == "attribute":
+                definitions = [
+                    definition
+                    for definition in program.attribute_definitions(
+                        slot.owner, slot.name
+                    )
+                    if self._runs_on_way(definition.function)
+                ]
+            else:
+                definitions, given = self._definitions(
+                    slot.owner, slot.name, function, stmt
+                )
+                own = program.functions[slot.owner].self_name
+                if slot.name == own:
+                    return frozenset(
+                        {("self", program.functions[slot.owner].class_name or "")}
+                    )
+                if given and self._is_param(slot.owner, slot.name):
+                    arguments = [
+                        (site, argument)
+                        for site in self._sites(slot.owner)
+                        if (argument := program.argument_at(site, slot.name))
+                        is not None
+                    ]
+                    for site, argument in arguments:
+                        found |= self.identities(
+                            argument, site.caller, site.stmt, depth + 1
+                        )
+                    if not arguments:
+                        found.add((slot.kind, slot.owner, slot.name))
+            for definition in definitions:
+                value = definition.value
+                new = self._new(slot, definition)
+                elements = self._elements(definition, slot, depth)
+                if definition.index is not None:
+                    at = definition.function
+                    elements |= self._handed_over(value, definition.index, at, depth)
+                if elements:
+                    found |= elements
+                    continue
+                if value is None or definition.index is not None:
+                    found.add(new)
+                    continue
+                if value == ir.Const(None):
+                    continue
+                options: tuple[ir.Expr, ...] = (value,)
+                if isinstance(value, ir.Operation) and value.op == "if":
+                    options = value.operands[1:]
+                for option in options:
+                    inner = self.identities(
+                        option, definition.function, definition.stmt, depth + 1
+                    )
+                    if inner or not self._is_itself(option, slot, definition.function):
+                        found |= inner or {new}
+            return frozenset(found)
+        finally:
+            self._naming.discard(naming)
+
+    def _new(self, slot: Slot, definition: Definition) -> Identity:
+        """The object that a statement gives a name to."""
+        name = slot.name
+        if slot.kind == "variable":
+            several = self.program.definitions(slot.owner, slot.name)
+            if len({d.stmt.path for d in several}) > 1:
+                name += _AT + _shown(definition.stmt.path)
+        return slot.kind, slot.owner, name
+
+    def _is_param(self, function: str, name: str) -> bool:
+        return any(p.name == name for p in self.program.functions[function].params)
+
+    def _returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Stmt]]:
+        for callee in self.program.callees(call, function):
+            for stmt in ir.statements(self.program.functions[callee].body):
+                if stmt.kind == "return" and stmt.value is not None:
+                    yield callee, stmt
+
+    def _definitions(
+        self, owner: str, name: str, function: str, stmt: ir.Stmt | None
+    ) -> tuple[list[Definition], bool]:
+        """The definitions whose value a variable may have at a statement, and whether it may be what
+        its function was called with."""
+        found = self.program.definitions(owner, name)
+        if len(found) < 2 and not self._is_param(owner, name):
+            return found, True
+        reaching = self._reaching(owner, name, function, stmt)
+        if reaching is None:
+            return found, True
+        paths, from_start = reaching
+        return [
+            d for d in found if d.function != owner or d.stmt.path in paths
+        ], from_start
+
+    def _reaching(
+        self, owner: str, name: str, function: str, stmt: ir.Stmt | None
+    ) -> tuple[set[ir.Path], bool] | None:
+        """The paths of the statements that may have bound a variable of this function, or of one that
+        all ways here lead through; None where there may be others."""
+        paths: set[ir.Path] = set()
+        from_start = False
+        pending = [(function, stmt)]
+        seen = {function}
+        while pending:
+            here, at = pending.pop()
+            if at is None:
+                return None
+            if here == owner:
+                stmts, start = self.flow.reaching(name, Made(ir.Name(name), owner, at))
+                paths |= {one.path for one in stmts}
+                from_start |= start
+                continue
+            sites = self._sites(here)
+            if not sites or here in self.program.escaping:
+                return None
+            for site in sites:
+                if site.caller == owner or site.caller not in seen:
+                    seen.add(site.caller)
+                    pending.append((site.caller, site.stmt))
+        return paths, from_start
+
+    def _elements(
+        self, definition: Definition, slot: Slot, depth: int
+    ) -> frozenset[Identity]:
+        """What a loop's variable stands for in turn, where the loop goes through a list in sight."""
+        collections = self.optimizers.collections
+        through = collections.iterated(definition.stmt, slot.name, definition.function)
+        if through is None:
+            return frozenset()
+        lists = [(definition.function, definition.stmt, through)]
+        if isinstance(through, ir.Name):
+            owner = self.program.owner(through.id, definition.function)
+            if owner is not None:
+                lists = [
+                    (site.caller, site.stmt, given)
+                    for site in self._sites(owner)
+                    if (given := self.program.argument_at(site, through.id)) is not None
+                ]
+        found: set[Identity] = set()
+        for function, stmt, expr in lists:
+            if not isinstance(expr, ir.Display) or expr.kind == "dict":
+                inner = self.identities(expr, function, stmt, depth + 1)
+                found |= inner
+                continue
+            for item in expr.items:
+                found |= self.identities(item, function, stmt, depth + 1)
+        return frozenset(found)
+
+    def _handed_over_under(
+        self,
+        holder: ir.Expr,
+        key: object,
+        function: str,
+        stmt: ir.Stmt | None,
+        depth: int,
+    ) -> frozenset[Identity]:
+        """The same of a variable that holds all that the call returns: ``made["model"]``."""
+        owner = (
+            self.program.owner(holder.id, function)
+            if isinstance(holder, ir.Name)
+            else None
+        )
+        if owner is None or not isinstance(holder, ir.Name):
+            return frozenset()
+        found, _ = self._definitions(owner, holder.id, function, stmt)
+        if len(found) != 1 or found[0].index is not None:
+            return frozenset()
+        return self._handed_over(found[0].value, key, found[0].function, depth)
+
+    def _kept_under(
+        self, expr: ir.Expr, holder: ir.Expr, key: object, function: str
+    ) -> list[tuple[ir.Expr, str, ir.Stmt]]:
+        """What is put into a collection that is made once, ``state["model"]``, and where."""
+        collections = self.optimizers.collections
+        made = collections.definitions(holder, function)
+        if len(made) != 1 or made[0].index is not None or not isinstance(key, str):
+            return []
+        whole = made[0].value or ir.Const(None)
+        first = collections.element(whole, key, made[0].function)
+        found = [] if first is None else [(first, made[0].function, made[0].stmt)]
+        found += [
+            (d.value, d.function, d.stmt)
+            for where, d in collections.stored(holder, function)
+            if where == key and d.value is not None
+        ]
+        # What is only wrapped or moved stays what it is.
+        return [one for one in found if expr not in ir.walk(one[0])]
+
+    def _handed_over(
+        self, value: ir.Expr | None, key: object, function: str, depth: int
+    ) -> frozenset[Identity]:
+        """What a function returns as one of several, by the name that it has in there: the optimizer
+        that is returned beside it holds it by that name. Only where a single call runs the function,
+        or the models of different calls would be one."""
+        program = self.program
+        found: set[Identity] = set()
+        if not isinstance(value, ir.Call) or not isinstance(key, (int, str)):
+            return frozenset()
+        for callee in program.callees(value, function):
+            if len(program.call_sites.get(callee, ())) != 1 or (
+                callee in program.escaping
+            ):
+                return frozenset()
+        for callee, stmt in self._returns(value, function):
+            returned = stmt.value or ir.Const(None)
+            item = self.optimizers.collections.element(returned, key, callee)
+            inner = (
+                frozenset()
+                if item is None
+                else self.identities(item, callee, stmt, depth + 1)
+            )
+            if not inner:
+                return frozenset()
+            found |= inner
+        return frozenset(found)
+
+    def _is_itself(self, value: ir.Expr, slot: Slot, function: str) -> bool:
+        """Whether a value comes from its own name: ``model = model.to(device)`` inside a cycle."""
+        root = value
+        while isinstance(root, (ir.Call, ir.Attr)):
+            root = root.func if isinstance(root, ir.Call) else root.value
+        return (
+            isinstance(root, ir.Name) and self.optimizers.slot(root, function) == slot
+        )
+
+
+def definitions_of(program: Program, one: Identity) -> list[Definition]:
+    """What gives the name that an object goes by its value."""
+    kind, owner, *rest = one
+    name, _, at = rest[0].partition(_AT) if rest else ("", "", "")
+    if kind == "attribute":
+        return program.attribute_definitions(owner, name)
+    if kind != "variable":
+        return []
+    found = program.definitions(owner, name)
+    return [d for d in found if not at or _shown(d.stmt.path) == at]
+
+
+def bindings_of(program: Program, one: Identity) -> list[Definition]:
+    """What gives that name a value at any time."""
+    kind, owner, *rest = one
+    name = rest[0].partition(_AT)[0] if rest else ""
+    return definitions_of(program, (kind, owner, name))
+
+
+def _in_turn(first: int, second: int, third: int) -> bool:
+    """Whether a loop that goes on from the first line meets the second before the third."""
+    if first <= third:
+        return first < second < third
+    return second > first or second < third
+
+
+def _as_seen_outside(
+    found: Iterable[Identity], receivers: Iterable[Identity]
+) -> set[Identity]:
+    """A method's ``self`` as the object that the method was called on."""
+    seen: set[Identity] = set()
+    for one in found:
+        if one[0] == "self":
+            seen |= {(*receiver, *one[2:]) for receiver in receivers}
+        else:
+            seen.add(one)
+    return seen
+
+
+def _within(inner: Identity, outer: Identity) -> bool:
+    return inner[: len(outer)] == outer
+
+
+def _names_in(expr: ir.Expr) -> set[str]:
+    return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}
+
+
+def _as_parts(held: Held) -> Held:
+    return replace(held, whole=set(), parts=Counter(held.all), twice=False)
+
+
+def _either(several: list[Held]) -> Held:
+    """What one of some lists holds, whichever it is."""
+    held = Held()
+    for one in several:
+        held.join(one)
+    sure = {
+        one
+        for one in held.whole
+        if all(any(_within(one, w) for w in other.whole) for other in several)
+    }
+    held.parts += Counter(held.whole - sure)
+    held.whole = sure
+    return held
+
+
+def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:
+    """Whether ``if ...: continue`` may skip a statement behind it in its block."""
+    parent, (field, index) = stmt.path[:-1], stmt.path[-1]
+    size = len(parent)
+    return (
+        any(inner.kind == "continue" for b in stmt.blocks for inner in b.body)
+        and len(other.path) > size
+        and other.path[:size] == parent
+        and other.path[size][0] == field
+        and other.path[size][1] > index
+    )
+
+
+def _asks_requires_grad(test: ir.Expr | None) -> bool:
+    if isinstance(test, ir.Operation) and test.op == "not":
+        test = test.operands[0]
+    return isinstance(test, ir.Attr) and test.attr == "requires_grad"
+
+
+def _shown(path: ir.Path) -> str:
+    return ".".join(f"{field}{index}" for field, index in path)

@@ -1,0 +1,117 @@
+"""Whether optimizers that share a scaler may hold the same parameters, which it would unscale twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from amp_migrate.analysis.objects.coverage import Coverage, Identity, definitions_of
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.optimizers import Birth
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+
+class Disjoint:
+    """Answers for the optimizers of one program."""
+
+    def __init__(self, program: Program, forward: Forward) -> None:
+        self.program = program
+        self.forward = forward
+
+    def doubt(self, optimizers: Iterable[Coverage]) -> str | None:
+        """Why some of the optimizers may hold the same parameters; None where none does."""
+        several = list(optimizers)
+        if len(several) < 2:
+            return None
+        if any(not one.held.complete or not one.held.all for one in several):
+            return "which parameters the optimizers hold that share a scaler is not visible"
+        made_of = [self._made_of(one) for one in several]
+        for i, one in enumerate(made_of):
+            for other in made_of[i + 1 :]:
+                if any(_overlap(a, b) for a in one for b in other):
+                    return "two optimizers step on the same parameters"
+        line = self._tie()
+        if line:
+            return f"weights are tied (line {line}): two optimizers may step on them"
+        if self.program.calls_named("add_param_group"):
+            return "parameters are added to an optimizer that shares a scaler"
+        return None
+
+    @staticmethod
+    def doubt_in(birth: Birth) -> str | None:
+        """Why optimizers that one comprehension makes may hold the same parameters."""
+        for expr in birth.stmt.exprs:
+            for made in ir.walk(expr):
+                if (
+                    isinstance(made, ir.Comprehension)
+                    and made.elements[-1] is birth.call
+                ):
+                    if _parts_from_each(made, birth.call):
+                        return None
+        return "which parameters each of the optimizers in a list holds is not visible"
+
+    def _made_of(self, coverage: Coverage) -> set[Identity]:
+        """The modules that an optimizer holds, with those that they were made from."""
+        found: set[Identity] = set()
+        pending = list(coverage.held.all)
+        while pending:
+            one = pending.pop()
+            if one in found:
+                continue
+            found.add(one)
+            pending += self._ingredients(one, coverage)
+        return found
+
+    def _ingredients(self, one: Identity, coverage: Coverage) -> list[Identity]:
+        found: list[Identity] = []
+        for definition in definitions_of(self.program, one):
+            if definition.value is None:
+                continue
+            for call in ir.calls_in(definition.value):
+                for arg in call.args:
+                    value = arg.value
+                    if isinstance(value, (ir.Name, ir.Attr)) and (
+                        self.forward.is_module(value, definition.function)
+                    ):
+                        found += coverage.identities(
+                            value, definition.function, definition.stmt
+                        )
+        return found
+
+    def _tie(self) -> int:
+        """The line where one module is given a parameter of another, or 0."""
+        for function in self.program.functions.values():
+            for stmt in ir.statements(function.body):
+                if stmt.kind != "assign" or not isinstance(stmt.value, ir.Attr):
+                    continue
+                for target in stmt.targets:
+                    if isinstance(target, ir.Attr) and target.attr == stmt.value.attr:
+                        if target.attr in ("weight", "bias"):
+                            return stmt.line
+        return 0
+
+
+def _parts_from_each(made: ir.Comprehension, construction: ir.Call) -> bool:
+    """Whether all parameters are of what the comprehension goes through, each by itself."""
+    own = {inner for target in made.targets for inner in ir.walk(target)}
+    listed = [i.items for i in made.iterables if isinstance(i, ir.Display)]
+    given = construction.argument(0, "params")
+    holders = [
+        inner.value
+        for inner in ir.walk(given or construction)
+        if isinstance(inner, ir.Attr) and inner.attr in _PARAMETERS
+    ]
+    return (
+        bool(holders)
+        and len(made.targets) == 1
+        and all(len(set(items)) == len(items) for items in listed)
+        and all(any(inner in own for inner in ir.walk(h)) for h in holders)
+    )
+
+
+_PARAMETERS = ("parameters", "named_parameters")
+
+
+def _overlap(one: Identity, other: Identity) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]

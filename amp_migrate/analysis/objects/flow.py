@@ -1,0 +1,242 @@
+"""Where a value comes from: back from a use to the expressions that may have made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings
+from amp_migrate.program.link import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An expression, where it stands, and which element of it is meant (None: the whole)."""
+
+    expr: ir.Expr
+    function: str
+    stmt: ir.Stmt
+    index: int | None = None
+
+
+class Flow:
+    """Answers for one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.contents = program.noted(Contents)
+
+    def made(self, at: Made) -> list[Made] | None:
+        """What may have made a variable, attribute, parameter or element; None where unknown.
+
+        Of any other expression, nothing is asked: it makes its value itself.
+        """
+        program = self.program
+        expr = at.expr
+        if isinstance(expr, ir.Name):
+            return self._of_variable(expr.id, at)
+        if isinstance(expr, ir.Attr):
+            classes = program.instance_classes(expr.value, at.function)
+            found = [
+                d for c in classes for d in program.attribute_definitions(c, expr.attr)
+            ]
+            if not found or any(
+                d.value is None and d.stmt.kind != "augassign" for d in found
+            ):
+                return None
+            return [
+                Made(value, d.function, d.stmt, d.index)
+                for d in found
+                if (value := d.value or d.stmt.value) is not None
+            ]
+        return None
+
+    def _of_variable(self, name: str, at: Made) -> list[Made] | None:
+        program = self.program
+        owner = program.owner(name, at.function)
+        if owner is None:
+            return None
+        if owner != at.function:
+            found = program.definitions(owner, name)
+            if not found or any(d.value is None for d in found):
+                return None
+            return [
+                Made(d.value, d.function, d.stmt, d.index)
+                for d in found
+                if d.value is not None
+            ]
+        stmts, from_start = self.reaching(name, at)
+        result: list[Made] = []
+        for stmt in stmts:
+            for bound, value, index in bindings(stmt):
+                if bound != name:
+                    continue
+                if stmt.kind == "augassign":
+                    value = stmt.value
+                if value is None:
+                    return None
+                result.append(Made(value, at.function, stmt, index))
+        for d in program.definitions(owner, name):
+            if d.function != at.function:
+                # Another function sets it, by a global or nonlocal statement.
+                if d.value is None:
+                    return None
+                result.append(Made(d.value, d.function, d.stmt, d.index))
+        if from_start and not (result and not self._is_param(owner, name)):
+            given = self._given(at.function, name)
+            if given is None:
+                return None
+            result += given
+        return result
+
+    def _is_param(self, function: str, name: str) -> bool:
+        return any(p.name == name for p in self.program.functions[function].params)
+
+    def _given(self, function: str, name: str) -> list[Made] | None:
+        """What the callers give to a parameter; None where not all are known."""
+        program = self.program
+        if not self._is_param(function, name):
+            return None
+        sites = program.call_sites.get(function, [])
+        if not sites or function in program.escaping:
+            return None
+        result = []
+        for site in sites:
+            value = program.argument_at(site, name)
+            if value is None:
+                return None
+            result.append(Made(value, site.caller, site.stmt))
+        return result
+
+    def reaching(self, name: str, at: Made) -> tuple[list[ir.Stmt], bool]:
+        """The statements whose value a variable may have, and whether it may be that of the start."""
+        scope = self.program.functions[at.function]
+        found: dict[ir.Path, ir.Stmt] = {}
+        path = at.stmt.path
+        while True:
+            block, index = _block_of(scope, path)
+            for stmt in reversed(block[:index]):
+                if _gather(stmt, name, found):
+                    return list(found.values()), False
+            parent = path[:-1]
+            if parent == scope.path:
+                return list(found.values()), True
+            outer = next(s for s in ir.statements(scope.body) if s.path == parent)
+            if outer.kind in ("for", "while"):
+                for stmt in ir.statements((outer,)):
+                    if _binds(stmt, name):
+                        found[stmt.path] = stmt
+                if outer.kind == "for" and _binds(outer, name):
+                    return list(found.values()), False
+            elif outer.kind in ("try", "trystar"):
+                for stmt in ir.statements((outer,)):
+                    if _binds(stmt, name) and stmt.line < at.stmt.line:
+                        found[stmt.path] = stmt
+            elif _binds(outer, name):
+                found[outer.path] = outer
+                return list(found.values()), False
+            path = parent
+
+    def put_into(self, at: Made) -> list[Made]:
+        """What is put into the collection that a variable or attribute holds."""
+        puts = self.contents.put_into(at.expr, at.function)
+        return [Made(put.value, put.function, put.stmt) for put in puts]
+
+    def is_filled(self, at: Made) -> bool:
+        """Whether a variable or attribute holds a collection whose elements are not where they were."""
+        return bool(self.contents.put_into(at.expr, at.function)) or any(
+            made.stmt.kind == "augassign" for made in self.made(at) or ()
+        )
+
+    def elements(self, at: Made) -> list[Made] | None:
+        """What the elements of such a collection may be; None where some are not in sight."""
+        found: list[Made] = []
+        for put in self.contents.put_into(at.expr, at.function):
+            one = Made(put.value, put.function, put.stmt)
+            inner = _written_out(one) if put.spread else [one]
+            if inner is None:
+                return None
+            found += inner
+        for made in self.made(Made(at.expr, at.function, at.stmt)) or ():
+            inner = _written_out(made)
+            if inner is None:
+                return None
+            found += inner
+        return found
+
+    def returned(self, function: str, index: int | None) -> list[Made] | None:
+        """What a function of the program returns, or that element of it."""
+        facts = self.program.functions[function]
+        if facts.is_generator or facts.is_async:
+            return None
+        result = []
+        for stmt in ir.statements(facts.body):
+            if stmt.kind != "return":
+                continue
+            if stmt.value is None:
+                return None
+            result.append(Made(stmt.value, function, stmt, index))
+        return result or None
+
+
+def _written_out(made: Made) -> list[Made] | None:
+    """The elements of a list or tuple that is written out."""
+    if not isinstance(made.expr, ir.Display) or made.expr.kind == "dict":
+        return None
+    if made.index is not None:
+        return None
+    return [Made(item, made.function, made.stmt) for item in made.expr.items]
+
+
+def _binds(stmt: ir.Stmt, name: str) -> bool:
+    return any(bound == name for bound, _, _ in bindings(stmt))
+
+
+def _gather(stmt: ir.Stmt, name: str, found: dict[ir.Path, ir.Stmt]) -> bool:
+    """Add what a statement binds the name to; whether it does so on every way through it."""
+    if stmt.kind in ("functiondef", "classdef"):
+        if _binds(stmt, name):
+            found[stmt.path] = stmt
+            return True
+        return False
+    if stmt.kind == "augassign":
+        # Done to the value that was there before, in place or not.
+        if _binds(stmt, name):
+            found[stmt.path] = stmt
+        return False
+    if not stmt.blocks:
+        if _binds(stmt, name):
+            found[stmt.path] = stmt
+            return True
+        return False
+    for inner in ir.statements((stmt,)):
+        if _binds(inner, name):
+            found[inner.path] = inner
+    return _always_binds(stmt, name)
+
+
+def _always_binds(stmt: ir.Stmt, name: str) -> bool:
+    if stmt.kind == "with":
+        return _binds(stmt, name) or any(
+            _always_binds(s, name) for b in stmt.blocks for s in b.body
+        )
+    if stmt.kind == "if":
+        return {b.field for b in stmt.blocks} == {"body", "orelse"} and all(
+            any(_always_binds(s, name) for s in b.body)
+            or b.body[-1].kind in ("raise", "return", "continue", "break")
+            for b in stmt.blocks
+        )
+    if stmt.blocks or stmt.kind == "augassign":
+        return False
+    return _binds(stmt, name)
+
+
+def _block_of(scope: ir.Function, path: ir.Path) -> tuple[tuple[ir.Stmt, ...], int]:
+    """The block that a statement stands in, and its place there."""
+    field, index = path[-1]
+    parent = path[:-1]
+    if parent == scope.path:
+        return scope.body, index
+    outer = next(s for s in ir.statements(scope.body) if s.path == parent)
+    return next(b.body for b in outer.blocks if b.field == field), index

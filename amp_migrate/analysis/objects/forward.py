@@ -1,0 +1,590 @@
+"""Which calls compute a forward pass, and what each statement reads and writes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program, Ref
+
+ANY, MODULES, MODELS = range(3)
+"""What counts as forward: modules, losses and functionals; modules and losses; modules that are no
+loss, and products of matrices."""
+
+_PRODUCTS = frozenset(
+    f"torch.{name}" for name in "mm bmm matmul addmm baddbmm einsum mv addbmm".split()
+)
+_MAKES_DATA = re.compile(
+    r"(?i)(batch|load|sampl|transform|collat|token|dataset|iter|read|fetch|metric|accuracy|print|log$"
+    r"|timer|meter|generator|env|partial)"
+)
+_NO_MODULES = (
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "builtins.",
+    "argparse.",
+    "functools.",
+)
+_LEAVES_TORCH = ("numpy", "item", "tolist")
+_MAKES_TENSOR = re.compile(
+    r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
+)
+_OFF = ("no_grad", "inference_mode")
+_MOST_STEPS = 6
+
+
+class Forward:
+    """Answers for one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._runs: dict[tuple[str, int], bool] = {}
+        self._forward: dict[tuple[str, ir.Call, int], bool] = {}
+        self._writes: dict[str, frozenset[str]] = {}
+        self._arrays: dict[str, bool] = {}
+        self.module_keys = frozenset(self._find_module_keys())
+
+    def _find_module_keys(self) -> Iterator[str]:
+        """Keys of objects that are treated as modules somewhere: ``x.parameters()``, ``x.eval()``."""
+        for _, _, call in self.program.all_calls():
+            func = call.func
+            if isinstance(func, ir.Attr) and func.attr in (
+                "parameters",
+                "named_parameters",
+                "eval",
+                "train",
+                "zero_grad",
+            ):
+                key = ir.key_of(func.value)
+                if key is not None:
+                    yield key.rsplit(".", 1)[-1]
+
+    # -- forward calls ------------------------------------------------------------------------
+
+    def in_statement(self, stmt: ir.Stmt, function: str, level: int = ANY) -> bool:
+        """Whether a statement, blocks included, computes a forward pass."""
+        return any(
+            self.is_forward(call, function, level)
+            for inner in ir.statements((stmt,))
+            if inner.kind not in ("functiondef", "classdef")
+            for call in calls_of(inner)
+        ) or any(
+            isinstance(inner, ir.Operation) and inner.op == "@"
+            for one in ir.statements((stmt,))
+            for expr in one.exprs
+            for inner in ir.walk(expr)
+        )
+
+    def gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether what a plain statement computes is more to it than numbers."""
+        return any(
+            (
+                self.is_forward(inner, function)
+                if isinstance(inner, ir.Call)
+                else isinstance(inner, ir.Operation) and inner.op == "@"
+            )
+            for expr in stmt.exprs
+            for inner in self._with_gradients(expr, function)
+        )
+
+    def _with_gradients(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
+        """The parts of an expression from which gradients may pass on to the whole."""
+        if isinstance(expr, ir.Call):
+            if isinstance(expr.func, ir.Attr) and expr.func.attr in _LEAVES_TORCH:
+                return
+            callees = self.program.callees(expr, function)
+            if callees and all(map(self._gives_arrays, callees)):
+                return
+        yield expr
+        bound = expr.targets if isinstance(expr, ir.Comprehension) else ()
+        for child in ir.children(expr):
+            if not any(child is target for target in bound):
+                yield from self._with_gradients(child, function)
+
+    def _gives_arrays(self, qualname: str) -> bool:
+        """Whether all that a function does is to return what has left torch: an action, say."""
+        if qualname not in self._arrays:
+            self._arrays[qualname] = False
+            body = self.program.functions[qualname].body
+            returns = [stmt for stmt in ir.statements(body) if stmt.kind == "return"]
+            returned = [self._returned_by(stmt, qualname) for stmt in returns]
+            self._arrays[qualname] = (
+                bool(returned)
+                and all(v is not None and self._is_array(v, qualname) for v in returned)
+                and self._keeps_nothing(qualname, frozenset())
+            )
+        return self._arrays[qualname]
+
+    def _returned_by(self, stmt: ir.Stmt, function: str) -> ir.Expr | None:
+        """What a ``return`` gives, of a variable the value that its block has given it above."""
+        value = stmt.value
+        parent, (field, index) = stmt.path[:-1], stmt.path[-1]
+        for earlier in ir.statements(self.program.functions[function].body):
+            if earlier.path[:-1] == parent and earlier.path[-1][0] == field:
+                if earlier.path[-1][1] < index and earlier.targets == (stmt.value,):
+                    value = earlier.value if earlier.kind == "assign" else stmt.value
+                elif earlier.path[-1][1] < index and earlier.blocks:
+                    value = stmt.value
+        return value
+
+    def _is_array(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+        program = self.program
+        if depth > _MOST_STEPS:
+            return False
+
+        def are(parts: Iterable[ir.Expr]) -> bool:
+            return all(self._is_array(part, function, depth + 1) for part in parts)
+
+        match expr:
+            case ir.Const():
+                return True
+            case ir.Call(func=ir.Attr(attr=attr)) if attr in _LEAVES_TORCH:
+                return True
+            case ir.Call(func=func):
+                origin = program.origin(func, function)
+                if origin is not None:
+                    return origin.startswith("numpy.")
+                callees = program.callees(expr, function)
+                if callees:
+                    return all(map(self._gives_arrays, callees))
+                return isinstance(func, ir.Attr) and are((func.value,))
+            case ir.Item(value=value):
+                return are((value,))
+            case ir.Display(items=items) | ir.Operation(operands=items):
+                return are(items)
+            case ir.Name(id=name):
+                params = program.functions[function].params
+                if program.owner(name, function) != function or any(
+                    name == param.name for param in params
+                ):
+                    return False
+                found = program.definitions(function, name)
+                return bool(found) and all(
+                    d.value is not None
+                    and d.stmt.kind == "assign"
+                    and self._is_array(d.value, function, depth + 1)
+                    for d in found
+                )
+        return False
+
+    def _keeps_nothing(self, qualname: str, around: frozenset[str]) -> bool:
+        """Whether a function, with all that it calls, leaves all that is not its own as it was."""
+        if qualname in around:
+            return True
+        own = self.program.self_class(qualname)
+        params = {param.name for param in self.program.functions[qualname].params}
+        for stmt in ir.statements(self.program.functions[qualname].body):
+            bound = self.kills(stmt, qualname)
+            for variable in self.writes(stmt, qualname):
+                if own is not None and variable.startswith(f"{own[0]}."):
+                    return False
+                if variable in params - bound or (
+                    self.program.owner(variable, qualname) != qualname
+                ):
+                    return False
+            for call in calls_of(stmt):
+                for callee in self.program.callees(call, qualname):
+                    if not self._keeps_nothing(callee, around | {qualname}):
+                        return False
+        return True
+
+    def in_expression(self, expr: ir.Expr, function: str, level: int = ANY) -> bool:
+        """Whether an expression computes a forward pass."""
+        return any(self.is_forward(call, function, level) for call in ir.calls_in(expr))
+
+    def is_forward(self, call: ir.Call, function: str, level: int = ANY) -> bool:
+        """Whether a call reaches what the level asks for."""
+        key = (function, call, level)
+        if key not in self._forward:
+            self._forward[key] = False
+            self._forward[key] = self._is_forward(call, function, level)
+        return self._forward[key]
+
+    def _is_forward(self, call: ir.Call, function: str, level: int) -> bool:
+        program = self.program
+        origin = program.origin(call.func, function)
+        if origin is not None:
+            if origin in _PRODUCTS:
+                return level != MODULES
+            return level == ANY and self._is_functional(origin, call)
+        refs = program.resolve(call.func, function)
+        if refs:
+            return any(self._called_ref_is_forward(ref, level) for ref in refs)
+        func = call.func
+        if level == MODELS and _names_loss(ir.key_of(func)):
+            # A loss that is given a module, or is a module's own, runs it.
+            given = [arg.value for arg in call.args]
+            if isinstance(func, ir.Attr):
+                given.append(func.value)
+            return any(
+                self.is_module(value, function)
+                for value in given
+                if not _names_loss(ir.key_of(value))
+            )
+        if isinstance(func, ir.Attr):
+            if isinstance(func.value, ir.Call) and func.value.func == ir.Name("super"):
+                return func.attr == "forward"
+            if func.attr in ("mm", "bmm", "matmul", "addmm", "einsum"):
+                return level != MODULES
+            return self._method_is_forward(func, function)
+        if isinstance(func, ir.Name):
+            return self._variable_is_forward(func, function, level)
+        # self.layers[0](x), (model if a else b)(x): what is called is no plain function.
+        return isinstance(func, (ir.Item, ir.Operation, ir.Call))
+
+    def _variable_is_forward(self, func: ir.Name, function: str, level: int) -> bool:
+        """A variable that is called: a lambda is looked into, anything else taken for a module."""
+        owner = self.program.owner(func.id, function)
+        if owner is None:
+            return False
+        definitions = self.program.definitions(owner, func.id)
+        lambdas = [d.value for d in definitions if isinstance(d.value, ir.Deferred)]
+        if lambdas and len(lambdas) == len(definitions):
+            return any(self.in_expression(one.body, owner, level) for one in lambdas)
+        return not _MAKES_DATA.search(func.id)
+
+    def _called_ref_is_forward(self, ref: Ref, level: int) -> bool:
+        if ref.kind == "function":
+            return self.function_runs(ref.name, level)
+        if ref.kind == "instance":
+            if level == MODELS and _names_loss(ref.name):
+                return False
+            return self.is_module_class(ref.name)
+        if ref.kind == "made":
+            if level == MODELS and _names_loss(ref.name):
+                return False
+            # Whatever is made and then called is a module, unless its name says data.
+            own_kind = ref.name.startswith(_NO_MODULES) or (
+                ref.name.split(".")[0] in sys.stdlib_module_names
+            )
+            return _makes_module(ref.name) or not (
+                own_kind or _MAKES_DATA.search(ref.name)
+            )
+        return False
+
+    def _is_functional(self, origin: str, call: ir.Call) -> bool:
+        if origin.startswith("torch.nn.functional."):
+            return origin.rsplit(".", 1)[-1] not in ("one_hot", "pad", "interpolate")
+        if origin.startswith(("torch.", "numpy.", "builtins.")):
+            return False
+        last = origin.rsplit(".", 1)[-1]
+        if last[:1].isupper():
+            return False
+        if vocabulary.MODEL_LIKE.search(last) and not last.startswith(
+            (
+                "load",
+                "make",
+                "build",
+                "create",
+                "get",
+                "init",
+                "save",
+                "print",
+                "plot",
+                "adjust",
+            )
+        ):
+            return True
+        # Somebody else's helper that is handed the model runs it.
+        return "loss" in last and any(
+            vocabulary.MODEL_LIKE.search(ir.key_of(arg.value) or "")
+            for arg in call.args
+        )
+
+    def _ref_is_forward(self, ref: Ref) -> bool:
+        if ref.kind == "function":
+            return self.function_runs(ref.name)
+        if ref.kind == "instance":
+            return self.is_module_class(ref.name)
+        if ref.kind == "made":
+            return _makes_module(ref.name)
+        return False
+
+    def is_module_class(self, class_name: str) -> bool:
+        """Whether a class of the program is a module, or may be one through an unseen base."""
+        bases = self.program.external_bases(class_name)
+        return any(
+            base == "?"
+            or base.startswith("torch.nn.")
+            or "Module" in base
+            or "Model" in base
+            for base in bases
+        ) or any(self.program.is_local(base) for base in bases if base != "?")
+
+    def function_runs(self, qualname: str, level: int = ANY) -> bool:
+        """Whether a function of the program computes a forward pass, calls included."""
+        key = (qualname, level)
+        if key not in self._runs:
+            self._runs[key] = False
+            found = self.program.functions[qualname]
+            owner = found.class_name
+            if (
+                found.name == "forward"
+                and owner is not None
+                and self.is_module_class(owner)
+            ):
+                self._runs[key] = level != MODELS or not _names_loss(owner)
+            elif found.name != "__init__":
+                self._runs[key] = any(
+                    self.in_statement(stmt, qualname, level) for stmt in found.body
+                )
+        return self._runs[key]
+
+    def _method_is_forward(self, func: ir.Attr, function: str) -> bool:
+        method = func.attr
+        if method in vocabulary.TENSOR_BOOKKEEPING:
+            return False
+        if method.endswith("_") and not method.startswith("_"):
+            return False
+        owned = self.program.instance_classes(func.value, function)
+        if any(self.program.attribute_definitions(c, method) for c in owned):
+            # self.model(x): an attribute that is called, not a method.
+            return self.is_module(func, function)
+        own = self.program.self_class(function)
+        if own is not None and func.value == ir.Name(own[0]):
+            return method in ("forward", "__call__") or self.is_module(func, function)
+        if self.is_module(func.value, function):
+            return (
+                method not in vocabulary.MODULE_BOOKKEEPING
+                and not method.startswith(
+                    (
+                        "set_",
+                        "save",
+                        "load",
+                        "print",
+                        "reset",
+                        "update_",
+                        "register_",
+                        "get_optim",
+                    )
+                )
+            )
+        return self.is_module(func, function)
+
+    def is_module(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression must be taken for a module (or a loss)."""
+        refs = self.program.resolve(expr, function)
+        if refs:
+            return any(self._ref_is_forward(ref) for ref in refs)
+        key = ir.key_of(expr)
+        if key is None or self._is_computed(expr, function):
+            return False
+        last = re.sub(r"(\[[^\]]*\])+$", "", key).rsplit(".", 1)[-1]
+        return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
+
+    def _is_computed(self, expr: ir.Expr, function: str) -> bool:
+        """Whether a variable is a loss that is computed here, whatever its name says besides: also
+        the ``loss`` of what a model returns."""
+        of_result = isinstance(expr, ir.Attr)
+        if not _names_loss(expr.attr if isinstance(expr, ir.Attr) else ir.key_of(expr)):
+            return False
+        holder = expr.value if isinstance(expr, ir.Attr) else expr
+        if not isinstance(holder, ir.Name):
+            return False
+        owner = self.program.owner(holder.id, function)
+        found = [] if owner is None else self.program.definitions(owner, holder.id)
+        return bool(found) and all(
+            (
+                isinstance(d.value, ir.Call) and self.is_forward(d.value, d.function)
+                if of_result
+                else isinstance(d.value, ir.Operation)
+                or (
+                    (isinstance(d.value, ir.Call) and isinstance(d.value.func, ir.Attr))
+                    and d.value.func.attr in ("mean", "sum")
+                )
+            )
+            or (
+                isinstance(d.value, ir.Call) and self._is_made(d.value.func, d.function)
+            )
+            for d in found
+        )
+
+    def _is_made(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is seen to be a module, whose call computes something."""
+        refs = self.program.resolve(expr, function)
+        return bool(refs) and all(
+            ref.kind in ("made", "instance") and self._ref_is_forward(ref)
+            for ref in refs
+        )
+
+    # -- reads and writes ---------------------------------------------------------------------
+
+    def variable(self, expr: ir.Expr, function: str) -> str | None:
+        """The variable that an expression lives in: ``x`` for ``x.y[0]``, but ``self.x`` by itself."""
+        own = self.program.self_class(function)
+        while isinstance(expr, (ir.Attr, ir.Item)):
+            if (
+                isinstance(expr, ir.Attr)
+                and own is not None
+                and expr.value == ir.Name(own[0])
+            ):
+                return f"{own[0]}.{expr.attr}"
+            expr = expr.value
+        return expr.id if isinstance(expr, ir.Name) else None
+
+    def reads_of(
+        self, expr: ir.Expr, function: str, gradients: bool = False
+    ) -> set[str]:
+        """Variables that an expression mentions; with ``gradients``, not those of which it takes no
+        more than numbers along."""
+        found = set()
+        passed = self._with_gradients(expr, function) if gradients else ir.walk(expr)
+        for inner in passed:
+            if isinstance(inner, (ir.Name, ir.Attr)):
+                variable = self.variable(inner, function)
+                if variable is not None:
+                    found.add(variable)
+        own = self.program.self_class(function)
+        if own is not None:
+            found.discard(own[0])
+        return found
+
+    def reads(self, stmt: ir.Stmt, function: str, gradients: bool = False) -> set[str]:
+        """Variables that a statement mentions, blocks included, those aside that a loop binds."""
+        return {
+            variable
+            for inner in ir.statements((stmt,))
+            for expr in inner.exprs
+            if inner.kind != "for" or not _only_names(expr) or expr is inner.value
+            for variable in self.reads_of(expr, function, gradients)
+        }
+
+    def uses(self, stmt: ir.Stmt, function: str, gradients: bool = False) -> set[str]:
+        """Variables that a statement mentions, but for those that it only gives a value."""
+        reads = self.reads(stmt, function, gradients)
+        kills = self.kills(stmt, function)
+        if not kills or stmt.value is None:
+            return reads
+        return (reads - kills) | self.reads_of(stmt.value, function, gradients)
+
+    def kills(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement gives a wholly new value."""
+        if stmt.kind not in ("assign", "annassign"):
+            return set()
+        targets = [
+            item
+            for target in stmt.targets
+            for item in (target.items if isinstance(target, ir.Display) else (target,))
+        ]
+        own = self.program.self_class(function)
+        return {
+            variable
+            for target in targets
+            if isinstance(target, ir.Name)
+            or (
+                isinstance(target, ir.Attr)
+                and own is not None
+                and target.value == ir.Name(own[0])
+            )
+            if (variable := self.variable(target, function)) is not None
+        }
+
+    def writes(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement, blocks included, may change."""
+        found: set[str] = set()
+        for inner in ir.statements((stmt,)):
+            for target in inner.targets:
+                items = target.items if isinstance(target, ir.Display) else (target,)
+                found |= {
+                    v for t in items if (v := self.variable(t, function)) is not None
+                }
+            if inner.kind == "expr" and isinstance(inner.value, ir.Call):
+                # x.append(loss), x.update(...): a call for its effect may change its receiver.
+                if isinstance(inner.value.func, ir.Attr):
+                    variable = self.variable(inner.value.func.value, function)
+                    if variable is not None:
+                        found.add(variable)
+            for call in calls_of(inner):
+                for callee in self.program.callees(call, function):
+                    found |= self._effects(callee, function, call)
+        return found
+
+    def _effects(self, callee: str, function: str, call: ir.Call) -> set[str]:
+        """Attributes of one's own instance, and outer variables, that a called function may change."""
+        own = self.program.self_class(function)
+        outer = {
+            effect
+            for effect in self._all_effects(callee)
+            if not effect.startswith("self.")
+        }
+        if own is None or not isinstance(call.func, ir.Attr):
+            return outer
+        if call.func.value not in (ir.Name(own[0]), ir.Call(ir.Name("super"), ())):
+            return outer
+        mine = {
+            f"{own[0]}.{effect.removeprefix('self.')}"
+            for effect in self._all_effects(callee)
+            if effect.startswith("self.")
+        }
+        return outer | mine
+
+    def _all_effects(self, callee: str) -> frozenset[str]:
+        if callee in self._writes:
+            return self._writes[callee]
+        self._writes[callee] = frozenset()
+        function = self.program.functions[callee]
+        found: set[str] = set()
+        own = self.program.self_class(callee)
+        for stmt in function.body:
+            for variable in self.writes(stmt, callee):
+                if own is not None and variable.startswith(f"{own[0]}."):
+                    found.add(f"self.{variable.split('.', 1)[1]}")
+                elif self.program.owner(variable, callee) != callee:
+                    # A global, or a variable of an enclosing function.
+                    found.add(variable)
+        self._writes[callee] = frozenset(found)
+        return self._writes[callee]
+
+
+_MODULE_MAKERS = (
+    "torch.nn.",
+    "torch.compile",
+    "torch.jit.",
+    "torch.hub.load",
+    "torch.distributed.",
+    "torchvision.models.",
+    "timm.",
+)
+
+
+def _names_loss(name: str | None) -> bool:
+    return bool(
+        re.search(
+            r"(?i)loss|criteri|objective|(^|[._])(ce|mse|bce|nll|crit)$",
+            ir.local_name(name or ""),
+        )
+    )
+
+
+def _makes_module(origin: str) -> bool:
+    """Whether the result of calling a dotted name is a module to be called."""
+    if _MAKES_TENSOR.match(origin):
+        return False
+    if origin.startswith(_MODULE_MAKERS):
+        return True
+    if origin.startswith(
+        ("torch.", "torchvision.", "numpy.", "builtins.", "argparse.")
+    ):
+        return False
+    last = origin.rsplit(".", 1)[-1]
+    return bool(vocabulary.MODEL_LIKE.search(last)) or last == "from_pretrained"
+
+
+def _only_names(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Display):
+        return all(map(_only_names, expr.items))
+    return isinstance(expr, ir.Name)
+
+
+def names_no_grad(expr: ir.Expr) -> bool:
+    """Whether a decorator, or what a ``with`` enters, turns gradients off."""
+    return any(
+        (isinstance(inner, ir.Attr) and inner.attr in _OFF)
+        or (isinstance(inner, ir.Name) and inner.id in _OFF)
+        for inner in ir.walk(expr)
+    )

@@ -1,0 +1,366 @@
+"""Reachability: the functions and classes of a program that can run when one of its scripts does.
+
+What is mentioned in code that can run can run itself. A class whose name is looked up out of sight may
+be any; then nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+
+from amp_migrate.analysis.objects.modules import RETURNS_SELF
+from amp_migrate.analysis.objects.moves import is_main_guard
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
+
+_LOOKUPS = frozenset(
+    """builtins.globals builtins.locals builtins.vars builtins.eval builtins.exec builtins.__import__
+    importlib.import_module inspect.getmembers hydra.utils.instantiate hydra.utils.get_class""".split()
+)
+_PLAIN_DECORATORS = frozenset(
+    """staticmethod classmethod property abc.ABCMeta abc.abstractmethod torch.no_grad
+    torch.inference_mode dataclasses.dataclass functools.wraps""".split()
+)
+_MOST_VALUES = 6
+_UNFOLDED = frozenset(
+    """children named_children _modules get_submodule __dict__ __getattr__ __getattribute__""".split()
+)
+_PLAIN_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
+_ASK = frozenset(f"builtins.{name}" for name in "super isinstance issubclass".split())
+
+
+class Live:
+    """What can run when one of some files is run as a script."""
+
+    def __init__(
+        self, program: Program, files: Collection[str], started: Collection[str]
+    ) -> None:
+        """``started``: those that may be the script; the others are imported."""
+        self.program = program
+        self.started = started
+        self.functions: dict[str, None] = {}
+        self.classes: dict[str, None] = {}
+        """Those of which there may be instances."""
+        self.is_open = False
+        """Something is looked up by a name that is not in sight: it may be any function or class."""
+        self._apart: dict[str, list[str | None]] = {}
+        """Where the instances of a class are kept: names, or None where they may be anywhere."""
+        self._loose: set[str] = set()
+        """Names whose values are more than called."""
+        self._is_unfolded = False
+        """Something calls what an object holds without its name."""
+        self._pending = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
+        self._pending += self._entry_points()
+        while self._pending:
+            function = self._pending.pop()
+            if function not in self.functions and function in program.functions:
+                self.functions[function] = None
+                self._read_body(function)
+
+    def _entry_points(self) -> Iterator[str]:
+        """What nothing in a script calls, and can be called without arguments: a package's command
+        (``[project.scripts]``) is such a function."""
+        for name, function in self.program.functions.items():
+            if (
+                ir.file_of(name) in self.started
+                and function.parent == ir.top_of(name)
+                and function.class_name is None
+                and name not in self.program.escaping
+                and not self.program.call_sites.get(name)
+                and all(p.default is not None or "*" in p.kind for p in function.params)
+            ):
+                yield name
+
+    def is_apart(self, class_name: str) -> bool:
+        """Whether all calls of a class's instances are in sight."""
+        holders = self._apart.get(class_name, ())
+        return not self._is_unfolded and all(
+            name is not None and name not in self._loose for name in holders
+        )
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read_body(self, function: str) -> None:
+        for stmt in self._run(self.program.functions[function].body, function):
+            self._read(stmt, function)
+
+    def _run(self, body: tuple[ir.Stmt, ...], function: str) -> Iterator[ir.Stmt]:
+        """The statements of a block that can run."""
+        for stmt in body:
+            yield stmt
+            if stmt.kind in ("functiondef", "classdef"):
+                continue
+            chosen = None
+            if stmt.kind == "if" and stmt.value is not None:
+                chosen = self._outcome(stmt.value, function)
+            for block in stmt.blocks:
+                if chosen is None or (block.field == "body") is chosen:
+                    yield from self._run(block.body, function)
+
+    def _read(self, stmt: ir.Stmt, function: str) -> None:
+        program = self.program
+        if stmt.kind == "functiondef":
+            decorators = program.functions[stmt.names[1]].decorators
+            if not all(self._is_plain(d, function) for d in decorators):
+                self._pending.append(stmt.names[1])
+        elif stmt.kind == "classdef":
+            self._define(stmt, function)
+        held = self._held(stmt, function)
+        harmless = {id(target) for target, _, _ in unpacked(stmt)}
+        asked: set[int] = set()
+        for call in calls_of(stmt):
+            if program.origin(call.func, function) in _ASK:
+                asked |= {
+                    id(inner) for arg in call.args for inner in ir.walk(arg.value)
+                }
+            harmless.add(id(call.func))
+            if isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
+                harmless.add(id(call.func.value))
+            self.is_open = self.is_open or self._looks_up(call, function)
+            self._is_unfolded = self._is_unfolded or self._gets_any(call, function)
+        exprs = () if stmt.kind == "classdef" else stmt.exprs
+        for expr in exprs:
+            for inner in self._mentioned(expr, stmt, function):
+                if isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                    self._loose.add(inner.value)
+                if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Call):
+                    held.setdefault(id(inner.func.func), "")
+                if not isinstance(inner, (ir.Name, ir.Attr)):
+                    continue
+                name = inner.id if isinstance(inner, ir.Name) else inner.attr
+                if name == "__subclasses__" or (
+                    isinstance(inner, ir.Attr)
+                    and name == "__dict__"
+                    and self._is_imported(inner.value, function)
+                ):
+                    self.is_open = True
+                if id(inner) not in harmless:
+                    self._loose.add(name)
+                self._is_unfolded = self._is_unfolded or name in _UNFOLDED
+                for ref in program.resolve(inner, function):
+                    if ref.kind == "function":
+                        self._pending.append(ref.name)
+                    elif ref.kind == "class" and id(inner) not in asked:
+                        self._apart.setdefault(ref.name, []).append(held.get(id(inner)))
+                        self._make(ref.name)
+
+    def _mentioned(
+        self, expr: ir.Expr, stmt: ir.Stmt, function: str
+    ) -> Iterator[ir.Expr]:
+        """The parts of an expression, of a table those entries that are asked for."""
+        keys = None
+        if isinstance(expr, ir.Display) and expr.keys and expr is stmt.value:
+            if any(self.program.resolve(item, function) for item in expr.items):
+                keys = self._asked_of(stmt, function)
+        if not isinstance(expr, ir.Display) or keys is None:
+            yield from ir.walk(expr)
+            return
+        for key, item in zip(expr.keys, expr.items, strict=False):
+            if not isinstance(key, ir.Const) or key.value in keys:
+                yield from ir.walk(item)
+
+    def _asked_of(self, stmt: ir.Stmt, function: str) -> list[object] | None:
+        """The keys with which a table is asked, where all are known."""
+        (target,) = stmt.targets if len(stmt.targets) == 1 else (None,)
+        program = self.program
+        if not isinstance(target, ir.Name):
+            return None
+        owner = program.owner(target.id, function)
+        found: list[object] = []
+        for other, inner_stmt in program.mentioning(target.id):
+            for expr in inner_stmt.exprs:
+                items = {
+                    id(inner.value): inner
+                    for inner in ir.walk(expr)
+                    if isinstance(inner, ir.Item)
+                }
+                for inner in ir.walk(expr):
+                    if target.id in (
+                        inner.attr if isinstance(inner, ir.Attr) else None,
+                        inner.value if isinstance(inner, ir.Const) else None,
+                    ):
+                        return None
+                    if inner is target or not isinstance(inner, ir.Name):
+                        continue
+                    there = program.owner(inner.id, other)
+                    if there is None or program.home(there, inner.id) != (
+                        owner,
+                        target.id,
+                    ):
+                        continue
+                    item = items.get(id(inner))
+                    values = item and self._values(item.key, other)
+                    if not values:
+                        return None
+                    found += values
+        return found
+
+    def _define(self, stmt: ir.Stmt, function: str) -> None:
+        """What a class statement runs."""
+        program = self.program
+        class_name = stmt.names[1]
+        found = program.classes[class_name]
+        for inner in self._run(found.body, function):
+            self._read(inner, function)
+        registers = any(
+            method in ("__init_subclass__", "__new__")
+            for base in program.bases(class_name)[1:]
+            for method, _ in program.classes[base].methods
+        )
+        written = [e for e in stmt.exprs if e not in found.bases]
+        # A test runner makes them.
+        registers |= any(
+            base.endswith("TestCase") for base in program.external_bases(class_name)
+        )
+        if registers or not all(self._is_plain(e, function) for e in written):
+            self._apart.setdefault(class_name, []).append(None)
+            self._make(class_name)
+
+    def _make(self, class_name: str) -> None:
+        for base in self.program.bases(class_name):
+            if base not in self.classes:
+                self.classes[base] = None
+                self._pending += [
+                    name for _, name in self.program.classes[base].methods
+                ]
+
+    def _is_plain(self, decorator: ir.Expr, function: str) -> bool:
+        """Whether a decorator is known not to keep what it is given."""
+        func = decorator.func if isinstance(decorator, ir.Call) else decorator
+        origin = self.program.origin(func, function) or ""
+        return origin.removeprefix("builtins.") in _PLAIN_DECORATORS
+
+    def _looks_up(self, call: ir.Call, function: str) -> bool:
+        program = self.program
+        origin = program.origin(call.func, function)
+        if origin in _LOOKUPS:
+            return not (origin == "builtins.vars" and call.args)
+        if origin == "builtins.getattr" and len(call.args) > 1:
+            home, name = call.args[0].value, call.args[1].value
+            # Of a module of the project; of an object it is one of its attributes.
+            return not isinstance(name, ir.Const) and self._is_imported(home, function)
+        # A whole model that was saved.
+        return any(
+            ref.kind == "made" and ref.name == "torch.load"
+            for ref in program.resolve(call.func, function)
+        )
+
+    def _gets_any(self, call: ir.Call, function: str) -> bool:
+        """``getattr(self, name)``, ``vars(self)``: what an object holds under any name."""
+        origin = self.program.origin(call.func, function)
+        if origin == "builtins.getattr" and len(call.args) > 1:
+            return not isinstance(call.args[1].value, ir.Const)
+        return origin == "builtins.vars"
+
+    def _held(self, stmt: ir.Stmt, function: str) -> dict[int, str | None]:
+        """The classes of ``name = Class()``, by their mentions, and where the instances are kept."""
+        found: dict[int, str | None] = {}
+        for target, made, index in unpacked(stmt):
+            while isinstance(made, ir.Call) and isinstance(made.func, ir.Attr):
+                if made.func.attr not in RETURNS_SELF:
+                    break
+                made = made.func.value
+            if isinstance(made, ir.Call) and index is None and len(stmt.targets) == 1:
+                if isinstance(target, ir.Name):
+                    found[id(made.func)] = target.id
+                elif isinstance(target, ir.Attr) and self._is_own(target, function):
+                    found[id(made.func)] = target.attr
+        return found
+
+    def _is_own(self, attribute: ir.Attr, function: str) -> bool:
+        """Whether only code in sight calls what an attribute holds: no library's container does."""
+        own = self.program.self_class(function)
+        return (
+            own is not None
+            and attribute.value == ir.Name(own[0])
+            and self.program.external_bases(own[1]) <= _PLAIN_BASES
+        )
+
+    def _is_imported(self, expr: ir.Expr, function: str) -> bool:
+        root = expr
+        while isinstance(root, (ir.Attr, ir.Item)):
+            root = root.value
+        if not isinstance(root, ir.Name):
+            return True
+        origin = self.program.origin(expr, function)
+        if origin is not None:
+            return self.program.is_local(origin)
+        owner = self.program.owner(root.id, function)
+        return owner is not None and any(
+            local == root.id for local, _ in self.program.functions[owner].imports
+        )
+
+    # -- choices ------------------------------------------------------------------------------
+
+    def _outcome(self, test: ir.Expr, function: str) -> bool | None:
+        """What a test comes to, where it is always the same."""
+        if is_main_guard(test) and ir.file_of(function) not in self.started:
+            return False
+        match test:
+            case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
+                lefts, rights = (self._values(e, function) for e in (left, right))
+                if not lefts or not rights:
+                    return None
+                found = {a == b for a in lefts for b in rights}
+                return (found == {True}) is (op == "==") if len(found) == 1 else None
+        return None
+
+    def _values(
+        self, expr: ir.Expr, function: str, depth: int = 0
+    ) -> list[object] | None:
+        """The constants that an expression may be; None where there may be others."""
+        if isinstance(expr, ir.Const):
+            return [expr.value]
+        program = self.program
+        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        if not isinstance(expr, ir.Name) or owner is None or depth > _MOST_VALUES:
+            return None
+        scope = program.functions[owner]
+        if ir.is_top(owner) and self._is_set_outside(expr.id):
+            return None
+        given: list[tuple[str, ir.Expr | None]] = [
+            (d.function, d.value if d.index is None else None)
+            for d in program.definitions(owner, expr.id)
+        ]
+        for param in scope.params:
+            if param.name == expr.id:
+                sites = program.call_sites.get(owner, [])
+                if not sites or owner in program.escaping or param.kind in ("*", "**"):
+                    return None
+                if any(arg.star for site in sites for arg in site.call.args):
+                    return None
+                given += [
+                    (s.caller, program.argument_at(s, expr.id) or param.default)
+                    for s in sites
+                ]
+        found: list[object] = []
+        for where, value in given:
+            values = value and self._values(value, where, depth + 1)
+            if not values:
+                return None
+            found += values
+        return found or None
+
+    def _is_set_outside(self, name: str) -> bool:
+        """Whether a variable of a module may be given a value as its attribute."""
+        return not self._set_outside.isdisjoint((name, None))
+
+    @cached_property
+    def _set_outside(self) -> frozenset[str | None]:
+        """The names of all attributes that are given values; None: of a module, any."""
+        program = self.program
+        found: set[str | None] = {
+            target.attr
+            for _, stmt in program.all_statements()
+            for target, _, _ in unpacked(stmt)
+            if isinstance(target, ir.Attr)
+        }
+        for function, _, call in program.calls_named("setattr"):
+            holder, name = call.argument(0, "obj"), call.argument(1, "name")
+            if isinstance(name, ir.Const):
+                found.add(str(name.value))
+            elif holder is None or self._is_imported(holder, function):
+                found.add(None)
+        return frozenset(found)

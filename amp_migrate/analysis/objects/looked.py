@@ -1,0 +1,126 @@
+"""Comprehensions over a collection of optimizers that only look at each: ``[StepLR(o, 2) for o in opts]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from amp_migrate.analysis.objects.collections import Collections
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+SCHEDULER = re.compile(
+    r"(?i)sched|(^|_)lr|lr(_|$)|LR$|warm_?up|anneal|decay|adjust|broadcast"
+)
+"""Names of functions and classes that change an optimizer's learning rate and nothing else."""
+
+_READ = frozenset({"param_groups", "defaults", "state"})
+_MOST_CALLS = 5
+
+
+class Looked:
+    """Answers for one program."""
+
+    def __init__(self, program: Program, collections: Collections) -> None:
+        self.program = program
+        self.collections = collections
+
+    def only_looks(self, use: tuple[ir.Expr, ...], function: str) -> bool:
+        """Whether a mention of a collection, with the expressions around it, outermost first, is what
+        such a comprehension goes through."""
+        found = around(use)
+        if found is None:
+            return False
+        made, name = found[0], self.variable(*found, use[-1], function)
+        inside = (*made.elements, *made.conditions)
+        return name is not None and all(
+            self._only_looks(expr, name, function, 0) for expr in inside
+        )
+
+    def variable(
+        self,
+        made: ir.Comprehension,
+        position: int,
+        mention: ir.Expr,
+        function: str,
+    ) -> str | None:
+        """The variable that has each element of a collection in turn."""
+        if len(made.iterables) != 1:
+            return None
+        target, iterable = made.targets[position], made.iterables[position]
+        names = [i.id for i in ir.walk(target) if isinstance(i, ir.Name)]
+        for name in names:
+            through = self.collections.gone_through(target, iterable, name, function)
+            if through is mention and names.count(name) == 1:
+                return name
+        return None
+
+    def _only_looks(self, expr: ir.Expr, name: str, function: str, depth: int) -> bool:
+        """Whether all mentions of a variable in an expression are of a kind that leaves the optimizer
+        as it is, but for its learning rate."""
+        if expr == ir.Name(name):
+            return False
+        if isinstance(expr, (ir.Comprehension, ir.Deferred, ir.Walrus, ir.Suspend)):
+            return ir.Name(name) not in ir.walk(expr)
+        if isinstance(expr, ir.Attr) and expr.value == ir.Name(name):
+            return expr.attr in _READ
+        if not isinstance(expr, ir.Call):
+            return all(
+                self._only_looks(child, name, function, depth)
+                for child in ir.children(expr)
+            )
+        return self._only_looks(expr.func, name, function, depth) and all(
+            (
+                self._may_be_given(expr, arg, function, depth)
+                if arg.value == ir.Name(name)
+                else self._only_looks(arg.value, name, function, depth)
+            )
+            for arg in expr.args
+        )
+
+    def _may_be_given(
+        self, call: ir.Call, arg: ir.Arg, function: str, depth: int
+    ) -> bool:
+        """Whether a call may have an optimizer for an argument: it makes a scheduler of it."""
+        origin = self.program.origin(call.func, function)
+        if arg.star or depth > _MOST_CALLS:
+            return False
+        if origin is not None and origin.startswith("torch.optim.lr_scheduler."):
+            return True
+        sites = list(self.program.call_sites_of(call, function))
+        if not sites:
+            name = (ir.render(call.func) or "").rsplit(".", 1)[-1]
+            local = origin is not None and self.program.is_local(origin)
+            return not local and bool(SCHEDULER.search(name))
+        for site in sites:
+            facts = self.program.functions[site.callee]
+            given = [
+                param.name
+                for param in facts.params
+                if self.program.argument_at(site, param.name) is arg.value
+            ]
+            if len(given) != 1 or facts.is_generator:
+                return False
+            if self.program.definitions(site.callee, given[0]):
+                return False
+            for stmt in ir.statements(facts.body):
+                if stmt.kind in ("functiondef", "classdef"):
+                    return False
+                for expr in stmt.exprs:
+                    if not self._only_looks(expr, given[0], site.callee, depth + 1):
+                        return False
+        return True
+
+
+def around(use: tuple[ir.Expr, ...]) -> tuple[ir.Comprehension, int] | None:
+    """The comprehension that goes through a collection, and which of its loops does."""
+    for made, inner in _pairs(use):
+        if isinstance(made, ir.Comprehension):
+            places = [i for i, e in enumerate(made.iterables) if e is inner]
+            return (made, places[0]) if places else None
+    return None
+
+
+def _pairs(use: tuple[ir.Expr, ...]) -> Iterator[tuple[ir.Expr, ir.Expr]]:
+    """Each expression and the one inside it, innermost first."""
+    yield from zip(reversed(use[:-1]), reversed(use[1:]), strict=True)

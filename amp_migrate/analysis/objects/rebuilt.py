@@ -1,0 +1,195 @@
+"""Whether the layers of an ``nn.Sequential`` may change after it is made, or be called by other code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
+
+_HOOK = re.compile(
+    r"register_(module_)?(full_)?(forward|backward)_(pre_)?hook"
+    r"|_(global_)?(forward|backward)_(pre_)?hooks"
+)
+_ADDS = frozenset("append extend insert pop __setitem__ __delitem__".split())
+_SETS_CHILDREN = frozenset("add_module register_module set_submodule".split())
+_SETS = frozenset("builtins.setattr builtins.delattr".split())
+_LISTS = frozenset(
+    """builtins.list builtins.dict collections.OrderedDict collections.deque
+    torch.nn.ModuleList torch.nn.ModuleDict""".split()
+)
+_TABLE = "_modules"
+_RUNS = frozenset((_TABLE, "forward", "__call__"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Something is put into, or taken from, a container, which may be a module."""
+
+    container: ir.Expr
+    values: tuple[ir.Expr, ...]
+    only_modules: bool = False
+    """No list or dict is changed in this way."""
+
+
+def has_module_hooks(program: Program) -> bool:
+    """Whether modules have hooks, which layers that are called one by one would pass by."""
+    words = (
+        word
+        for facts in program.modules.values()
+        for word in facts.identifiers | facts.strings
+    )
+    imported = (
+        target.rpartition(".")[2]
+        for function in program.functions.values()
+        for _, target in function.imports
+    )
+    return any(map(_HOOK.fullmatch, chain(words, imported))) or any(
+        program.origin(call.func, function) == "wandb.watch"
+        for function, _, call in program.all_calls()
+    )
+
+
+def may_be_rebuilt(modules: Modules, named: ir.Expr, made: Construction) -> bool:
+    """Whether some statement may change the layers of ``made``, which ``named`` stands for."""
+    word = (ir.key_of(named) or "").rsplit(".", 1)[-1]
+    return any(
+        _may_be(modules, change, function, word, made)
+        for function, scope in modules.program.functions.items()
+        for stmt in ir.statements(scope.body)
+        for change in _changes(modules, stmt, function)
+    )
+
+
+def _changes(modules: Modules, stmt: ir.Stmt, function: str) -> Iterator[_Change]:
+    targets = unpacked(stmt) if stmt.kind != "delete" else _deleted(stmt)
+    for target, value, _ in targets:
+        given = value or stmt.value
+        values: tuple[ir.Expr, ...] = () if given is None else (given,)
+        if stmt.kind == "augassign" and not isinstance(target, ir.Item):
+            yield _Change(target, values)
+        if isinstance(target, ir.Item):
+            yield _change(target.value, (target.key, *values))
+        elif isinstance(target, ir.Attr) and (
+            target.attr in _RUNS
+            or any(_is_module(modules, one, function) for one in values)
+        ):
+            yield _Change(target.value, values, target.attr == _TABLE)
+    for call in calls_of(stmt):
+        values = tuple(arg.value for arg in call.args)
+        func = call.func
+        if modules.program.origin(func, function) in _SETS and values:
+            yield _Change(
+                values[0], values[1:], _sets_unknown(modules, values, function)
+            )
+        elif not isinstance(func, ir.Attr):
+            continue
+        elif func.attr in _SETS_CHILDREN or func.attr in ("__setattr__", "__delattr__"):
+            yield _Change(func.value, values, True)
+        elif func.attr in _ADDS:
+            yield _change(func.value, values)
+        elif isinstance(func.value, ir.Attr) and func.value.attr == _TABLE:
+            yield _Change(func.value.value, values, True)
+
+
+def _deleted(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, None, None]]:
+    for target in stmt.targets:
+        yield target, None, None
+
+
+def _change(container: ir.Expr, values: tuple[ir.Expr, ...]) -> _Change:
+    if isinstance(container, ir.Attr) and container.attr == _TABLE:
+        return _Change(container.value, values, True)
+    return _Change(container, values)
+
+
+def _sets_unknown(modules: Modules, values: tuple[ir.Expr, ...], function: str) -> bool:
+    """Whether ``setattr`` sets what may be a module: neither its name nor its value tells."""
+    if len(values) != 3 or _is_module(modules, values[2], function):
+        return True
+    return not any(isinstance(value, ir.Const) for value in values[1:])
+
+
+def _may_be(
+    modules: Modules, change: _Change, function: str, word: str, made: Construction
+) -> bool:
+    if (modules.program.origin(change.container, function) or "").startswith(
+        "torch.nn"
+    ):
+        # `nn.Sequential.forward = ...`
+        return True
+    key = ir.key_of(change.container)
+    if key is not None and key.rsplit(".", 1)[-1] == word:
+        return True
+    if change.only_modules and ir.Const(word) in change.values:
+        # A child of that name is replaced.
+        return True
+    found = modules.of(change.container, function)
+    if found is not None and all(_makes_module(modules, one) for one in found):
+        return any(one.call == made.call for one in found)
+    if modules.program.instance_classes(change.container, function):
+        # An instance of a class of the program, which a plain nn.Sequential is not.
+        return False
+    if _is_list(modules, change.container, function):
+        return False
+    return change.only_modules or any(
+        _is_module(modules, value, function) for value in change.values
+    )
+
+
+def _is_list(modules: Modules, expr: ir.Expr, function: str) -> bool:
+    """Whether a variable or an attribute is only ever made as a list, or a dict."""
+    program = modules.program
+    values: list[ir.Expr | None] = []
+    if isinstance(expr, ir.Name):
+        owner = program.owner(expr.id, function)
+        if owner is None:
+            return False
+        given = program.arguments(owner, expr.id)
+        if any(p.name == expr.id for p in program.functions[owner].params):
+            values += [value for _, value in given] or [None]
+        values += [
+            d.value
+            for d in program.definitions(owner, expr.id)
+            if d.stmt.kind != "augassign"
+        ]
+    elif isinstance(expr, ir.Attr):
+        values = [
+            d.value
+            for c in program.instance_classes(expr.value, function)
+            for d in program.attribute_definitions(c, expr.attr)
+            if d.stmt.kind != "augassign"
+        ]
+    return bool(values) and all(
+        isinstance(value, (ir.Display, ir.Comprehension))
+        or (
+            isinstance(value, ir.Call)
+            and program.origin(value.func, function) in _LISTS
+        )
+        for value in values
+    )
+
+
+def _makes_module(modules: Modules, made: Construction) -> bool:
+    """Whether a call makes a module, as far as can be seen, and does not just find one."""
+    program = modules.program
+    origin = program.origin(made.call.func, made.function)
+    return origin is None or origin.startswith("torch.nn.")
+
+
+def _is_module(modules: Modules, value: ir.Expr, function: str) -> bool:
+    """Whether a value is known for a module."""
+    program = modules.program
+    for ref in program.resolve(value, function):
+        if ref.kind == "made" and ref.name.startswith("torch.nn."):
+            return True
+        if ref.kind == "instance" and any(
+            base.startswith("torch.nn.") for base in program.external_bases(ref.name)
+        ):
+            return True
+    return False

@@ -1,0 +1,393 @@
+"""What a place in the program can see of a value that is used elsewhere, and whether it is bound there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from amp_migrate.analysis.objects.moves import is_main_guard
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+
+Binds = Callable[[ir.Stmt], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """``expr`` as the place writes it; what may have given it its value; what it must come after."""
+
+    expr: ir.Expr
+    definitions: tuple[Definition, ...] = ()
+    after: ir.Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Right after ``stmt``, in ``function``."""
+
+    function: str
+    stmt: ir.Stmt
+
+
+class Sight:
+    """Answers for some files of a program."""
+
+    def __init__(self, program: Program, files: Collection[str]) -> None:
+        self.program = program
+        self.files = files
+
+    def see(
+        self, expr: ir.Expr, at: str, line: int, place: Place, depth: int = 0
+    ) -> Seen | None:
+        """A variable, or an attribute chain, that ``at`` uses in ``line``, as ``place`` can write it."""
+        program = self.program
+        root = root_of(expr)
+        if root is None or depth > 6:
+            return None
+        own = program.self_class(at)
+        if own is not None and root.id == own[0]:
+            held = expr
+            while isinstance(held, (ir.Attr, ir.Item)) and held.value != root:
+                held = held.value
+            if not isinstance(held, ir.Attr):
+                return None
+            return self._attribute(expr, held, own[1], at, line, place, depth)
+        owner = program.owner(root.id, at)
+        here = program.owner(root.id, place.function)
+        origin = program.origin(root, at)
+        if origin is not None:
+            visible = origin == program.origin(root, place.function) and (
+                here is None or self.is_bound(root.id, here, place)
+            )
+            return Seen(expr) if visible else None
+        if owner is None:
+            return None
+        if here is not None and here != owner:
+            if program.home(here, root.id) == program.home(owner, root.id):
+                # Both files import the same variable.
+                return self._variable(expr, root.id, here, at, line, place)
+        if here != owner:
+            for caller, value in program.arguments(owner, root.id):
+                if caller == place.function and not isinstance(value, ir.Call):
+                    given = replaced(expr, root, value)
+                    return self.see(given, caller, place.stmt.line, place, depth + 1)
+            return None
+        return self._variable(expr, root.id, owner, at, line, place)
+
+    # -- variables ----------------------------------------------------------------------------
+
+    def _variable(
+        self, expr: ir.Expr, name: str, owner: str, at: str, line: int, place: Place
+    ) -> Seen | None:
+        program = self.program
+        definitions = program.definitions(owner, name)
+        params = [p for p in program.functions[owner].params if p.name == name]
+        if not isinstance(expr, ir.Name):
+            if not params and not self.is_bound(name, owner, place):
+                return None
+            return self._member(expr, at, line, place)
+        split = self._split(definitions, at, line, place)
+        if split is None:
+            return None
+        earlier, after = split
+        if after is not None:
+            return Seen(expr, tuple(earlier), after)
+        certain = [d for d in earlier if self._dominates(d, place)]
+        if certain:
+            # Set on every way to the place: what was before no longer counts.
+            since = [d for d in earlier if d.stmt.line >= certain[-1].stmt.line]
+            return Seen(expr, tuple(since))
+        if params:
+            if params[0].default == ir.Const(None):
+                return None
+            given = program.arguments(owner, name)
+            values = [Definition(caller, place.stmt, v) for caller, v in given]
+            sites = program.call_sites.get(owner, [])
+            if params[0].default is not None and len(given) < max(len(sites), 1):
+                parent = program.functions[owner].parent or owner
+                values.append(Definition(parent, place.stmt, params[0].default))
+            return Seen(expr, (*values, *earlier))
+        if not self.is_bound(name, owner, place):
+            return None
+        return Seen(expr, tuple(earlier))
+
+    def _member(self, expr: ir.Expr, at: str, line: int, place: Place) -> Seen | None:
+        """``args.device``, where ``args`` is in sight: not if it is assigned only afterwards."""
+        split = self._split(self.assignments(expr), at, line, place)
+        if split is None:
+            return None
+        return Seen(expr, tuple(split[0]), split[1])
+
+    def assignments(self, expr: ir.Expr) -> list[Definition]:
+        """``args.device = ...`` wherever it is written so."""
+        return [
+            Definition(qualname, stmt, stmt.value)
+            for qualname, function in self.program.functions.items()
+            if ir.file_of(qualname) in self.files
+            for stmt in ir.statements(function.body)
+            if stmt.kind in ("assign", "annassign", "augassign")
+            and expr in stmt.targets
+        ]
+
+    def _split(
+        self, definitions: list[Definition], at: str, line: int, place: Place
+    ) -> tuple[list[Definition], ir.Stmt | None] | None:
+        """(those that count at the place, the statement that it must wait for); None: no way."""
+        late = [
+            d
+            for d in definitions
+            if d.function == place.function
+            and d.stmt.line > place.stmt.end_line
+            and (at != place.function or d.stmt.line < line)
+        ]
+        if not late:
+            kept = [
+                d
+                for d in definitions
+                if d.function != place.function or d.stmt.line <= place.stmt.end_line
+            ]
+            return kept, None
+        last = late[-1].stmt
+        siblings = (
+            last.path[:-1] == place.stmt.path[:-1]
+            and last.path[-1][0] == place.stmt.path[-1][0]
+        )
+        if not siblings or (at != place.function and len(late) < len(definitions)):
+            return None
+        return late[-1:] if len(late) < len(definitions) else late, last
+
+    @staticmethod
+    def _dominates(definition: Definition, place: Place) -> bool:
+        """Whether a definition stands before the place in a block around it."""
+        path, other = definition.stmt.path, place.stmt.path
+        depth = len(path) - 1
+        return (
+            definition.function == place.function
+            and definition.stmt.kind not in ("for", "try", "trystar")
+            and depth < len(other)
+            and path[:depth] == other[:depth]
+            and path[depth][0] == other[depth][0]
+            and path[depth][1] < other[depth][1]
+        )
+
+    # -- attributes ---------------------------------------------------------------------------
+
+    def _attribute(
+        self,
+        expr: ir.Expr,
+        held: ir.Attr,
+        class_name: str,
+        at: str,
+        line: int,
+        place: Place,
+        depth: int,
+    ) -> Seen | None:
+        """``expr`` is ``held`` (``self.device``) or something inside it (``self.args.device``)."""
+        program = self.program
+        own = program.self_class(place.function)
+        definitions = program.attribute_definitions(class_name, held.attr)
+        if own is not None and own[1] in program.family(class_name):
+            local = replaced(expr, held, ir.Attr(ir.Name(own[0]), held.attr))
+            late = any(
+                d.function == place.function
+                and d.stmt.line > place.stmt.end_line
+                and (at != place.function or d.stmt.line < line)
+                for d in definitions
+            )
+            if late or not self._is_set(held.attr, own[1], place, frozenset()):
+                return None
+            return Seen(local, tuple(definitions) if expr == held else ())
+        for definition in definitions:
+            # The attribute is set from a parameter, which the place's function passes in.
+            if isinstance(definition.value, ir.Name):
+                given = replaced(expr, held, definition.value)
+                at_line = definition.stmt.line
+                found = self.see(given, definition.function, at_line, place, depth + 1)
+                if found is not None:
+                    return found
+        return None
+
+    def _is_set(
+        self, attr: str, class_name: str, place: Place, asked: frozenset[str]
+    ) -> bool:
+        """Whether ``self.attr`` is set on every way to a place in a method of a class."""
+        program = self.program
+        function = place.function
+        if function in asked or len(asked) > 5:
+            return False
+        asked |= {function}
+        binds = self._binds_attribute(attr, class_name, asked)
+        if self._before(function, place.stmt, lambda s: binds(s, function)):
+            return True
+        if program.functions[function].name == "__init__":
+            return False
+        made = program.method(class_name, "__init__")
+        complete = made is not None and any(
+            self._statement_binds(s, lambda s: binds(s, made or ""))
+            for s in program.functions[made].body
+        )
+        family = program.family(class_name)
+        for site in program.call_sites.get(function, []):
+            caller = program.self_class(site.caller)
+            within = caller is not None and caller[1] in family
+            if within and isinstance(site.call.func, ir.Attr):
+                if root_of(site.call.func) == ir.Name(caller[0] if caller else ""):
+                    where = Place(site.caller, site.stmt)
+                    if self._is_set(attr, class_name, where, asked):
+                        continue
+                    return False
+            if not complete:
+                return False
+        inside = function in program.call_sites and not complete
+        return complete or inside
+
+    def _binds_attribute(
+        self, attr: str, class_name: str, asked: frozenset[str]
+    ) -> Callable[[ir.Stmt, str], bool]:
+        """Whether one statement of a method sets ``self.attr``, also by calling another method."""
+        program = self.program
+        places = {
+            (d.function, d.stmt.path)
+            for d in program.attribute_definitions(class_name, attr)
+        }
+
+        def binds(stmt: ir.Stmt, function: str, depth: int = 0) -> bool:
+            if (function, stmt.path) in places:
+                return True
+            if depth > 3 or stmt.kind not in ("expr", "assign"):
+                return False
+            call = stmt.value
+            own = program.self_class(function)
+            if not isinstance(call, ir.Call) or own is None:
+                return False
+            if not isinstance(call.func, ir.Attr):
+                return False
+            holder = call.func.value
+            # `Base.__init__(self)`
+            by_class = call.argument(0, "self") == ir.Name(own[0]) and any(
+                ref.kind == "class" for ref in program.resolve(holder, function)
+            )
+            if (
+                holder != ir.Name(own[0])
+                and not by_class
+                and not (
+                    isinstance(holder, ir.Call) and holder.func == ir.Name("super")
+                )
+            ):
+                return False
+            callees = program.callees(call, function)
+            return bool(callees) and all(sets(callee, depth + 1) for callee in callees)
+
+        def sets(method: str, depth: int) -> bool:
+            return any(
+                self._statement_binds(s, lambda s: binds(s, method, depth))
+                for s in program.functions[method].body
+            )
+
+        return binds
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def is_bound(
+        self, name: str, owner: str, place: Place, asked: frozenset[str] = frozenset()
+    ) -> bool:
+        """Whether a variable of ``owner`` is bound on every way to the place."""
+        program = self.program
+        if any(p.name == name for p in program.functions[owner].params):
+            return True
+        found = program.bindings(owner, name)
+        places = {(d.function, d.stmt.path) for d in found}
+        function = place.function
+        if (
+            self._before(function, place.stmt, lambda s: (function, s.path) in places)
+            or (function, place.stmt.path) in places
+        ):
+            return True
+        if owner == function or function in asked:
+            return False
+        sites = program.call_sites.get(function, [])
+        body = program.functions[owner].body
+        at_top = [
+            s
+            for s in body
+            if self._statement_binds(s, lambda s: (owner, s.path) in places)
+        ]
+        if at_top:
+            return all(
+                s.caller != owner or s.stmt.end_line >= at_top[0].line for s in sites
+            )
+        asked |= {function}
+        return bool(sites) and all(
+            self.is_bound(name, owner, Place(site.caller, site.stmt), asked)
+            for site in sites
+        )
+
+    def _before(self, function: str, stmt: ir.Stmt, binds: Binds) -> bool:
+        """Whether a statement that binds is passed on every way to ``stmt``."""
+        scope = self.program.functions[function]
+        block = scope.body
+        for depth in range(len(scope.path), len(stmt.path)):
+            index = stmt.path[depth][1]
+            if any(self._statement_binds(s, binds) for s in block[:index]):
+                return True
+            parent = block[index]
+            if parent.path == stmt.path:
+                return False
+            if parent.kind not in ("try", "trystar", "while") and binds(parent):
+                return True
+            field = stmt.path[depth + 1][0]
+            block = next(b.body for b in parent.blocks if b.field == field)
+        return False
+
+    def _block_binds(self, block: tuple[ir.Stmt, ...], binds: Binds) -> bool:
+        return any(self._statement_binds(s, binds) for s in block) or ends(block)
+
+    def _statement_binds(self, stmt: ir.Stmt, binds: Binds) -> bool:
+        blocks = {block.field: block.body for block in stmt.blocks}
+
+        def bound(field: str) -> bool:
+            return self._block_binds(blocks.get(field, ()), binds)
+
+        if stmt.kind in ("for", "while"):
+            return False
+        if stmt.kind in ("try", "trystar"):
+            handlers = [field for field in blocks if field.startswith("handlers")]
+            tried = bound("body") or bound("orelse")
+            return bound("finalbody") or (tried and all(map(bound, handlers)))
+        if binds(stmt):
+            return True
+        if stmt.kind == "if" and stmt.value is not None:
+            if is_main_guard(stmt.value):
+                return bound("body")
+            return "orelse" in blocks and bound("body") and bound("orelse")
+        return stmt.kind == "with" and bound("body")
+
+
+def ends(block: tuple[ir.Stmt, ...]) -> bool:
+    """Whether what follows a block is not reached through it."""
+    if not block:
+        return False
+    last = block[-1]
+    if last.kind == "expr" and isinstance(last.value, ir.Call):
+        parts = ir.dotted(last.value.func)
+        return parts in (("exit",), ("quit",), ("sys", "exit"), ("os", "_exit"))
+    return last.kind in ("raise", "return", "continue", "break")
+
+
+def root_of(expr: ir.Expr) -> ir.Name | None:
+    """The variable at the root of an attribute or item chain."""
+    while isinstance(expr, (ir.Attr, ir.Item)):
+        expr = expr.value
+    return expr if isinstance(expr, ir.Name) else None
+
+
+def replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
+    """An attribute or item chain with one of its links replaced."""
+    if expr == old:
+        return new
+    if isinstance(expr, ir.Attr):
+        return ir.Attr(replaced(expr.value, old, new), expr.attr)
+    if isinstance(expr, ir.Item):
+        return ir.Item(replaced(expr.value, old, new), expr.key)
+    return expr

@@ -1,0 +1,231 @@
+"""What becomes of gradients that are read after their step.
+
+A scaler skips a step whose gradients are infinite, and goes on: such gradients may be shown, but what
+comes back from them to the training spoils it for good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from amp_migrate.analysis.objects.sight import root_of
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+Site = tuple[str, ir.Path]
+"""(function, path of a statement)."""
+
+_PURE = ("torch.", "builtins.", "math.", "numpy.", "statistics.", "json.", "logging.")
+_IMPURE = ("builtins.exec", "builtins.eval", "builtins.setattr", "torch.distributed.")
+_MADE_HERE = ("builtins.", "collections.", "torch.zeros", "torch.tensor", "numpy.")
+_COLLECTS = ("append", "extend", "update", "add", "insert", "setdefault")
+_TELLS = re.compile(
+    r"add_\w+|log\w*|print\w*|write\w*|info|debug|warn\w*|error|echo|set_(postfix|description)\w*"
+    r"|push|record\w*|track|plot\w*|format|join|dump\w*|save\w*"
+)
+"""Methods and functions that show or keep numbers."""
+
+
+class Aftermath:
+    """Follows what some statements read from left over gradients through one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        origins: Iterable[Site],
+        variables: Iterable[tuple[str, str]] = (),
+        known: Iterable[Site] = (),
+    ) -> None:
+        """``variables``: (owner, name) of those that hold such numbers besides. ``known``: statements
+        that are known to do no harm."""
+        self.program = program
+        self.origins = frozenset(origins)
+        self.known = frozenset(known)
+        self._variables = set(variables)
+        self._attributes: set[str] = set()
+        self._functions: set[str] = set()
+        self._decided: set[Site] = set()
+        """Statements that run or not by what was read."""
+
+    def harm(self) -> int:
+        """The line where it comes back to the training; 0: nowhere."""
+        known = -1 if self.origins or self._variables else 0
+        while known < self._count():
+            known = self._count()
+            for qualname, function in self.program.functions.items():
+                for stmt in ir.statements(function.body):
+                    if not self._tells(qualname, stmt):
+                        return stmt.line
+        return 0
+
+    @property
+    def variables(self) -> frozenset[tuple[str, str]]:
+        """(owner, name) of all that have been followed so far."""
+        return frozenset(self._variables)
+
+    def _count(self) -> int:
+        names = len(self._variables) + len(self._attributes) + len(self._functions)
+        return names + len(self._decided)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _reads(self, expr: ir.Expr | None, function: str, origin: bool) -> bool:
+        return expr is not None and any(
+            self._is_followed(inner, function, origin) for inner in ir.walk(expr)
+        )
+
+    def _is_followed(self, expr: ir.Expr, function: str, origin: bool) -> bool:
+        program = self.program
+        match expr:
+            case ir.Name(id=name):
+                return (program.owner(name, function) or "", name) in self._variables
+            case ir.Attr(attr=attr):
+                return attr in self._attributes or (origin and attr == "grad")
+            case ir.Const(value="grad"):
+                return origin
+            case ir.Call():
+                if origin and self._clips(expr, function):
+                    return True
+                return any(
+                    c in self._functions for c in program.callees(expr, function)
+                )
+        return False
+
+    def _clips(self, call: ir.Call, function: str) -> bool:
+        name = self.program.origin(call.func, function) or ""
+        return bool(vocabulary.GRADIENT_CLIPPERS.fullmatch(name))
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def _tells(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement does no more than tell of what it reads; what it binds is followed."""
+        if (function, stmt.path) in self.known:
+            return True
+        origin = (function, stmt.path) in self.origins
+        decided = (function, stmt.path) in self._decided
+        if not decided and not any(
+            self._reads(e, function, origin) for e in stmt.exprs
+        ):
+            return True
+        for expr in stmt.exprs:
+            for call in ir.calls_in(expr):
+                given = any(self._reads(a.value, function, origin) for a in call.args)
+                if not self._call_tells(call, function, origin, given, decided):
+                    return False
+        read = decided or self._reads(stmt.value, function, origin)
+        if decided and stmt.kind in ("break", "continue", "raise", "delete", "return"):
+            return False
+        if stmt.kind == "assert" and read:
+            return _is_none_test(stmt.value)
+        if stmt.kind == "return" and read:
+            self._functions.add(function)
+        if stmt.kind in ("if", "while") and read and not _is_none_test(stmt.value):
+            for block in stmt.blocks:
+                inner = ir.statements(block.body)
+                self._decided |= {(function, s.path) for s in inner}
+        return not read or all(
+            self._keeps(target, stmt, function) for target in stmt.targets
+        )
+
+    def _call_tells(
+        self, call: ir.Call, function: str, origin: bool, given: bool, decided: bool
+    ) -> bool:
+        receiver = call.func.value if isinstance(call.func, ir.Attr) else None
+        of_it = self._reads(receiver, function, origin)
+        if not (given or of_it or decided):
+            return True
+        callees = self.program.callees(call, function)
+        if callees:
+            self._follow_into(callees, call, function, origin)
+            return not decided
+        name = self.program.origin(call.func, function) or ""
+        last = (ir.key_of(call.func) or name).rsplit(".", 1)[-1]
+        if isinstance(call.func, ir.Attr):
+            last = call.func.attr
+        if _is_of_gradient(receiver) or self._clips(call, function):
+            return True
+        if last.endswith("_") and not last.endswith("__"):
+            return False
+        if _TELLS.fullmatch(last) or name.startswith(_PURE):
+            return not name.startswith(_IMPURE)
+        if last in _COLLECTS and receiver is not None:
+            # A list of one's own is followed; somebody's meter shows what it is given.
+            if isinstance(receiver, ir.Name) and self._is_account(
+                receiver.id, function
+            ):
+                self._follow(receiver.id, function)
+            return True
+        return of_it and not decided
+
+    def _follow_into(
+        self, callees: tuple[str, ...], call: ir.Call, function: str, origin: bool
+    ) -> None:
+        for callee in callees:
+            sites = self.program.call_sites.get(callee, [])
+            for site in (s for s in sites if s.call is call):
+                for param in self.program.functions[callee].params:
+                    value = self.program.argument_at(site, param.name)
+                    if self._reads(value, function, origin):
+                        self._variables.add((callee, param.name))
+
+    def _keeps(self, target: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a target is one of the script's own accounts, and no part of the training."""
+        if isinstance(target, ir.Display):
+            return all(self._keeps(item, stmt, function) for item in target.items)
+        if _is_of_gradient(target):
+            return True
+        root = root_of(target)
+        if root is None:
+            return False
+        held = target.value if isinstance(target, ir.Item) else target
+        if held == root:
+            changes = stmt.kind == "augassign" or held is not target
+            self._follow(root.id, function)
+            return not changes or self._is_account(root.id, function)
+        own = self.program.self_class(function)
+        if isinstance(held, ir.Attr) and own and held.value == ir.Name(own[0]):
+            self._attributes.add(held.attr)
+            return True
+        return False
+
+    def _follow(self, name: str, function: str) -> None:
+        self._variables.add((self.program.owner(name, function) or "", name))
+
+    def _is_account(self, name: str, function: str) -> bool:
+        """Whether a variable holds numbers, lists and dicts that the script makes itself."""
+        owner = self.program.owner(name, function)
+        found = self.program.definitions(owner, name) if owner is not None else []
+        params = self.program.functions[owner].params if owner is not None else ()
+        return not any(p.name == name for p in params) and all(
+            d.stmt.kind == "augassign"
+            or (d.value is not None and self._is_made_here(d.value, d.function))
+            for d in found
+        )
+
+    def _is_made_here(self, value: ir.Expr, function: str) -> bool:
+        if isinstance(value, ir.Call):
+            return (self.program.origin(value.func, function) or "").startswith(
+                _MADE_HERE
+            )
+        return isinstance(value, (ir.Const, ir.Display, ir.Operation, ir.Comprehension))
+
+
+def _is_none_test(test: ir.Expr | None) -> bool:
+    """``p.grad is not None``: it is, whether the step was skipped or not."""
+    match test:
+        case ir.Operation(op="and" | "or" | "not", operands=operands):
+            return all(map(_is_none_test, operands))
+        case ir.Operation(op="is" | "is not", operands=operands):
+            return ir.Const(None) in operands
+    return isinstance(test, ir.Attr) and test.attr == "requires_grad"
+
+
+def _is_of_gradient(expr: ir.Expr | None) -> bool:
+    """A gradient, or a part of one, which the next ``zero_grad`` drops."""
+    while isinstance(expr, (ir.Attr, ir.Item, ir.Call)):
+        if isinstance(expr, ir.Attr) and expr.attr == "grad":
+            return True
+        expr = expr.func if isinstance(expr, ir.Call) else expr.value
+    return False

@@ -1,0 +1,271 @@
+"""Which optimizers step on the gradients of which ``backward()``, and which of them share a scaler.
+
+Gradients of a loss may reach the parameters of every optimizer, and stay there until they are dropped:
+an optimizer steps on those that are left. One ``backward()`` can be scaled by one scaler only, so
+optimizers that step on the same one share theirs; all others have one each, and are never in each
+other's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from amp_migrate.analysis.objects.collections import Turn
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.identity import Identities, order
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.walk import Frames, Site, State, Walk
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+Scaler = frozenset[Slot]
+"""A scaler is known by the optimizers that it steps."""
+
+_MOST_CONDITIONS = 16
+
+_MOST_CALLS = 20_000
+
+_Held = tuple[int, int]
+"""Two sets of (optimizer, way to a backward), a bit each: the gradients that may wait for a step, and
+those that wait in any case."""
+
+
+class Association(Walk[_Held]):
+    """Walks a program and notes what its optimizers step on."""
+
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        identities: Identities,
+        ownership: Ownership,
+        backwards: Collection[Site],
+        by_site: bool = False,
+    ) -> None:
+        """``by_site``: a backward is known by its place, whatever the way to it."""
+        super().__init__(program, events)
+        self.by_site = by_site
+        self._told: dict[str, bool] = {}
+        self._walked_for: dict[tuple[Slot, ...], dict[tuple[object, ...], Any]] = {}
+        self._bits: dict[Slot, dict[Frames, int]] = {}
+        self._pairs = 0
+        self._of_one: dict[Slot, int] = {}
+        self.sure: dict[tuple[Site, Slot], set[Frames]] = {}
+        """The ways to the backwards whose gradients a step finds in any case."""
+        self.identities = identities
+        self.ownership = ownership
+        self.backwards = backwards
+        self.uses: dict[Slot, set[Frames]] = {}
+        self.ways: dict[Frames, None] = {}
+        """The ways to a backward that were met."""
+        self._optimizers: tuple[Slot, ...] = ()
+
+    def _start(self, root: str) -> _Held:
+        steps = self.events.steps(root)
+        own = {one for slot in steps for one in self.identities.of_slot(slot)}
+        found = optimizers_in(self.identities, root)
+        # Gradients that nothing steps on here are no matter here.
+        self._optimizers = tuple(
+            one for one in found if one in own or one.owner == root
+        )
+        self._walked = self._walked_for.setdefault(self._optimizers, {})
+        return 0, 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there are more ways than are followed."""
+        return self._calls > _MOST_CALLS
+
+    def _call(self, event: Event, state: State[_Held]) -> set[State[_Held]]:
+        self._calls += 1
+        return {state} if self.is_exhausted else super()._call(event, state)
+
+    def _bit(self, one: Slot, way: Frames) -> int:
+        bits = self._bits.setdefault(one, {})
+        if way not in bits:
+            bits[way] = 1 << self._pairs
+            self._pairs += 1
+            self._of_one[one] = self._of_one.get(one, 0) | bits[way]
+        return bits[way]
+
+    def _joined(self, states: set[State[_Held]]) -> set[State[_Held]]:
+        merged: dict[frozenset[tuple[str, ir.Expr, bool]], _Held] = {}
+        several = len({state.known for state in states}) > _MOST_CONDITIONS
+        for state in states:
+            # What is known rules ways out: to know less is safe.
+            known = frozenset() if several else state.known
+            may, must = merged.get(known, (0, -1))
+            merged[known] = (may | state.held[0], must & state.held[1])
+        return {State(held, known) for known, held in merged.items()}
+
+    def _way_to(self, callee: str) -> Frames:
+        if self.by_site and not self._is_told_by_calls(callee):
+            return ()
+        return tuple(self._frames)
+
+    def _is_told_by_calls(self, function: str) -> bool:
+        """Whether which optimizers a function steps or clears depends on the way to it."""
+        if function not in self._told:
+            called = self.events.called_from(function)
+            self._told[function] = any(
+                event.slot is not None and len(self.identities.of_slot(event.slot)) > 1
+                for one in called
+                for _, event in self.events.direct(one)
+            )
+        return self._told[function]
+
+    def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
+        return goes_through(self.events, self.identities, function, stmt)
+
+    def _event(
+        self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
+    ) -> State[_Held]:
+        may, must = state.held
+        frames = tuple(self._frames)
+        if event.kind == "backward" and (function, stmt.path) in self.backwards:
+            way = frames[-1:] if self.by_site else frames
+            self.ways[way] = None
+            for one in self._optimizers:
+                may |= self._bit(one, way)
+                must |= self._bit(one, way)
+        elif event.kind == "step" and event.slot is not None:
+            for one in self.identities.on_way(event.slot, frames):
+                self.uses.setdefault(one, set()).update(self._ways_in(may, one))
+                sure = set(self._ways_in(must, one))
+                step = (function, stmt.path), one
+                self.sure[step] = self.sure.get(step, sure) & sure
+                may &= ~self._of_one.get(one, 0)
+                must &= ~self._of_one.get(one, 0)
+        elif event.kind == "zero":
+            for one in self.ownership.cleared(event, function, stmt, frames):
+                may &= ~self._of_one.get(one, 0)
+                must &= ~self._of_one.get(one, 0)
+        return State((may, must), state.known)
+
+    def _ways_in(self, held: int, one: Slot) -> Iterator[Frames]:
+        if held & self._of_one.get(one, 0):
+            for way, bit in self._bits[one].items():
+                if held & bit:
+                    yield way
+
+
+def goes_through(
+    events: Events, identities: Identities, function: str, stmt: ir.Stmt
+) -> bool:
+    """Whether a ``for`` only steps, clears or looks at each of some optimizers.
+
+    It does not compute anything for them: all are in the same state before and behind it.
+    """
+    slots = [
+        Slot("variable", function, name.id)
+        for target in stmt.targets
+        for name in ir.walk(target)
+        if isinstance(name, ir.Name)
+    ]
+    turns = {Turn(slot.owner, slot.name) for slot in slots}
+    by_key = any(
+        event.slot is not None and event.slot.key in turns
+        for inner in ir.statements((stmt,))
+        for event in events.of(function, inner)
+    )
+    return (
+        (by_key or any(map(identities.is_each, slots)))
+        and is_straight(stmt)
+        and not any(
+            event.kind == "backward"
+            or any("backward" in events.kinds(callee) for callee in event.callees)
+            for inner in ir.statements((stmt,))
+            for event in events.of(function, inner)
+        )
+    )
+
+
+def is_straight(loop: ir.Stmt) -> bool:
+    """Whether every turn of a loop does all that stands in its body."""
+    return len(loop.blocks) == 1 and not any(
+        inner.kind in _TURNS_OFF
+        for block in loop.blocks
+        for inner in ir.statements(block.body)
+    )
+
+
+_TURNS_OFF = frozenset(
+    "if for while try trystar match continue break return raise functiondef".split()
+)
+
+
+def optimizers_in(identities: Identities, root: str) -> tuple[Slot, ...]:
+    """The optimizers that a walk from ``root`` may meet: all, and those that it is given."""
+    params = identities.program.functions[root].params
+    given = (Slot("variable", root, param.name) for param in params)
+    own = [slot for slot in given if len(identities.of_slot(slot)) > 1]
+    return (*identities.all, *own)
+
+
+class Scalers:
+    """The scalers of some training loops."""
+
+    def __init__(
+        self,
+        identities: Identities,
+        uses: dict[Slot, set[Frames]],
+        ways: Iterable[Frames],
+        sure: Mapping[tuple[Site, Slot], set[Frames]] | None = None,
+    ) -> None:
+        """``sure``: the ways to the backwards whose gradients a step finds in any case."""
+        self.identities = identities
+        self.sure = sure or {}
+        self._of: dict[Slot, Scaler] = {}
+        for one in sorted(uses, key=order):
+            self._of[one] = frozenset((one,))
+        for one in self._of:
+            for other in self._of:
+                if uses[one] & uses[other]:
+                    both = self._of[one] | self._of[other]
+                    for member in both:
+                        self._of[member] = both
+        self._of_way: dict[Frames, Scaler] = {
+            way: self._of[one] for one in self._of for way in uses[one]
+        }
+        self.ways = tuple(ways)
+        self._common: Scaler | None = None
+
+    @classmethod
+    def of_one(
+        cls, identities: Identities, one: Slot, ways: Iterable[Frames]
+    ) -> Scalers:
+        """The scaler of a lone optimizer, which is the one for all there is."""
+        ways = tuple(ways)
+        return cls(identities, {one: set(ways)}, ways)
+
+    @classmethod
+    def together(cls, identities: Identities, ways: Iterable[Frames]) -> Scalers:
+        """No scalers, but what all optimizers have in common in the place of one."""
+        made = cls(identities, {}, ways)
+        made._common = frozenset(identities.all)
+        return made
+
+    @property
+    def all(self) -> frozenset[Scaler]:
+        """Every scaler."""
+        return frozenset(self._of.values())
+
+    def of_optimizer(self, one: Slot) -> Scaler:
+        """The scaler that steps an optimizer."""
+        return self._common or self._of.get(one, frozenset((one,)))
+
+    def of_way(self, way: Frames) -> Scaler | None:
+        """The scaler that a backward is scaled by; None where no optimizer steps on it."""
+        if self._common is not None:
+            return self._common
+        if way in self._of_way:
+            return self._of_way[way]
+        # On another way to the same place somebody does.
+        others = {s for w, s in self._of_way.items() if w[-1] == way[-1]}
+        return others.pop() if len(others) == 1 else None
+
+    def of_slot(self, slot: Slot) -> frozenset[Scaler]:
+        """The scalers that may belong to what a slot holds."""
+        return frozenset(map(self.of_optimizer, self.identities.of_slot(slot)))

@@ -1,0 +1,325 @@
+"""``optimizer.step(closure)`` as what it is for most optimizers: a call of the closure, then a step.
+
+Every optimizer of torch.optim but L-BFGS calls the closure once, with gradients on, before it changes
+anything (``loss = closure()`` at the head of each ``step``). Where that holds and nothing else can tell
+the difference, the statement is read as ``loss = closure()`` with a plain step behind it, by all that
+plans; the codemod writes it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+
+from amp_migrate.analysis.objects.optimizers import Optimizers
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+_CALL_ONCE = frozenset(
+    f"torch.optim.{name}"
+    for name in """Adadelta Adafactor Adagrad Adam AdamW Adamax ASGD Muon NAdam RAdam RMSprop Rprop
+    SGD SparseAdam""".split()
+)
+"""What was read in torch/optim/*.py: one ``loss = closure()`` under ``enable_grad``, first of all."""
+_STEP_HOOKS = frozenset(
+    """register_step_pre_hook register_step_post_hook register_optimizer_step_pre_hook
+    register_optimizer_step_post_hook""".split()
+)
+_GRADIENTS_OFF = frozenset("no_grad inference_mode set_grad_enabled".split())
+_READS = frozenset("item detach cpu".split())
+
+
+def called_first(program: Program) -> Program:
+    """The program with its closures called before their steps, as far as that is the same."""
+    closures = Closures(program, Optimizers(program))
+    found: dict[str, dict[ir.Path, ir.Stmt]] = {}
+    if closures.are_watched():
+        return program
+    for function, stmt, call in closures.steps(closures.may_be_called_first):
+        if not closures.reason(function, stmt, call):
+            found.setdefault(function, {})[stmt.path] = _called_first(stmt, call)
+    if not found:
+        return program
+    modules = [
+        replace(
+            facts,
+            functions={
+                qualname: (
+                    replace(one, body=_replaced(one.body, found[qualname]))
+                    if qualname in found
+                    else one
+                )
+                for qualname, one in facts.functions.items()
+            },
+        )
+        for facts in program.modules.values()
+    ]
+    return Program(modules, program.layout)
+
+
+class Closures:
+    """Judges the closures that the optimizers of one program are given."""
+
+    def __init__(self, program: Program, optimizers: Optimizers) -> None:
+        self.program = program
+        self.optimizers = optimizers
+
+    def steps(
+        self, fit: Callable[[ir.Stmt, ir.Call], bool] = lambda stmt, call: True
+    ) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+        """(function, statement, call) of every step of an optimizer with an argument, of those that
+        are ``fit``: that is asked first, for to know an optimizer takes long in a large program.
+        """
+        for function, stmt, call in self.program.calls_named("step"):
+            if not call.args or not isinstance(call.func, ir.Attr):
+                continue
+            if fit(stmt, call) and self._is_optimizer(call.func, function):
+                yield function, stmt, call
+
+    def may_be_called_first(self, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """Whether nothing in the statement itself keeps its closure from being called first."""
+        return _is_closure_alone(call) and not self._of_statement(stmt, call)
+
+    def are_watched(self) -> bool:
+        """Whether something in the program tells a closure that is called first from one that is not,
+        whatever the closure."""
+        return bool(self._of_all)
+
+    def _is_optimizer(self, func: ir.Attr, function: str) -> bool:
+        slot = self.optimizers.slot(func.value, function)
+        if slot is None:
+            return False
+        if not self.optimizers.leads_nowhere(slot):
+            if self.optimizers.trace(slot).births:
+                return True
+        return self.optimizers.makers.looks_like_one(func.value, function)
+
+    def reason(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str:
+        """Why the closure cannot be called before the step; nothing where it can."""
+        return (
+            self._of_optimizer(function, call)
+            or self._of_closure(function, call)
+            or self._of_statement(stmt, call)
+            or self._of_surroundings(function, stmt)
+        )
+
+    def _of_optimizer(self, function: str, call: ir.Call) -> str:
+        assert isinstance(call.func, ir.Attr)
+        slot = self.optimizers.slot(call.func.value, function)
+        trace = None if slot is None else self.optimizers.trace(slot)
+        if trace is None or trace.problems or not trace.births:
+            problems = [] if trace is None else [p.reason for p in trace.problems]
+            return (*problems, "an optimizer of unknown origin has a closure")[0]
+        for birth in trace.births:
+            if not self._calls_once(birth.call, birth.function, 0):
+                name = ir.render(birth.call.func) or "this optimizer"
+                return f"how often {name} calls its closure is not known"
+        return ""
+
+    def _calls_once(self, made: ir.Expr, function: str, depth: int) -> bool:
+        """Whether an expression makes optimizers of torch.optim that call a closure once."""
+        program = self.program
+        if isinstance(made, ir.Name):
+            slot = self.optimizers.slot(made, function)
+            births = () if slot is None else self.optimizers.trace(slot).births
+            return bool(births) and all(
+                self._calls_once(birth.call, birth.function, depth + 1)
+                for birth in births
+            )
+        if not isinstance(made, ir.Call) or depth > 5:
+            return False
+        refs = program.resolve(made.func, function)
+        if refs and all(ref.kind == "external" for ref in refs):
+            return {ref.name for ref in refs} <= _CALL_ONCE
+        returned = list(program.returns(made, function))
+        return bool(returned) and all(
+            self._calls_once(value, at, depth + 1) for at, value in returned
+        )
+
+    def _of_closure(self, function: str, call: ir.Call) -> str:
+        program = self.program
+        if not _is_closure_alone(call):
+            return "step() is given more than a closure"
+        closure = self._function(call.args[0].value, function)
+        if closure is None:
+            return "the closure of step() is not a function that is defined here"
+        facts = program.functions[closure]
+        name = facts.name
+        params = facts.params[1:] if facts.self_name is not None else facts.params
+        wanted = any(
+            p.default is None and p.kind in ("positional", "keyword") for p in params
+        )
+        if facts.decorators or facts.is_async or facts.is_generator or wanted:
+            return f"{name}() is no plain function without parameters"
+        assert isinstance(call.func, ir.Attr)
+        reached = self._reached(closure)
+        if any(
+            isinstance(inner.func, ir.Attr) and inner.func.attr == "step"
+            for one in reached
+            for stmt in ir.statements(program.functions[one].body)
+            for inner in calls_of(stmt)
+        ):
+            return f"{name}() is a closure of step(), and steps something itself"
+        slot = self.optimizers.slot(call.func.value, function)
+        births = () if slot is None else self.optimizers.trace(slot).births
+        if any(birth.function in reached for birth in births):
+            return f"{name}() is a closure of step(), and makes its optimizer anew"
+        return ""
+
+    def _function(self, expr: ir.Expr, function: str) -> str | None:
+        """The one function that a closure can only be."""
+        program = self.program
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            found = [] if owner is None else program.definitions(owner, expr.id)
+            params = () if owner is None else program.functions[owner].params
+            if len(found) != 1 or found[0].stmt.kind != "functiondef":
+                return None
+            if any(param.name == expr.id for param in params):
+                return None
+        elif isinstance(expr, ir.Attr):
+            own = program.self_class(function)
+            if own is None or expr.value != ir.Name(own[0]):
+                return None
+            if program.attribute_definitions(own[1], expr.attr):
+                return None
+        refs = program.resolve(expr, function)
+        names = [ref.name for ref in refs if ref.kind == "function"]
+        return names[0] if len(names) == len(refs) == 1 else None
+
+    def _reached(self, function: str) -> set[str]:
+        pending, seen = [function], {function}
+        while pending:
+            current = pending.pop()
+            for stmt in ir.statements(self.program.functions[current].body):
+                for call in calls_of(stmt):
+                    callees = set(self.program.callees(call, current)) - seen
+                    pending += callees
+                    seen |= callees
+        return seen
+
+    def _of_statement(self, stmt: ir.Stmt, call: ir.Call) -> str:
+        assert isinstance(call.func, ir.Attr)
+        receiver = ir.key_of(call.func.value)
+        fit = stmt.kind in ("expr", "assign", "augassign") and len(stmt.targets) < 2
+        if not fit or receiver is None or not _only_reads(stmt.value, call):
+            return "the result of step(closure) is part of a larger statement"
+        for target in stmt.targets:
+            items = target.items if isinstance(target, ir.Display) else (target,)
+            for item in items:
+                name = item.value if isinstance(item, ir.Attr) else item
+                if not isinstance(name, ir.Name) or receiver.startswith(
+                    ir.key_of(item) or ""
+                ):
+                    return "the result of step(closure) is not bound to plain names"
+        return ""
+
+    def _of_surroundings(self, function: str, stmt: ir.Stmt) -> str:
+        if self._of_all:
+            return self._of_all
+        if self._is_without_gradients(function, stmt.path, set()):
+            return "the step stands where gradients are off, which it undoes for its closure"
+        return ""
+
+    @cached_property
+    def _of_all(self) -> str:
+        """Why no closure of the program can be called before its step."""
+        program = self.program
+        for facts in program.modules.values():
+            if _STEP_HOOKS & facts.identifiers:
+                return "hooks of step() run before its closure, or are shown it"
+        for other, one, call in program.all_calls():
+            if one.kind == "expr" and _last(call.func) in _GRADIENTS_OFF:
+                name = ir.local_name(other)
+                return (
+                    f"{name} turns gradients off, which step() undoes for its closure"
+                )
+        return ""
+
+    def _is_without_gradients(
+        self, function: str, path: ir.Path, seen: set[str]
+    ) -> bool:
+        """Whether something around a statement, or around a call that leads there, says so."""
+        scope = self.program.functions[function]
+        around = [
+            call
+            for outer in ir.statements(scope.body)
+            if outer.kind == "with" and outer.path == path[: len(outer.path)]
+            for call in calls_of(outer)
+        ]
+        heads = [call.func for call in around] + [
+            one.func if isinstance(one, ir.Call) else one for one in scope.decorators
+        ]
+        if any(_last(head) in _GRADIENTS_OFF for head in heads):
+            return True
+        if function in seen:
+            return False
+        seen.add(function)
+        return any(
+            self._is_without_gradients(site.caller, site.stmt.path, seen)
+            for site in self.program.call_sites.get(function, ())
+        )
+
+
+def _last(func: ir.Expr) -> str:
+    if isinstance(func, ir.Attr):
+        return func.attr
+    return func.id if isinstance(func, ir.Name) else ""
+
+
+def _is_closure_alone(call: ir.Call) -> bool:
+    """Whether a step is given one argument, which may be a closure."""
+    arg, *more = call.args
+    return not (more or arg.star or arg.name not in (None, "closure"))
+
+
+def _only_reads(value: ir.Expr | None, call: ir.Call) -> bool:
+    """Whether a value is the call, or no more than its result read: ``step(closure).item()``."""
+    while isinstance(value, ir.Call) and value is not call:
+        if isinstance(value.func, ir.Attr) and value.func.attr in _READS:
+            if value.args:
+                return False
+            value = value.func.value
+        elif value.func == ir.Name("float") and len(value.args) == 1:
+            value = value.args[0].value
+        else:
+            return False
+    return value is call
+
+
+def _called_first(stmt: ir.Stmt, step: ir.Call) -> ir.Stmt:
+    """The statement with its closure called where its step was, and the step behind it."""
+    called = ir.Call(step.args[0].value, (), step.line, step.column)
+    assert stmt.value is not None
+    value = _with(stmt.value, step, called)
+    plain = ir.Call(step.func, (), step.line, step.column)
+    bound = stmt.exprs[1:]
+    return replace(stmt, value=value, exprs=(value, *bound, plain), step=plain)
+
+
+def _with(expr: ir.Expr, old: ir.Call, new: ir.Call) -> ir.Expr:
+    if expr is old:
+        return new
+    assert isinstance(expr, ir.Call)
+    if isinstance(expr.func, ir.Attr):
+        return replace(
+            expr, func=ir.Attr(_with(expr.func.value, old, new), expr.func.attr)
+        )
+    return replace(expr, args=(ir.Arg(_with(expr.args[0].value, old, new)),))
+
+
+def _replaced(
+    body: tuple[ir.Stmt, ...], new: dict[ir.Path, ir.Stmt]
+) -> tuple[ir.Stmt, ...]:
+    return tuple(
+        new.get(stmt.path)
+        or replace(
+            stmt,
+            blocks=tuple(
+                replace(block, body=_replaced(block.body, new)) for block in stmt.blocks
+            ),
+        )
+        for stmt in body
+    )

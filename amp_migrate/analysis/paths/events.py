@@ -1,0 +1,419 @@
+"""What each statement does to training: the events that the protocol is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.paths import gradients
+from amp_migrate.analysis.paths.exchange import Exchange
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that a statement does.
+
+    ``kind``: ``backward``, ``step``, ``zero`` (gradients dropped), ``access`` (gradients read or
+    edited), ``exchange``, ``rescale`` and ``mixture`` (see `Exchange`), ``birth`` (an optimizer is
+    made), ``call`` (of functions of this program that hold events themselves).
+    """
+
+    kind: str
+    line: int
+    column: int
+    call: ir.Call | None = field(default=None, compare=False)
+    slot: Slot | None = None
+    callees: tuple[str, ...] = ()
+    targets: tuple[ir.Expr, ...] = ()
+    """Whose gradients are touched: modules, parameters, lists of them. Empty for an ``access`` by
+    somebody else's function, which is taken to touch what the optimizer holds."""
+    handed_on: bool = False
+    """The callees are only given to somebody else's function, which may call them."""
+
+
+class Events:
+    """The events of every statement of a program, computed once."""
+
+    def __init__(self, program: Program, optimizers: Optimizers) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.forward = Forward(program)
+        self.exchange = Exchange(program)
+        self._properties = frozenset(
+            function.name
+            for function in program.functions.values()
+            if any(
+                isinstance(d, ir.Name) and d.id in ("property", "cached_property")
+                for d in function.decorators
+            )
+        )
+        self._of: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
+        self._kinds: dict[str, frozenset[str]] = {}
+        self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
+        for qualname, function in program.functions.items():
+            self._direct[qualname] = []
+            for stmt in ir.statements(function.body):
+                found = tuple(self._read(stmt, qualname))
+                self._of[qualname, stmt.path] = found
+                self._direct[qualname] += [(stmt, event) for event in found]
+        self._spread()
+
+    def of(self, function: str, stmt: ir.Stmt) -> tuple[Event, ...]:
+        """The events on a statement's own line, in the order in which they happen."""
+        return tuple(
+            event
+            for event in self._of[function, stmt.path]
+            if event.kind != "call"
+            or any(self._kinds[callee] for callee in event.callees)
+        )
+
+    def _matters(self, event: Event) -> bool:
+        """Whether a call brings events about.
+
+        A function that is only handed on counts for what it does to gradients: one that trains is
+        a root of its own.
+        """
+        kinds = [self._kinds[callee] for callee in event.callees]
+        if event.handed_on:
+            return any(k and k <= {"access", "zero"} for k in kinds)
+        return any(kinds)
+
+    def direct(self, function: str) -> list[tuple[ir.Stmt, Event]]:
+        """(statement, event) of one function, callees not looked into."""
+        return self._direct[function]
+
+    def kinds(self, function: str) -> frozenset[str]:
+        """The kinds of event that a call of the function may bring about."""
+        return self._kinds[function]
+
+    def leads_to(self, function: str, wanted: Collection[str]) -> bool:
+        """Whether a call of a function may bring about a call of one of those that are wanted."""
+        return not self.called_from(function).isdisjoint(wanted)
+
+    @cached_property
+    def _called(self) -> dict[str, set[str]]:
+        return {
+            qualname: {callee for _, event in direct for callee in event.callees}
+            for qualname, direct in self._direct.items()
+        }
+
+    def called_from(self, function: str) -> set[str]:
+        """A function with all that a call of it may call."""
+        pending, seen = [function], {function}
+        while pending:
+            called = self._called[pending.pop()] - seen
+            pending += called
+            seen |= called
+        return seen
+
+    def steps(self, function: str) -> frozenset[Slot]:
+        """Slots whose optimizers step when a function is called."""
+        return frozenset(self._steps[function])
+
+    def steps_within(
+        self, function: str, block: Iterator[ir.Stmt] | tuple[ir.Stmt, ...]
+    ) -> set[Slot]:
+        """Slots whose optimizers step when the statements run, calls included."""
+        found: set[Slot] = set()
+        for stmt in ir.statements(tuple(block)):
+            for event in self._of[function, stmt.path]:
+                if event.kind == "step" and event.slot is not None:
+                    found.add(event.slot)
+                for callee in () if event.handed_on else event.callees:
+                    found |= self._steps[callee]
+        return found
+
+    def _spread(self) -> None:
+        """Let kinds and stepping slots flow from callees to callers until nothing changes."""
+        kinds = {
+            q: {e.kind for _, e in d if e.kind != "call"}
+            for q, d in self._direct.items()
+        }
+        steps = {
+            q: {e.slot for _, e in d if e.kind == "step" and e.slot is not None}
+            for q, d in self._direct.items()
+        }
+        callers: dict[str, set[str]] = {}
+        for qualname, direct in self._direct.items():
+            for _, event in direct:
+                for callee in () if event.handed_on else event.callees:
+                    callers.setdefault(callee, set()).add(qualname)
+        pending = [q for q in self._direct if kinds[q]]
+        while pending:
+            callee = pending.pop()
+            for caller in callers.get(callee, ()):
+                more = kinds[callee] - kinds[caller], steps[callee] - steps[caller]
+                if more[0] or more[1]:
+                    kinds[caller] |= more[0]
+                    steps[caller] |= more[1]
+                    pending.append(caller)
+        self._kinds = {q: frozenset(k) for q, k in kinds.items()}
+        self._steps: dict[str, set[Slot]] = steps
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
+        if stmt.kind in ("functiondef", "classdef"):
+            return
+        if self._mentions_grad(function):
+            if _zeroes_by_hand(stmt):
+                dropped = (stmt.value,) if stmt.kind == "for" and stmt.value else ()
+                holders = dropped or self._gradient_holders(stmt, function)
+                yield Event("zero", stmt.line, stmt.column, targets=holders)
+                return
+            if _inside_zeroing(self.program.functions[function], stmt):
+                return
+        if isinstance(stmt.value, ir.Call) and stmt.targets:
+            if self.optimizers.makers.construction(stmt.value, function) is not None:
+                yield Event("birth", stmt.line, stmt.column)
+        holders = self._gradient_holders(stmt, function)
+        exchange = self.exchange.kind(stmt, function)
+        if exchange is not None:
+            yield Event(exchange, stmt.line, stmt.column, targets=holders)
+        elif holders:
+            yield Event("access", stmt.line, stmt.column, targets=holders)
+        properties = self._properties_in(stmt, function)
+        if properties:
+            yield Event("call", stmt.line, stmt.column, callees=properties)
+        for call in calls_of(stmt):
+            yield from self._of_call(call, stmt, function)
+
+    def _of_call(self, call: ir.Call, stmt: ir.Stmt, function: str) -> Iterator[Event]:
+        program = self.program
+        callees = program.callees(call, function)
+        if callees and not self._is_own_step(call, function):
+            yield Event("call", call.line, call.column, call, callees=callees)
+            return
+        where = (call.line, call.column, call)
+        origin = program.origin(call.func, function)
+        handed_on = self._handed_on(call, function)
+        if handed_on:
+            yield Event("call", *where, callees=handed_on, handed_on=True)
+        if origin is not None and vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
+            given = call.argument(0, "parameters")
+            yield Event("access", *where, targets=(given or UNKNOWN,))
+            return
+        if origin in ("builtins.exec", "builtins.eval"):
+            yield Event("access", *where, targets=(UNKNOWN,))
+            return
+        if not isinstance(call.func, ir.Attr):
+            if self._may_touch_gradients(call, function, origin):
+                yield Event(self._touch(call), *where)
+            return
+        receiver, method = call.func.value, call.func.attr
+        if method == "backward":
+            yield Event("backward", *where)
+        elif method == "step":
+            slot = self.optimizers.slot(receiver, function)
+            if slot is not None and self._is_optimizer(slot, receiver, function):
+                yield Event("step", *where, slot=slot)
+            elif slot is None and self.optimizers.makers.looks_like_one(
+                receiver, function
+            ):
+                name = ir.key_of(receiver) or "?"
+                yield Event("step", *where, slot=Slot("unknown", function, name))
+        elif method == "zero_grad":
+            slot = self.optimizers.slot(receiver, function)
+            known = slot is not None and self._is_optimizer(slot, receiver, function)
+            targets = () if known else (receiver,)
+            yield Event("zero", *where, slot=slot if known else None, targets=targets)
+        elif self._may_touch_gradients(call, function, origin):
+            yield Event(self._touch(call), *where)
+
+    def _touch(self, call: ir.Call) -> str:
+        """What somebody else's function does to gradients, as its name has it."""
+        name = gradients.called(call)
+        return "mixture" if self.exchange.sounds_like_one(name) else "access"
+
+    def _is_own_step(self, call: ir.Call, function: str) -> bool:
+        """A step of an optimizer whose class is in sight: what it does is its own business."""
+        if not isinstance(call.func, ir.Attr) or call.func.attr != "step":
+            return False
+        slot = self.optimizers.slot(call.func.value, function)
+        if slot is None or self.optimizers.leads_nowhere(slot):
+            return False
+        trace = self.optimizers.trace(slot)
+        return bool(trace.births) and not trace.problems
+
+    def _is_optimizer(self, slot: Slot, receiver: ir.Expr, function: str) -> bool:
+        return not self.optimizers.leads_nowhere(
+            slot
+        ) or self.optimizers.makers.looks_like_one(receiver, function)
+
+    def _mentions_grad(self, function: str) -> bool:
+        """Whether the file of a function says ``grad`` at all: most do not."""
+        facts = self.program.modules[ir.file_of(function)]
+        return "grad" in facts.identifiers or "grad" in facts.strings
+
+    def _gradient_holders(self, stmt: ir.Stmt, function: str) -> tuple[ir.Expr, ...]:
+        """The expressions whose ``.grad`` a statement's own line mentions, other than to ask if there is
+        one."""
+        found: list[ir.Expr] = []
+        for expr in stmt.exprs if self._mentions_grad(function) else ():
+            asked = {
+                id(operand)
+                for inner in ir.walk(expr)
+                if isinstance(inner, ir.Operation) and _is_none_test(inner)
+                for operand in inner.operands
+            }
+            for inner in ir.walk(expr):
+                if (
+                    isinstance(inner, ir.Attr)
+                    and inner.attr == "grad"
+                    and id(inner) not in asked
+                    and self.program.origin(inner, function) is None
+                ):
+                    found.append(inner.value)
+                elif isinstance(inner, ir.Call) and ir.Const("grad") in (
+                    arg.value for arg in inner.args
+                ):
+                    # getattr(p, "grad") and its like
+                    found.append(UNKNOWN)
+        return tuple(dict.fromkeys(found))
+
+    def _may_touch_gradients(
+        self, call: ir.Call, function: str, origin: str | None
+    ) -> bool:
+        """Whether somebody else's function is handed what it needs to read or edit gradients."""
+        if gradients.is_helper(self.program, call, function):
+            return True
+        if gradients.is_harmless(self.program, call, function):
+            return False
+        if any(self._leads_to_gradients(arg.value, function) for arg in call.args):
+            # compute_loss(model, batch) runs the model; anything else may do what it likes.
+            return not vocabulary.MODEL_LIKE.search(gradients.called(call))
+        # on_backward_end(), hooks["end"](): somebody's callback.
+        is_variable = isinstance(call.func, (ir.Name, ir.Item)) and origin is None
+        return is_variable and not call.args
+
+    def _leads_to_gradients(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an argument is a module, an optimizer or a list of parameters."""
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Attr) and inner.attr in (
+                "parameters",
+                "named_parameters",
+            ):
+                return True
+        key = ir.key_of(expr)
+        if key is None:
+            return False
+        if key.rsplit(".", 1)[-1] in self.forward.module_keys:
+            return True
+        slot = self.optimizers.slot(expr, function)
+        return slot is not None and self._is_optimizer(slot, expr, function)
+
+    def _handed_on(self, call: ir.Call, function: str) -> tuple[str, ...]:
+        """Functions of this program that a call is given as arguments, to call them itself."""
+        return tuple(
+            ref.name
+            for arg in call.args
+            if isinstance(arg.value, (ir.Name, ir.Attr))
+            for ref in self.program.resolve(arg.value, function)
+            if ref.kind == "function"
+        )
+
+    def _properties_in(self, stmt: ir.Stmt, function: str) -> tuple[str, ...]:
+        """Properties of this program's classes that a statement reads."""
+        facts = self.program.modules[ir.file_of(function)]
+        if self._properties.isdisjoint(facts.identifiers):
+            return ()
+        return tuple(
+            ref.name
+            for expr in stmt.exprs
+            for inner in ir.walk(expr)
+            if isinstance(inner, ir.Attr) and inner.attr in self._properties
+            for ref in self.program.resolve(inner, function)
+            if ref.kind == "function"
+        )
+
+
+UNKNOWN = ir.Const("?")
+"""Stands for an object that cannot be told."""
+
+
+def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:
+    """How a statement and all inside it use ``.grad``: ``zero``, ``test`` or ``other``."""
+    for inner in ir.statements((stmt,)):
+        mentions = sum(
+            isinstance(e, ir.Attr) and e.attr == "grad"
+            for x in inner.exprs
+            for e in ir.walk(x)
+        )
+        if not mentions:
+            continue
+        if (
+            inner.kind == "assign" and inner.value == ir.Const(None) and mentions == 1
+        ) or (inner.kind == "expr" and _is_zeroing_call(inner.value)):
+            yield inner, "zero"
+        elif inner.kind == "if" and _is_none_test(inner.value):
+            yield inner, "test"
+        else:
+            yield inner, "other"
+
+
+def _is_zeroing_call(expr: ir.Expr | None) -> bool:
+    # p.grad.zero_(), p.grad.data.zero_(), p.grad.detach_(), p.grad.detach_().zero_()
+    while isinstance(expr, (ir.Call, ir.Attr)):
+        if isinstance(expr, ir.Call):
+            if expr.args or not isinstance(expr.func, ir.Attr):
+                return False
+            expr = expr.func
+        elif expr.attr == "grad":
+            return True
+        elif expr.attr in ("zero_", "detach_", "data", "detach", "requires_grad_"):
+            expr = expr.value
+        else:
+            return False
+    return False
+
+
+def _is_none_test(expr: ir.Expr | None) -> bool:
+    return (
+        isinstance(expr, ir.Operation)
+        and expr.op in ("is", "is not")
+        and ir.Const(None) in expr.operands
+    )
+
+
+def _zeroes_by_hand(stmt: ir.Stmt) -> bool:
+    """A loop over parameters (or a single statement) that does nothing to ``.grad`` but drop it."""
+    if stmt.kind not in ("for", "expr", "assign"):
+        return False
+    uses = {inner.path: use for inner, use in _grad_uses(stmt)}
+    does = [
+        uses.get(inner.path)
+        for inner in ir.statements((stmt,))
+        if not inner.blocks and inner.kind not in ("pass", "continue")
+    ]
+    return set(does) == {"zero"} and "other" not in uses.values()
+
+
+def _inside_zeroing(function: ir.Function, stmt: ir.Stmt) -> bool:
+    """Whether the statement is part of a loop that `_zeroes_by_hand` has already counted."""
+    depth = len(function.path)
+    if len(stmt.path) - depth < 2:
+        return False
+    return any(
+        outer.kind == "for"
+        and outer.path == stmt.path[: len(outer.path)]
+        and _zeroes_by_hand(outer)
+        for outer in ir.statements(function.body)
+        if len(outer.path) < len(stmt.path)
+    )
+
+
+def innermost_loop(function: ir.Function, path: ir.Path) -> ir.Path:
+    """The path of the innermost loop around a statement; the function's own where there is none."""
+    best: ir.Path = function.path
+    for outer in ir.statements(function.body):
+        inside = outer.path == path[: len(outer.path)] and outer.path != path
+        if inside and outer.kind in ("for", "while") and len(outer.path) > len(best):
+            best = outer.path
+    return best

@@ -1,0 +1,121 @@
+"""Which calls of functions out of sight read or edit gradients."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+_GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
+"""The word in a name, but not ``upgrade``, ``degradation``, ``gradual``."""
+_BOUNDS = re.compile(r"(?i)clip|clamp|norm")
+_HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "tqdm.")
+_BOOKKEEPING = vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING
+_PARAMETERS = ("parameters", "named_parameters", "param_groups")
+_MOST_NAMES = 3
+
+
+def is_harmless(program: Program, call: ir.Call, function: str) -> bool:
+    """Whether a call is known to leave gradients alone: of a library, or for bookkeeping."""
+    if called(call) in _BOOKKEEPING:
+        return True
+    origins = _origins(program, call, function)
+    return bool(origins) and all(
+        one.startswith(_HARMLESS) or one.split(".")[0] in sys.stdlib_module_names
+        for one in origins
+    )
+
+
+def _origins(program: Program, call: ir.Call, function: str) -> set[str]:
+    """What of a library a call may run, a layer of torch's included."""
+    origin = program.origin(call.func, function)
+    if origin is not None:
+        return {origin}
+    refs = program.resolve(call.func, function)
+    return {
+        (
+            ref.name
+            if ref.kind == "external"
+            or (ref.kind == "made" and ref.name.startswith("torch.nn."))
+            else ""
+        )
+        for ref in refs
+    }
+
+
+def is_helper(program: Program, call: ir.Call, function: str) -> bool:
+    """Whether a call is torch's own clip, or of a function out of sight whose name says that it reads
+    or edits gradients. A clip of rewards, arrays or ranges is not given parameters."""
+    origins = _origins(program, call, function)
+    if any(vocabulary.GRADIENT_CLIPPERS.fullmatch(one) for one in origins):
+        return True
+    if is_harmless(program, call, function) or program.callees(call, function):
+        return False
+    name = called(call)
+    given = [arg.value for arg in call.args if not isinstance(arg.value, ir.Const)]
+    if _GRADIENTS.search(name):
+        return bool(given or _BOUNDS.search(name))
+    return bool(_BOUNDS.search(name)) and any(
+        _leads_to_parameters(program, value, function, 0) for value in given
+    )
+
+
+def called(call: ir.Call) -> str:
+    """The last word of what is called."""
+    if isinstance(call.func, ir.Attr):
+        return call.func.attr
+    return ir.key_of(call.func) or ""
+
+
+def _leads_to_parameters(
+    program: Program, expr: ir.Expr, function: str, depth: int
+) -> bool:
+    """Whether an expression is a module, or made of parameters, also by way of variables."""
+    if any(
+        isinstance(inner, ir.Attr) and inner.attr in _PARAMETERS
+        for inner in ir.walk(expr)
+    ):
+        return True
+    for ref in program.resolve(expr, function):
+        bases = {ref.name} if ref.kind == "made" else set()
+        if ref.kind == "instance":
+            bases = set(program.external_bases(ref.name))
+        if any(base.startswith("torch.nn.") for base in bases):
+            return True
+    return depth < _MOST_NAMES and any(
+        _leads_to_parameters(program, value, at, depth + 1)
+        for inner in ir.walk(expr)
+        for at, value in _values(program, inner, function)
+        if value != expr
+    )
+
+
+def _values(
+    program: Program, expr: ir.Expr, function: str
+) -> list[tuple[str, ir.Expr]]:
+    """What a variable or an attribute is given, the list that a loop's goes through included."""
+    if isinstance(expr, ir.Name):
+        owner = program.owner(expr.id, function)
+        if owner is None:
+            return []
+        found = program.definitions(owner, expr.id)
+        given = program.arguments(owner, expr.id)
+    elif isinstance(expr, ir.Attr):
+        classes = program.instance_classes(expr.value, function)
+        found = [
+            d for c in classes for d in program.attribute_definitions(c, expr.attr)
+        ]
+        given = []
+    else:
+        return []
+    return [
+        *given,
+        *(
+            (d.function, value)
+            for d in found
+            if (value := d.value or d.stmt.value) is not None
+        ),
+    ]

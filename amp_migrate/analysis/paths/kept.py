@@ -1,0 +1,187 @@
+"""Collections that hold optimizers: every use of one must be of a form that planning follows.
+
+What goes through a whole collection (saves it, copies it, hands it to somebody else) may step its
+optimizers where no scaler sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from amp_migrate.analysis.objects.collections import Turn
+from amp_migrate.analysis.objects.looked import Looked
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.paths.identity import order
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.link import Program
+
+
+class Kept:
+    """Judges the uses of the collections that hold one group's optimizers."""
+
+    def __init__(
+        self, program: Program, optimizers: Optimizers, slots: Collection[Slot]
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.slots = slots
+        self.looked = Looked(program, optimizers.collections)
+        self.holders = {slot.holder for slot in slots if slot.key is not None}
+        self._appended: set[int] = set()
+        """The calls by which an optimizer comes into a list that is followed."""
+        self._find_appended()
+        self._each = {slot for slot in slots if slot in optimizers.trace(slot).each}
+
+    def _find_appended(self) -> None:
+        slot_of = self.optimizers.slot
+        for calls in self.optimizers.collections.appended.values():
+            for one in calls:
+                at, value = one.definition.function, one.definition.value
+                holder = slot_of(one.holder, at)
+                if holder is None or value is None:
+                    continue
+                if holder in self.holders or slot_of(value, at) in self.slots:
+                    self.holders.add(holder)
+                    self._appended |= {id(other.call) for other in calls}
+
+    def is_appended(self, call: ir.Call) -> bool:
+        """Whether a call puts an optimizer into a list that is followed."""
+        return id(call) in self._appended
+
+    def holds(self, target: ir.Expr, function: str) -> bool:
+        """Whether an assignment's target keeps optimizers in a collection that is followed."""
+        slot = self.optimizers.slot(target, function)
+        return slot is not None and (slot in self.holders or slot in self.slots)
+
+    def hands_out(self, display: ir.Display) -> bool:
+        """Whether a collection that a function returns is one whose optimizers are followed."""
+        keys = {key for key, _ in self.optimizers.collections.elements(display, "")}
+        return any(slot.key in keys for slot in self.slots if slot.key is not None)
+
+    def find(self) -> Refusal | None:
+        """The first use that is not followed."""
+        pending = sorted(self.holders, key=order)
+        seen = set(pending)
+        while pending:
+            holder = pending.pop(0)
+            for qualname, stmt in self.optimizers.mentions.of((holder,)):
+                for expr in stmt.exprs:
+                    for use in self._uses(expr, holder, qualname, None):
+                        given = self._given_to(use, qualname)
+                        pending += sorted(given - seen, key=order)
+                        seen |= given
+                        if not given and not self._is_followed(use, stmt, qualname):
+                            name = ir.render(use[-1]) or holder.name
+                            message = (
+                                f"{name}, which holds the optimizer, is used as a whole"
+                            )
+                            return Refusal("AMP012", message, stmt.line)
+        return None
+
+    def _uses(
+        self,
+        expr: ir.Expr,
+        holder: Slot,
+        function: str,
+        way: tuple[ir.Expr, ...] | None,
+    ) -> Iterator[tuple[ir.Expr, ...]]:
+        """Each mention of a collection, with the expressions around it, outermost first."""
+        way = (*(way or ()), expr)
+        if isinstance(expr, (ir.Name, ir.Attr)):
+            if self.optimizers.slot(expr, function) == holder:
+                yield way
+                return
+        for child in ir.children(expr):
+            yield from self._uses(child, holder, function, way)
+
+    def _given_to(self, use: tuple[ir.Expr, ...], function: str) -> set[Slot]:
+        """The parameters by which functions of this program are given a collection."""
+        call = use[-2] if len(use) > 1 else None
+        if not isinstance(call, ir.Call):
+            return set()
+        found = set()
+        for site in self.program.call_sites_of(call, function):
+            for param in self.program.functions[site.callee].params:
+                if self.program.argument_at(site, param.name) is use[-1]:
+                    found.add(Slot("variable", site.callee, param.name))
+        return found
+
+    def _is_followed(
+        self, use: tuple[ir.Expr, ...], stmt: ir.Stmt, function: str
+    ) -> bool:
+        mention = use[-1]
+        around = use[-2] if len(use) > 1 else None
+        match around:
+            case None:
+                return self._is_bound(mention, stmt, function)
+            case ir.Item(key=ir.Const()):
+                return around.value is mention
+            case ir.Item():
+                return self.optimizers.slot(around, function) in self._each
+            case ir.Operation(op="in" | "not in"):
+                return around.operands[-1] is mention
+            case ir.Call(func=ir.Name(id="len")):
+                return True
+            case ir.Display(kind="tuple") if around is use[0]:
+                if stmt.kind == "return":
+                    return self._is_unpacked(around.items.index(mention), function)
+                return stmt.kind == "assign" and around in stmt.targets
+            case ir.Attr(attr="append"):
+                call = use[-3] if len(use) > 2 else None
+                return isinstance(call, ir.Call) and self.is_appended(call)
+            case ir.Attr(attr="update"):
+                return stmt.kind == "expr" and _puts_under_keys(stmt.value)
+        if self.looked.only_looks(use, function):
+            return True
+        return (
+            stmt.kind == "for" and stmt.value in use and self._is_each(stmt, function)
+        )
+
+    def _is_unpacked(self, place: int, function: str) -> bool:
+        """Whether all calls of a function bind what it returns there to a collection that is followed."""
+        return function not in self.program.escaping and all(
+            any(
+                index == place and self.holds(target, site.caller)
+                for target, value, index in unpacked(site.stmt)
+                if value is site.call
+            )
+            for site in self.program.call_sites.get(function, ())
+        )
+
+    def _is_bound(self, mention: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement makes a collection, takes it over, returns it, or goes through it."""
+        if stmt.kind == "return":
+            return True
+        if stmt.kind == "for" and mention is stmt.value:
+            return self._is_each(stmt, function)
+        if stmt.kind not in ("assign", "annassign"):
+            return False
+        return all(
+            target is mention or value is not mention or self.holds(target, function)
+            for target, value, _ in unpacked(stmt)
+        )
+
+    def _is_each(self, stmt: ir.Stmt, function: str) -> bool:
+        bound = {
+            Turn(function, name.id)
+            for target in stmt.targets
+            for name in ir.walk(target)
+            if isinstance(name, ir.Name)
+        }
+        return any(slot.turn in bound for slot in self._each)
+
+
+def _puts_under_keys(call: ir.Expr | None) -> bool:
+    """``state.update(optimizer=opt)``, ``state.update({"optimizer": opt})``: what it puts is in sight."""
+    return isinstance(call, ir.Call) and all(
+        arg.name is not None
+        or (
+            not arg.star
+            and isinstance(arg.value, ir.Display)
+            and bool(arg.value.keys)
+            and all(isinstance(key, ir.Const) for key in arg.value.keys)
+        )
+        for arg in call.args
+    )

@@ -1,0 +1,746 @@
+"""Training loops: every ``backward()``, the loop around it, and the optimizer that steps on it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from amp_migrate.analysis.objects import optimizers as opt
+from amp_migrate.analysis.objects.collections import key_of
+from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.paths import gradients
+from amp_migrate.analysis.paths.closures import Closures
+from amp_migrate.analysis.paths.events import UNKNOWN, Event, Events, innermost_loop
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings, calls_of
+from amp_migrate.program.link import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is left alone, and the line that blocked it (0: none but the loop's own)."""
+
+    code: str
+    message: str
+    line: int = 0
+    by_hand: tuple[str, ...] = ()
+    """What to write by hand here; nothing: what the rule says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a plan leaves to be done by hand, at a line."""
+
+    line: int
+    message: str
+
+
+class Blocked(Exception):
+    """A plan cannot be made; carries the refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+@dataclass(slots=True)
+class Backward:
+    function: str
+    stmt: ir.Stmt
+    event: Event
+
+    @property
+    def receiver(self) -> ir.Expr:
+        """The expression whose ``backward`` is called."""
+        call = self.event.call
+        assert call is not None and isinstance(call.func, ir.Attr)
+        return call.func.value
+
+
+@dataclass(slots=True)
+class TrainingLoop:
+    """The ``backward()`` calls that share one innermost loop, or one function without a loop."""
+
+    function: str
+    path: ir.Path
+    backwards: list[Backward] = field(default_factory=list)
+    slots: frozenset[Slot] = frozenset()
+    refusal: Refusal | None = None
+    off: bool = False
+
+    def refuse(self, refusal: Refusal) -> None:
+        """The first reason found is the one that is told."""
+        if self.refusal is None:
+            self.refusal = refusal
+
+
+_LOOPS = ("for", "while")
+_PROBLEM_CODES = {
+    CLOSURE: "AMP013",
+    WRAPPED: "AMP014",
+    opt.NOT_FOUND: "AMP010",
+    opt.SEVERAL: "AMP012",
+    opt.APEX: "AMP002",
+    opt.FRAMEWORK: "AMP003",
+}
+
+
+_MAKES_TENSORS = re.compile(
+    r"torch\.(nn\.functional\.|autograd\.Variable$|Tensor$|FloatTensor$|(?!load$)[a-z_0-9]+$)\w*"
+)
+_NAMES_STEP = re.compile(
+    r"(?i)(opt|optim\w*|optimi[sz]er)_?step|step_?(opt\w*)|apply_grad\w*"
+)
+_STEPS_OTHERWISE = re.compile(
+    r"(?i)sched|prof|timer|meter|progress|logger|writer|counter"
+    r"|(^|[_.])(envs?|ema|sim|lr|p?bar|scaler|warmup|clock)(_|\d|\.|$)"
+)
+"""Names of things whose ``step()`` steps no optimizer."""
+
+
+class Finder:
+    """Finds the loops of a program and says for each which optimizer steps on it."""
+
+    def __init__(
+        self, program: Program, optimizers: Optimizers, events: Events
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.events = events
+        self.closures = Closures(program, optimizers)
+        self.flow = Flow(program)
+        self._amp_functions = frozenset(
+            q for q, f in program.functions.items() if speaks_amp(f, program)
+        )
+
+    def find(self) -> list[TrainingLoop]:
+        """Every training loop in source order, each with its optimizer's slots or a refusal."""
+        loops: dict[tuple[str, ir.Path], TrainingLoop] = {}
+        for qualname in self.program.functions:
+            for stmt, event in self.events.direct(qualname):
+                if event.kind == "backward":
+                    path = innermost_loop(self.program.functions[qualname], stmt.path)
+                    loop = loops.setdefault(
+                        (qualname, path), TrainingLoop(qualname, path)
+                    )
+                    loop.backwards.append(Backward(qualname, stmt, event))
+        in_classes = self._in_class_bodies()
+        found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
+        for loop in found:
+            loop.off = self.is_off(loop)
+            for backward in loop.backwards:
+                refusal = self._judge(backward)
+                if refusal is not None:
+                    loop.refuse(refusal)
+            if loop.refusal is None:
+                self._associate(loop)
+        found += in_classes
+        return sorted(found, key=lambda loop: loop.backwards[0].event.line)
+
+    def _in_class_bodies(self) -> list[TrainingLoop]:
+        """Loops that run while a class is made: no switch can stand among a class's attributes."""
+        found: list[TrainingLoop] = []
+        for owner in self.program.classes.values():
+            loops: dict[ir.Path, TrainingLoop] = {}
+            inside = tuple(ir.statements(owner.body))
+            bound = {name for stmt in inside for name, _, _ in bindings(stmt)}
+            for stmt in inside:
+                for call in calls_of(stmt):
+                    if not isinstance(call.func, ir.Attr):
+                        continue
+                    if call.func.attr != "backward":
+                        continue
+                    around = [
+                        outer
+                        for outer in inside
+                        if outer.path == stmt.path[: len(outer.path)]
+                    ]
+                    loop_path = next(
+                        (o.path for o in reversed(around) if o.kind in _LOOPS),
+                        owner.path,
+                    )
+                    loop = loops.setdefault(
+                        loop_path, TrainingLoop(owner.parent, loop_path)
+                    )
+                    event = Event("backward", call.line, call.column, call)
+                    backward = Backward(owner.parent, stmt, event)
+                    loop.backwards.append(backward)
+                    marks = self.program.modules[ir.file_of(owner.parent)].off_lines
+                    lines = {owner.line, *(outer.line for outer in around)}
+                    loop.off = loop.off or self.is_off(loop) or bool(marks & lines)
+                    loop.refuse(
+                        self._judge(backward)
+                        or self._judge_form(backward)
+                        or Refusal(
+                            "AMP016",
+                            "this loop stands in the body of a class",
+                            call.line,
+                        )
+                    )
+            for loop in loops.values():
+                loop.slots = self._slots_from_outside(inside, bound, loop.function)
+                found.append(loop)
+        return found
+
+    def _slots_from_outside(
+        self, inside: tuple[ir.Stmt, ...], bound: set[str], function: str
+    ) -> frozenset[Slot]:
+        """The optimizers around a class on which its body steps."""
+        found = set()
+        for stmt in inside:
+            for call in calls_of(stmt):
+                if isinstance(call.func, ir.Attr) and call.func.attr == "step":
+                    root = (ir.dotted(call.func) or ("",))[0]
+                    slot = self.optimizers.slot(call.func.value, function)
+                    if slot is not None and root not in bound:
+                        if self.optimizers.trace(slot).births:
+                            found.add(slot)
+        return frozenset(found)
+
+    def is_off(self, loop: TrainingLoop) -> bool:
+        """Whether a mark on the loop, around it or on its file leaves it alone."""
+        facts = self.program.modules[ir.file_of(loop.function)]
+        if facts.off:
+            return True
+        if not facts.off_lines:
+            return False
+        function: str | None = loop.function
+        inner_path = loop.backwards[0].stmt.path
+        while function is not None:
+            scope = self.program.functions[function]
+            for stmt in ir.statements(scope.body):
+                around = stmt.path == inner_path[: len(stmt.path)]
+                if around and stmt.line in facts.off_lines:
+                    return True
+            if scope.line in facts.off_lines and not ir.is_top(function):
+                return True
+            inner_path = scope.path
+            function = scope.parent
+        return False
+
+    # -- one backward -------------------------------------------------------------------------
+
+    def _judge(self, backward: Backward) -> Refusal | None:
+        """Why one ``backward()`` cannot be rewritten, judged by itself."""
+        program, function = self.program, backward.function
+        call, receiver = backward.event.call, backward.receiver
+        assert call is not None
+        line = call.line
+        framework = self._framework(backward)
+        scaled = _is_scaled(receiver)
+        if self._amp_around(function):
+            # apex has nothing like `scaler.scale(loss).backward()`, also where its file has both.
+            if "apex" in program.import_roots(function) and not scaled:
+                return Refusal("AMP002", "apex.amp drives this loop", line)
+            scaled = True
+        if scaled:
+            return Refusal("AMP001", "this loop is under AMP already", line)
+        if framework is not None:
+            return Refusal("AMP003", f"{framework} drives this loop", line)
+        written_as_function = program.origin(call.func, function)
+        if written_as_function not in (None, "torch.autograd.backward"):
+            return Refusal(
+                "AMP004", f"{written_as_function}() is no Tensor's backward()", line
+            )
+        if not self._may_have_tensors(function) and not self._is_stepped(backward):
+            message = (
+                "torch is not imported here, and nothing else shows this to be a Tensor"
+            )
+            return Refusal("AMP004", message, line)
+        if _is_home_made(receiver, program, function):
+            name = ir.key_of(receiver) or "the receiver"
+            return Refusal(
+                "AMP004", f"{name} is no Tensor: its backward() is home-made", line
+            )
+        rebound = self._torch_rebound(function)
+        if rebound:
+            return Refusal(
+                "AMP035", "the name torch is bound to something else here", rebound
+            )
+        return None
+
+    def _may_have_tensors(self, function: str) -> bool:
+        """Whether a file imports torch, or is called by files that do and hand it their tensors."""
+        program = self.program
+        pending, seen = [function], {function}
+        while pending:
+            current = pending.pop()
+            roots = program.import_roots(current)
+            if "torch" in roots:
+                return True
+            if not roots & vocabulary.OTHER_FRAMEWORKS:
+                callers = {site.caller for site in program.call_sites.get(current, ())}
+                pending += callers - seen
+                seen |= callers
+        return False
+
+    def _is_stepped(self, backward: Backward) -> bool:
+        """Whether an optimizer of torch that is made in sight steps near a ``backward()``."""
+        steps = self._steps_for(backward.function, backward.stmt.path, set())
+        return any(self.optimizers.trace(slot).births for slot in steps)
+
+    def _torch_rebound(self, function: str) -> int:
+        """The line of a function around that gives ``torch`` another meaning, or 0."""
+        current: str | None = function
+        while current is not None and not ir.is_top(current):
+            scope = self.program.functions[current]
+            if "torch" in scope.bound and "torch" not in {
+                name for name, _ in scope.imports
+            }:
+                return scope.line
+            current = scope.parent
+        return 0
+
+    def _framework(self, backward: Backward) -> str | None:
+        program, function = self.program, backward.function
+        call, receiver = backward.event.call, backward.receiver
+        key = ir.key_of(receiver) or ""
+        last = key.rsplit(".", 1)[-1]
+        for ref in program.resolve(receiver, function):
+            root = ref.name.split(".")[0]
+            if ref.kind == "made" and root in vocabulary.FRAMEWORK_ROOTS:
+                return vocabulary.FRAMEWORK_ROOTS[root]
+        if last in vocabulary.FRAMEWORK_RECEIVERS and call is not None and call.args:
+            return f"{key}.backward(loss)"
+        own = program.self_class(function)
+        bases = program.external_bases(own[1]) if own is not None else frozenset()
+        for base in bases:
+            if base.split(".")[0] in ("lightning", "pytorch_lightning"):
+                return "Lightning"
+        if call is not None and call.args and _names_optimizer(last):
+            return f"{key}.backward(loss)"
+        return None
+
+    def _judge_form(self, backward: Backward) -> Refusal | None:
+        """Why the way in which one ``backward()`` is written cannot be rewritten."""
+        call = backward.event.call
+        assert call is not None
+        written_as_function = self.program.origin(call.func, backward.function)
+        if written_as_function is not None:
+            message = f"{written_as_function}() is a function, not a method"
+            return Refusal("AMP016", message, call.line)
+        if backward.stmt.kind != "expr" or backward.stmt.value is not call:
+            message = "backward() is part of a larger statement"
+            return Refusal("AMP016", message, call.line)
+        for position, arg in enumerate(call.args):
+            name = arg.name or ("gradient" if position == 0 and not arg.star else "?")
+            if name == "retain_graph":
+                continue
+            if name == "create_graph":
+                if arg.value == ir.Const(False):
+                    continue
+                message = "backward(create_graph=...) makes second derivatives"
+                return Refusal("AMP023", message, call.line)
+            if name == "gradient" and arg.value == ir.Const(None):
+                continue
+            message = f"backward({name}=...) on a value that may be half precision and no scalar"
+            if name != "gradient":
+                message = (
+                    f"backward({name}=...) is given an argument that is not followed"
+                )
+            return Refusal("AMP032", message, call.line)
+        return None
+
+    def _amp_around(self, function: str) -> bool:
+        """Whether the function, or one that encloses it, already speaks of autocast or a scaler."""
+        current: str | None = function
+        while current is not None:
+            if current in self._amp_functions:
+                return True
+            current = self.program.functions[current].parent
+            if current is not None and ir.is_top(current):
+                break
+        callers = {site.caller for site in self.program.call_sites.get(function, [])}
+        return any(
+            caller in self._amp_functions and not ir.is_top(caller)
+            for caller in callers
+        )
+
+    # -- whose step ---------------------------------------------------------------------------
+
+    def _associate(self, loop: TrainingLoop) -> None:
+        slots: set[Slot] = set()
+        for backward in loop.backwards:
+            reached = self._steps_for(backward.function, backward.stmt.path, set())
+            if self._is_of_other_tensors(backward, reached):
+                message = "this loss is made of tensors that no optimizer holds"
+                loop.refuse(Refusal("AMP011", message))
+                return
+            # Where nothing steps, AMP is not for this loop, however it is written.
+            refusal = self._judge_form(backward) if reached else self._no_step(backward)
+            if refusal is not None:
+                loop.refuse(refusal)
+                return
+            slots |= reached
+        unknown = sorted(
+            (slot for slot in slots if slot.kind == "unknown"), key=lambda s: s.name
+        )
+        if unknown:
+            loop.refuse(self._why_unknown(unknown[0]))
+            return
+        loop.slots = frozenset(slots)
+        for slot in slots:
+            if self.optimizers.any_step:
+                continue
+            if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
+                line = self.program.classes[slot.owner].line
+                message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
+                loop.refuse(Refusal("AMP014", message, line))
+        for slot in slots:
+            for problem in self.optimizers.trace(slot).problems:
+                loop.refuse(
+                    Refusal(_PROBLEM_CODES[problem.kind], problem.reason, problem.line)
+                )
+            if not self.optimizers.trace(slot).births:
+                loop.refuse(
+                    Refusal("AMP010", f"{slot.name} is never made in this file")
+                )
+
+    def _steps_for(self, function: str, path: ir.Path, seen: set[str]) -> set[Slot]:
+        """The optimizers that step nearest to a statement: in its block, further out, in callers."""
+        scope = self.program.functions[function]
+        for depth in range(len(path) - 1, len(scope.path) - 1, -1):
+            block = _block_of(scope, path[:depth])
+            steps = self.events.steps_within(function, block)
+            if steps:
+                return steps
+        if function in seen:
+            return set()
+        seen.add(function)
+        found: set[Slot] = set()
+        for site in self.program.call_sites.get(function, []):
+            found |= self._steps_for(site.caller, site.stmt.path, seen)
+        if not found and self.optimizers.any_step:
+            found = {
+                slot
+                for caller, _, call in self._steps_with(function)
+                if isinstance(call.func, ir.Attr)
+                if (slot := self.optimizers.slot(call.func.value, caller)) is not None
+            }
+        return found
+
+    def _steps_with(self, closure: str) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
+        """The steps that are given a function to call."""
+        for caller, stmt, call in self.program.calls_named("step"):
+            given = (self.program.resolve(arg.value, caller) for arg in call.args)
+            if any(
+                ref.kind == "function" and ref.name == closure
+                for refs in given
+                for ref in refs
+            ):
+                yield caller, stmt, call
+
+    def _bound_steps(self) -> Iterator[tuple[str, ir.Stmt, ir.Expr]]:
+        """What the steps that are given ``partial(closure, ...)`` call: ``closure``, where it stands."""
+        program = self.program
+        for caller, stmt, call in program.calls_named("step"):
+            for arg in call.args:
+                found = self.optimizers.collections.definitions(arg.value, caller)
+                given = [(one.function, one.value) for one in found]
+                for at, value in ((caller, arg.value), *given):
+                    if isinstance(value, ir.Call) and value.args:
+                        if program.origin(value.func, at) == "functools.partial":
+                            yield at, stmt, value.args[0].value
+
+    def _no_step(self, backward: Backward) -> Refusal:
+        function = backward.function
+        for caller, stmt, call in self._steps_with(function):
+            reason = self.closures.reason(caller, stmt, call)
+            message = f"{ir.local_name(function)}() is a closure of step()"
+            return Refusal("AMP013", reason or message, stmt.line)
+        for _, call in _calls_in(self.program.functions[function]):
+            if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
+                receiver = call.func.value
+                if self.optimizers.makers.looks_like_one(receiver, function):
+                    name = ir.render(call.func) or "the optimizer"
+                    message = (
+                        f"{name}() steps in its own way, which a scaler would not see"
+                    )
+                    return Refusal("AMP014", message, call.line)
+        callers = self._callers(function)
+        for caller, stmt, value in self._bound_steps():
+            for ref in self.program.resolve(value, caller):
+                if ref.kind == "function" and ref.name in callers:
+                    name = ir.local_name(ref.name)
+                    message = f"{name}() is part of the closure of step()"
+                    return Refusal("AMP013", message, stmt.line)
+        for caller in callers:
+            for stmt in ir.statements(self.program.functions[caller].body):
+                for call in calls_of(stmt):
+                    if self._may_step(call, caller):
+                        name = ir.render(call.func) or gradients.called(call)
+                        message = f"{name}() may step an optimizer, but is not followed"
+                        return Refusal("AMP010", message, call.line)
+                kept = self._kept_step(stmt, caller)
+                if kept is not None:
+                    message = f"{kept} is kept under another name"
+                    return Refusal("AMP016", message, stmt.line)
+        if any(
+            event.kind == "access" and event.targets not in ((), (UNKNOWN,))
+            for _, event in self.events.direct(function)
+        ):
+            return Refusal(
+                "AMP011", "no optimizer steps on this backward(): a manual update?"
+            )
+        message = "no optimizer that is followed steps on this backward()"
+        if not self.program.call_sites.get(callers[-1]) and not ir.is_top(callers[-1]):
+            name = self.program.functions[callers[-1]].name
+            message += f", and nothing in sight calls {name}()"
+        return Refusal("AMP011", message)
+
+    def _callers(self, function: str) -> list[str]:
+        """A function with all that lead to it, nearest first."""
+        found = [function]
+        for one in found:
+            for site in self.program.call_sites.get(one, ()):
+                if site.caller not in found:
+                    found.append(site.caller)
+        return found
+
+    def _may_step(self, call: ir.Call, function: str) -> bool:
+        """Whether a call of something out of sight is a step by its name: ``manager.step()``."""
+        if self.program.callees(call, function):
+            return False
+        name = gradients.called(call)
+        if not isinstance(call.func, ir.Attr) or name != "step":
+            return bool(_NAMES_STEP.fullmatch(name))
+        holder = ir.key_of(call.func.value) or ir.render(call.func.value) or ""
+        return not call.args and not _STEPS_OTHERWISE.search(holder)
+
+    def _kept_step(self, stmt: ir.Stmt, function: str) -> str | None:
+        """The ``step`` of an optimizer that a statement mentions other than to call it, as written."""
+        for expr in stmt.exprs:
+            called = {
+                id(inner.func) for inner in ir.walk(expr) if isinstance(inner, ir.Call)
+            }
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Attr) and inner.attr == "step":
+                    slot = self.optimizers.slot(inner.value, function)
+                    if (
+                        id(inner) not in called
+                        and slot is not None
+                        and self.optimizers.trace(slot).births
+                    ):
+                        return ir.render(inner)
+        return None
+
+    def _is_of_other_tensors(self, backward: Backward, steps: set[Slot]) -> bool:
+        """Whether a script shows a ``backward()`` on tensors that it has just made, of which the
+        optimizers that step further on know nothing."""
+        function = backward.function
+        if not ir.is_top(function) or len(backward.stmt.path) > 1:
+            return False
+        made = self._made_by_hand(backward)
+        held: set[str] = set()
+        pending = [
+            name
+            for slot in steps
+            if slot.kind != "unknown"
+            for birth in self.optimizers.trace(slot).births
+            for name in _names_in(birth.call)
+        ]
+        while pending:
+            name = pending.pop()
+            if name not in held:
+                held.add(name)
+                for d in self.program.definitions(function, name):
+                    pending += [] if d.value is None else _names_in(d.value)
+        return bool(made) and not (
+            made.keys() & held
+            or any(
+                self._keeps(stmt, made, function)
+                for stmt in ir.statements(self.program.functions[function].body)
+            )
+            or any(
+                self.program.owner(name, other) == function
+                for other, stmt in self.program.all_statements()
+                if other != function
+                for expr in stmt.exprs
+                for name in _names_in(expr) & made.keys()
+            )
+        )
+
+    def _keeps(
+        self, stmt: ir.Stmt, made: dict[str, set[ir.Path]], function: str
+    ) -> bool:
+        """Whether a statement puts a tensor where an optimizer may come by it: into a list, say."""
+
+        def is_made(expr: ir.Expr) -> bool:
+            if not isinstance(expr, ir.Name) or expr.id not in made:
+                return False
+            at = Made(expr, function, stmt)
+            reaching, _ = self.flow.reaching(expr.id, at)
+            return any(one.path in made[expr.id] for one in reaching)
+
+        bound = {id(target) for target in stmt.targets}
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                kept: tuple[ir.Expr, ...] = ()
+                if isinstance(inner, ir.Display) and id(inner) not in bound:
+                    kept = inner.items
+                elif isinstance(inner, ir.Call):
+                    origin = self.program.origin(inner.func, function) or ""
+                    if not origin.startswith(("torch.", "builtins.print")):
+                        kept = tuple(arg.value for arg in inner.args)
+                if any(map(is_made, kept)):
+                    return True
+        return any(not isinstance(t, (ir.Name, ir.Display)) for t in stmt.targets) and (
+            stmt.value is not None and is_made(stmt.value)
+        )
+
+    def _made_by_hand(self, backward: Backward) -> dict[str, set[ir.Path]]:
+        """The variables that a loss is made of, and where, if functions of torch make them all."""
+        function = backward.function
+        found: dict[str, set[ir.Path]] = {}
+        pending = [(backward.receiver, backward.stmt)]
+        while pending:
+            expr, at = pending.pop()
+            for call in ir.calls_in(expr):
+                origin = self.program.origin(call.func, function)
+                method = isinstance(call.func, ir.Attr) and origin is None
+                if not method and not _MAKES_TENSORS.fullmatch(origin or ""):
+                    return {}
+            for name in sorted(_names_in(expr)):
+                if self.program.origin(ir.Name(name), function) is not None:
+                    continue
+                stmts, from_start = self.flow.reaching(
+                    name, Made(ir.Name(name), function, at)
+                )
+                if from_start or not stmts:
+                    return {}
+                paths = found.setdefault(name, set())
+                for stmt in stmts:
+                    if stmt.kind != "assign" or stmt.targets != (ir.Name(name),):
+                        return {}
+                    if stmt.path not in paths and stmt.value is not None:
+                        paths.add(stmt.path)
+                        pending.append((stmt.value, stmt))
+        return found
+
+    def _why_unknown(self, slot: Slot) -> Refusal:
+        """Why what is stepped under a name is not followed."""
+        call = next(
+            event.call
+            for qualname in self.program.functions
+            for _, event in self.events.direct(qualname)
+            if event.kind == "step" and event.slot == slot
+        )
+        assert call is not None and isinstance(call.func, ir.Attr)
+        expr = call.func.value
+        if isinstance(expr, ir.Item) and key_of(expr) is None:
+            message = f"{slot.name}: optimizers in a collection"
+            return Refusal("AMP012", message, call.line)
+        if isinstance(expr, ir.Item):
+            holder = self.optimizers.slot(expr.value, slot.owner)
+            if holder is not None and holder.key is None:
+                one = replace(holder, key=key_of(expr))
+                for problem in self.optimizers.trace(one).problems:
+                    code = _PROBLEM_CODES[problem.kind]
+                    return Refusal(code, problem.reason, problem.line)
+        return Refusal("AMP010", f"{slot.name}: not followed to its origin", call.line)
+
+    def together(self) -> list[set[Slot]]:
+        """The optimizers that take turns in one loop or one object."""
+        found: list[set[Slot]] = []
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                if stmt.kind in _LOOPS:
+                    found.append(self.events.steps_within(qualname, (stmt,)))
+        by_class: dict[str, set[Slot]] = defaultdict(set)
+        for qualname in self.program.functions:
+            for _, event in self.events.direct(qualname):
+                slot = event.slot
+                if (
+                    event.kind == "step"
+                    and slot is not None
+                    and slot.kind == "attribute"
+                ):
+                    by_class[slot.owner].add(slot)
+        found += by_class.values()
+        return [slots for slots in found if len(slots) > 1]
+
+
+def _calls_in(function: ir.Function) -> Iterator[tuple[ir.Stmt, ir.Call]]:
+    for stmt in ir.statements(function.body):
+        for call in calls_of(stmt):
+            yield stmt, call
+
+
+def _names_optimizer(name: str) -> bool:
+    return name in ("optimizer", "optim", "opt")
+
+
+def _is_scaled(receiver: ir.Expr) -> bool:
+    return (
+        isinstance(receiver, ir.Call)
+        and isinstance(receiver.func, ir.Attr)
+        and receiver.func.attr in ("scale", "scale_loss")
+    )
+
+
+def _is_home_made(receiver: ir.Expr, program: Program, function: str) -> bool:
+    """Whether the receiver is ``self``, a class, or an instance of one with its own ``backward``."""
+    own = program.self_class(function)
+    if own is not None and receiver == ir.Name(own[0]):
+        return True
+    if isinstance(receiver, ir.Call) and receiver.func == ir.Name("super"):
+        return True
+    return any(
+        ref.kind == "class"
+        or (ref.kind == "instance" and _has_backward(ref.name, program))
+        for ref in program.resolve(receiver, function)
+    )
+
+
+def _has_backward(class_name: str, program: Program) -> bool:
+    """Whether instances may have one: a module has none, and is what a loss is mistaken for."""
+    return program.method(class_name, "backward") is not None or any(
+        not base.startswith("torch.nn.") for base in program.external_bases(class_name)
+    )
+
+
+def speaks_amp(function: ir.Function, program: Program) -> bool:
+    """Whether a function mentions autocast or a scaler."""
+    for stmt in ir.statements(function.body):
+        for call in calls_of(stmt):
+            key = ir.key_of(call.func) or (
+                call.func.attr if isinstance(call.func, ir.Attr) else ""
+            )
+            last = key.rsplit(".", 1)[-1]
+            if last in vocabulary.AMP_WORDS or (
+                last == "scale" and call.args and "scaler" in key.lower()
+            ):
+                return True
+            if last == "autocast" or (
+                program.origin(call.func, function.qualname) or ""
+            ).startswith(("torch.amp.", "torch.cuda.amp.")):
+                return True
+    return False
+
+
+def opens_autocast(stmt: ir.Stmt) -> bool:
+    """Whether a ``with`` turns autocast on."""
+    return any(
+        (ir.key_of(call.func) or "").rsplit(".", 1)[-1] == "autocast"
+        and all(arg.value != ir.Const(False) for arg in call.args)
+        for call in calls_of(stmt)
+    )
+
+
+def _block_of(function: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
+    """The statements under the statement at ``path``; the whole body for the function's own path."""
+    if path == function.path:
+        return function.body
+    for stmt in ir.statements(function.body):
+        if stmt.path == path:
+            return tuple(inner for block in stmt.blocks for inner in block.body)
+    return ()
+
+
+def _names_in(expr: ir.Expr) -> set[str]:
+    return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}

@@ -1,0 +1,250 @@
+"""Whose gradients a statement touches or drops, told for each of a group's optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from amp_migrate.analysis.objects.coverage import Coverage, Identity, Way
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.parts import parts_of
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.identity import Identities
+from amp_migrate.analysis.paths.walk import Frames, Site
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite, Program
+
+
+class Ownership:
+    """Answers for the optimizers of one group."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        events: Events,
+        identities: Identities,
+        slots: frozenset[Slot],
+        births: Iterable[Birth],
+    ) -> None:
+        self.program = program
+        self.events = events
+        self.identities = identities
+        self.slots = slots
+        births = list(births)
+        self._cleared: dict[Site, frozenset[Slot]] = {}
+        self._coverages = {
+            one: Coverage(
+                program,
+                optimizers,
+                frozenset(s for s in slots if one in identities.of_slot(s)),
+                [b for b in births if one in identities.of_slot(b.slot)],
+            )
+            for one in identities.all
+        }
+
+    def touched(
+        self,
+        targets: Iterable[ir.Expr],
+        function: str,
+        stmt: ir.Stmt,
+        frames: Frames,
+    ) -> frozenset[Slot] | None:
+        """The optimizers that hold what ``targets`` are; None where others may hold some of it."""
+        targets = list(targets)
+        everybody = frozenset(self._coverages)
+        if len(everybody) == 1:
+            (coverage,) = self._coverages.values()
+            way = self._calls_on(frames)
+            return everybody if coverage.owns(targets, function, stmt, way) else None
+        if not targets:
+            return everybody
+        touched: set[Slot] = set()
+        way = self._calls_on(frames)
+        for target in targets:
+            owners = self._owners(target, function, stmt, way)
+            if owners is None:
+                return None
+            touched |= owners
+        return frozenset(touched)
+
+    def _owners(
+        self,
+        target: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        way: Way,
+    ) -> set[Slot] | None:
+        owners: set[Slot] = set()
+        for one, coverage in self._coverages.items():
+            found = coverage.of_target(target, function, stmt, way)
+            if found.groups:
+                owners.add(one)
+        if owners and not found.all:
+            return owners
+        if not found.complete or not found.all:
+            return None
+        for identity in found.all:
+            if not self._is_covered(identity, function, stmt, way):
+                parts = self._parts(target, function) if len(found.all) == 1 else None
+                inside = [(*identity, part) for part in parts or ()]
+                if not inside or not all(
+                    self._is_covered(one, function, stmt, way) for one in inside
+                ):
+                    return None
+            owners |= {
+                one for one, c in self._coverages.items() if c.may_hold(identity)
+            }
+        return owners
+
+    def _is_covered(
+        self, identity: Identity, function: str, stmt: ir.Stmt, way: Way
+    ) -> bool:
+        """Whether one optimizer holds all of a module."""
+        return any(
+            c.covers(identity, function, stmt, way) for c in self._coverages.values()
+        )
+
+    def _parts(self, target: ir.Expr, function: str) -> frozenset[str] | None:
+        """The parts of the module whose parameters a target stands for, if all are in sight."""
+        match target:
+            case ir.Call(func=ir.Attr(value=module, attr="parameters"), args=()):
+                classes = self.program.instance_classes(module, function)
+                if len(classes) == 1:
+                    return parts_of(self.program, next(iter(classes)))
+        return None
+
+    def _calls_on(self, frames: Frames) -> dict[str, CallSite]:
+        """The call by which a way came into each of its functions."""
+        found: dict[str, CallSite] = {}
+        for (caller, path), (function, _) in pairwise(frames):
+            if function == caller:
+                continue
+            sites = [
+                site
+                for site in self.program.call_sites.get(function, ())
+                if site.caller == caller and site.stmt.path == path
+            ]
+            if len(sites) == 1:
+                found[function] = sites[0]
+        return found
+
+    def cleared(
+        self, event: Event, function: str, stmt: ir.Stmt, frames: Frames
+    ) -> frozenset[Slot]:
+        """The optimizers that a ``zero_grad``, or a loop of that kind, leaves without gradients."""
+        if event.slot is not None:
+            if event.slot not in self.slots:
+                return frozenset()
+            found = self.identities.on_way(event.slot, frames)
+            several = len(found) > 1 and not self.identities.is_each(event.slot)
+            return frozenset() if several else found
+        site = (function, stmt.path)
+        if site not in self._cleared:
+            targets = self._zeroed_with(event, function, stmt)
+            self._cleared[site] = self._cleared_by(targets, function, stmt)
+        return self._cleared[site]
+
+    def _cleared_by(
+        self, targets: tuple[ir.Expr, ...], function: str, stmt: ir.Stmt
+    ) -> frozenset[Slot]:
+        if any(
+            isinstance(inner, ir.Attr) and inner.attr == "param_groups"
+            for target in targets
+            for inner in ir.walk(target)
+        ):
+            return frozenset(
+                one
+                for one, coverage in self._coverages.items()
+                if coverage.clears(targets, function, stmt)
+            )
+        # What modules they are is the same for all.
+        dropped = [
+            coverage.of_target(target, function, stmt, {})
+            for coverage in list(self._coverages.values())[:1]
+            for target in targets
+        ]
+        return frozenset(
+            one
+            for one, coverage in self._coverages.items()
+            if coverage.are_cleared(dropped, function, stmt)
+        )
+
+    def _zeroed_with(
+        self, event: Event, function: str, stmt: ir.Stmt
+    ) -> tuple[ir.Expr, ...]:
+        """What this statement and its neighbours in the block clear, taken together."""
+        targets = list(event.targets)
+        parent, (field, _) = stmt.path[:-1], stmt.path[-1]
+        for other, found in self.events.direct(function):
+            beside = other.path[:-1] == parent and other.path[-1][0] == field
+            if beside and found.kind == "zero" and found.slot is None:
+                targets += found.targets
+        return tuple(targets)
+
+    def holders(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
+        """The optimizers that are known to hold parameters of what an expression stands for."""
+        return {
+            one
+            for one, coverage in self._coverages.items()
+            if any(map(coverage.holds_some, coverage.identities(expr, function, stmt)))
+        }
+
+    def may_hold(self, target: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
+        """The optimizers that may hold some of what a target stands for."""
+        found: set[Slot] = set()
+        for one, coverage in self._coverages.items():
+            held = coverage.of_target(target, function, stmt, {})
+            if not held.complete or not held.all:
+                return set(self._coverages)
+            if any(map(coverage.may_hold, held.all)):
+                found.add(one)
+        # What nobody is known to hold may be known to somebody by another name.
+        return found or set(self._coverages)
+
+    def runs(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
+        """The optimizers all of whose part in what an expression stands for gets gradients with it:
+        they hold it, or a part that its own forward always runs."""
+        found: set[Slot] = set()
+        for one, coverage in self._coverages.items():
+            identities = coverage.identities(expr, function, stmt)
+            if len(identities) == 1:
+                (identity,) = identities
+                if coverage.covers(identity, function, stmt):
+                    found.add(one)
+                elif coverage.holds_some(identity):
+                    parts = coverage.parts_of(identity)
+                    if parts and all(
+                        self._always_run(expr, function, p) for p in parts
+                    ):
+                        found.add(one)
+        return found
+
+    def _always_run(self, expr: ir.Expr, function: str, part: str) -> bool:
+        """Whether the forward of a module of this program runs a part of it in any case."""
+        program = self.program
+        for class_name in program.instance_classes(expr, function):
+            forward = program.method(class_name, "forward")
+            if forward is None:
+                return False
+            scope = program.functions[forward]
+            mentioned = ir.Attr(ir.Name(scope.self_name or "?"), part)
+            if not any(
+                mentioned in ir.walk(inner)
+                for stmt in scope.body
+                if not stmt.blocks
+                for inner in stmt.exprs
+            ):
+                return False
+        return bool(program.instance_classes(expr, function))
+
+    @property
+    def seen(self) -> frozenset[Slot]:
+        """The optimizers all of whose parameters are in sight."""
+        return frozenset(
+            one for one, c in self._coverages.items() if c.held.complete and c.held.all
+        )
+
+    def coverages(self, optimizers: Iterable[Slot]) -> list[Coverage]:
+        """What each of some optimizers holds."""
+        return [self._coverages[one] for one in optimizers if one in self._coverages]

@@ -1,0 +1,668 @@
+"""All ways through a program: blocks, branches, loops, handlers and calls, with what holds on each.
+
+What is carried along a way is the business of those who walk: here it is one immutable value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.swallowing import is_guarded, swallows
+from amp_migrate.core.effort import spend
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings
+from amp_migrate.program.link import Program
+
+Site = tuple[str, ir.Path]
+"""(function, path of a statement)."""
+
+Frames = tuple[Site, ...]
+"""The statements, and the calls among them, that lead from a root to a place."""
+
+_MOST_LEVELS = 6
+_GROWING = frozenset("append extend insert sort reverse index count copy".split())
+_READERS = frozenset(
+    """builtins.len builtins.range builtins.print builtins.str builtins.sum builtins.min builtins.max
+    builtins.any builtins.all random.shuffle numpy.random.shuffle""".split()
+)
+_TESTS = ("not", "in", "not in", "==", "!=", "+", "formattedvalue")
+_AS_LONG = {
+    "builtins.enumerate": 1,
+    "builtins.reversed": 1,
+    "builtins.sorted": 1,
+    "builtins.list": 1,
+    "builtins.tuple": 1,
+    "builtins.zip": None,
+    "tqdm.tqdm": 1,
+    "tqdm.auto.tqdm": 1,
+}
+"""Functions whose result is as long as what they are given first, or (None) the shortest of all."""
+
+Held = TypeVar("Held", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class State(Generic[Held]):
+    held: Held
+    known: frozenset[tuple[str, ir.Expr, bool]] = frozenset()
+    """Conditions whose outcome is known on this way: (function, test, outcome)."""
+
+
+@dataclass(slots=True)
+class Flow(Generic[Held]):
+    """Where a statement or block leads to."""
+
+    after: set[State[Held]] = field(default_factory=set)
+    breaks: set[State[Held]] = field(default_factory=set)
+    continues: set[State[Held]] = field(default_factory=set)
+    returns: set[State[Held]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked(Generic[Held]):
+    """What came of walking a call."""
+
+    after: frozenset[State[Held]]
+    observed: frozenset[State[Held]]
+    """The states from which an exception may lead out of it."""
+    entered: frozenset[str]
+    calls: int
+    """How many calls there were within."""
+
+
+class Walk(ABC, Generic[Held]):
+    """Walks the ways that begin at a function; what is met on them is for a subclass to judge."""
+
+    def __init__(self, program: Program, events: Events, handlers: bool = True) -> None:
+        """``handlers``: whether exceptions may take a way through their handlers."""
+        self.program = program
+        self.events = events
+        self.handlers = handlers
+        self.visited: set[Site] = set()
+        self._memo: dict[tuple[object, ...], frozenset[State[Held]]] = {}
+        self._walked: dict[tuple[object, ...], _Walked[Held]] = {}
+        self._calls = 0
+        """How many calls were met, for those who count them."""
+        self._entered: set[str] = set()
+        """The functions that were walked, or met while they were, since the present call began."""
+        self._frames: list[Site] = []
+        self._active: list[str] = []
+        self._observers: list[set[State[Held]]] = []
+        self._correlated: dict[str, frozenset[ir.Expr]] = {}
+        self._counting: dict[str, dict[ir.Expr, str]] = {}
+
+    def run(self, root: str) -> set[State[Held]]:
+        """Walk a call of ``root``; returns the states at its end."""
+        return self._function(root, {State(self._start(root))})
+
+    # -- for subclasses -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _start(self, root: str) -> Held:
+        """What holds when ``root`` is called."""
+
+    @abstractmethod
+    def _event(
+        self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
+    ) -> State[Held]:
+        """What an event that is no call makes of a state."""
+
+    def _before(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What happens before a statement."""
+        return states
+
+    def _after(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What happens behind a statement that is left at its end."""
+        return states
+
+    def _on_line(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What a statement's own line does before its events."""
+        return states
+
+    def _last_together(self, function: str, stmt: ir.Stmt) -> int | None:
+        """The index of the last statement of a run that begins here and is walked as one, if any."""
+        return None
+
+    def _together(
+        self, function: str, body: tuple[ir.Stmt, ...], states: set[State[Held]]
+    ) -> Flow[Held]:
+        """Walk such a run."""
+        return self._block(function, body, states, entered=True)
+
+    def _leaving(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> None:
+        """Told of the states at ``continue``, ``break`` and ``return``."""
+
+    def _again(
+        self, function: str, loop: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What the end of a loop's turn makes of the states there."""
+        return states
+
+    def _calls_itself(self, qualname: str) -> None:
+        """Told of a function that is called again before it is done."""
+
+    def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a ``for`` does the same with each of a few optimizers: one turn shows it all."""
+        return False
+
+    def _way_to(self, callee: str) -> Frames:
+        """What of the present way makes a difference to what a called function does."""
+        return tuple(self._frames)
+
+    def _joined(self, states: set[State[Held]]) -> set[State[Held]]:
+        """States that meet, where they may be thrown together."""
+        return states
+
+    @contextmanager
+    def _observed(
+        self, states: Iterable[State[Held]] = ()
+    ) -> Iterator[set[State[Held]]]:
+        """Gathers all states inside, some to begin with, where an exception may lead from any of them."""
+        observed = set(states)
+        if not self.handlers:
+            # Nobody asks, and a call that was walked before need not be walked again to be observed.
+            yield observed
+            return
+        self._observers.append(observed)
+        yield observed
+        self._observers.pop()
+
+    # -- functions and blocks -----------------------------------------------------------------
+
+    def _function(
+        self, qualname: str, states: Iterable[State[Held]]
+    ) -> set[State[Held]]:
+        self._entered.add(qualname)
+        if qualname in self._active:
+            self._calls_itself(qualname)
+            return set(states)
+        self._active.append(qualname)
+        body = self.program.functions[qualname].body
+        with self._observed() as observed:
+            flow = self._block(qualname, body, set(states))
+        self._active.pop()
+        if self.handlers and is_guarded(self.program, qualname):
+            flow.after |= observed
+        return {
+            State(s.held, frozenset(k for k in s.known if k[0] != qualname))
+            for s in flow.after | flow.returns
+        }
+
+    def _block(
+        self,
+        function: str,
+        body: tuple[ir.Stmt, ...],
+        states: set[State[Held]],
+        entered: bool = False,
+    ) -> Flow[Held]:
+        """``entered``: what happens before the first statement has happened."""
+        flow = Flow(after=states)
+        until = 0
+        for index, stmt in enumerate(body):
+            if not flow.after:
+                break
+            if index < until:
+                continue
+            within = entered and not index
+            last = None if within else self._last_together(function, stmt)
+            if last is None:
+                inner = self._stmt(function, stmt, flow.after, within)
+            else:
+                until = index + last - stmt.path[-1][1] + 1
+                inner = self._together(function, body[index:until], flow.after)
+            flow.after = inner.after
+            flow.breaks |= inner.breaks
+            flow.continues |= inner.continues
+            flow.returns |= inner.returns
+            for observed in self._observers:
+                observed |= flow.after
+        return flow
+
+    def _stmt(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        states: set[State[Held]],
+        entered: bool = False,
+    ) -> Flow[Held]:
+        spend(50 * (1 + len(states)))
+        self._frames.append((function, stmt.path))
+        if not entered:
+            states = self._before(function, stmt, states)
+        flow = self._inner(function, stmt, states)
+        flow.after = self._joined(self._after(function, stmt, flow.after))
+        self._frames.pop()
+        return flow
+
+    def _inner(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        match stmt.kind:
+            case "if":
+                return self._if(function, stmt, self._line(function, stmt, states))
+            case "for" | "while":
+                return self._loop(function, stmt, states)
+            case "try" | "trystar":
+                return self._try(function, stmt, states)
+            case "with":
+                states = self._line(function, stmt, states)
+                with self._observed(states) as observed:
+                    flow = self._block(function, stmt.blocks[0].body, states)
+                if self.handlers and swallows(self.program, function, stmt):
+                    flow.after |= observed
+                return flow
+            case "match":
+                states = self._line(function, stmt, states)
+                flow = Flow(after=set(states))
+                for case in stmt.blocks:
+                    self._join(flow, self._block(function, case.body, set(states)))
+                return flow
+        states = self._line(function, stmt, states)
+        if stmt.kind in ("continue", "break", "return"):
+            self._leaving(function, stmt, states)
+        match stmt.kind:
+            case "return":
+                return Flow(returns=states)
+            case "break":
+                return Flow(breaks=states)
+            case "continue":
+                return Flow(continues=states)
+            case "raise":
+                return Flow()
+            case _:
+                return Flow(after=states)
+
+    @staticmethod
+    def _join(flow: Flow[Held], other: Flow[Held]) -> None:
+        flow.after |= other.after
+        flow.breaks |= other.breaks
+        flow.continues |= other.continues
+        flow.returns |= other.returns
+
+    def _if(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> Flow[Held]:
+        test, outcome = _plain_test(stmt.value)
+        tracked = test is not None and test in self._tests(function)
+        flow: Flow[Held] = Flow()
+        for branch, taken in (("body", True), ("orelse", False)):
+            entering = set()
+            for state in states:
+                if not tracked or test is None:
+                    entering.add(state)
+                    continue
+                value = taken if outcome else not taken
+                if (function, test, not value) in state.known:
+                    continue
+                known = state.known | {(function, test, value)}
+                entering.add(replace(state, known=known))
+            body = next((b.body for b in stmt.blocks if b.field == branch), ())
+            self._join(flow, self._block(function, body, entering))
+        return flow
+
+    def _tests(self, function: str) -> frozenset[ir.Expr]:
+        """The tests that a function makes more than once: they decide together."""
+        if function not in self._correlated:
+            seen: set[ir.Expr] = set()
+            twice: set[ir.Expr] = set()
+            for stmt in ir.statements(self.program.functions[function].body):
+                if stmt.kind == "if":
+                    test, _ = _plain_test(stmt.value)
+                    if test is not None:
+                        (twice if test in seen else seen).add(test)
+            self._correlated[function] = frozenset(twice) | set(self._counts(function))
+        return self._correlated[function]
+
+    def _counts(self, function: str) -> dict[ir.Expr, str]:
+        """The tests of a function that ask if a counter is above zero, and its name."""
+        if function not in self._counting:
+            found: dict[ir.Expr, str] = {}
+            for stmt in ir.statements(self.program.functions[function].body):
+                test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
+                name = _counted(test)
+                if test is not None and name and self._is_counter(name, function):
+                    found[test] = name
+            self._counting[function] = found
+        return self._counting[function]
+
+    def _is_counter(self, name: str, function: str) -> bool:
+        """Whether a local variable is only ever set to constants and counted up."""
+        found = self.program.definitions(function, name)
+        params = self.program.functions[function].params
+        return (
+            bool(found)
+            and not any(param.name == name for param in params)
+            and all(
+                d.function == function and (_is_count(d.value) or _counts_up(d.stmt))
+                for d in found
+            )
+        )
+
+    def _loop(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        endless = stmt.kind == "while" and stmt.value in (ir.Const(True), ir.Const(1))
+        at_least_once = stmt.kind == "for" and self._never_empty(stmt.value, function)
+        if stmt.kind == "for":
+            states = self._line(function, stmt, states)
+        body = next((b.body for b in stmt.blocks if b.field == "body"), ())
+        if stmt.kind == "for" and self._goes_through(function, stmt):
+            return self._block(function, body, states)
+        head = set(states)
+        flow: Flow[Held] = Flow()
+        ended: set[State[Held]] = set()
+        while True:
+            entering = (
+                self._line(function, stmt, head) if stmt.kind == "while" else head
+            )
+            entering = {self._forget(state, function, stmt) for state in entering}
+            inner = self._block(function, body, entering)
+            flow.breaks |= inner.breaks
+            flow.returns |= inner.returns
+            ended |= self._again(function, stmt, inner.after | inner.continues)
+            if self._joined(head | ended) == head:
+                break
+            head = self._joined(head | ended)
+        leaving = set() if endless else (ended if at_least_once else head)
+        if stmt.kind == "while" and not endless:
+            leaving = self._line(function, stmt, leaving)
+        orelse = next((b.body for b in stmt.blocks if b.field == "orelse"), None)
+        if orelse is not None:
+            after = self._block(function, orelse, leaving)
+            leaving = after.after
+            flow.returns |= after.returns
+        return Flow(after=leaving | flow.breaks, returns=flow.returns)
+
+    def _try(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        blocks = {block.field: block.body for block in stmt.blocks}
+        with self._observed(states) as observed:
+            flow = self._block(function, blocks["body"], set(states))
+        if "orelse" in blocks:
+            after = self._block(function, blocks["orelse"], flow.after)
+            flow.after = set()
+            self._join(flow, after)
+        for name, body in blocks.items():
+            if name.startswith("handlers") and self.handlers:
+                self._join(flow, self._block(function, body, set(observed)))
+        final = blocks.get("finalbody")
+        if final is not None:
+            for name in ("after", "breaks", "continues", "returns"):
+                entering = getattr(flow, name)
+                if entering:
+                    setattr(
+                        flow, name, self._block(function, final, set(entering)).after
+                    )
+        return flow
+
+    def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
+        """Whether a ``for`` provably runs its body: ``range`` of a positive number, a display, what is
+        made of such."""
+        return self._is_full(iterable, function, 0)
+
+    def _is_full(self, iterable: ir.Expr | None, function: str, depth: int) -> bool:
+        if depth > _MOST_LEVELS:
+            return False
+
+        def full(inner: ir.Expr) -> bool:
+            return self._is_full(inner, function, depth + 1)
+
+        match iterable:
+            case ir.Display(items=items, keys=keys):
+                return any(e and not _is_starred(e) for e in keys or items)
+            case ir.Comprehension(iterables=iterables, conditions=conditions):
+                return not conditions and all(map(full, iterables))
+            case ir.Name():
+                values = self._only_values(iterable, function)
+                return (
+                    bool(values)
+                    and all(_is_list(value) and full(value) for value in values)
+                    and (
+                        all(map(_is_tuple, values))
+                        or not self._may_shrink(iterable, function)
+                    )
+                )
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, function)
+                given = [arg.value for arg in args if arg.name is None]
+                if origin == "builtins.range":
+                    return len(args) == 1 and self._is_positive(given[0], function)
+                if origin in _AS_LONG:
+                    return bool(given) and all(map(full, given[: _AS_LONG[origin]]))
+                if isinstance(func, ir.Attr) and func.attr in ("chunk", "split"):
+                    # One piece at least, be it an empty one.
+                    return bool(args) and self._is_tensors(iterable)
+        return False
+
+    def _is_tensors(self, call: ir.Call) -> bool:
+        """Whether a method is one of tensors: nothing here has another, no string is asked."""
+        assert isinstance(call.func, ir.Attr)
+        name = call.func.attr
+        return not any(
+            f.name == name for f in self.program.functions.values()
+        ) and not any(
+            isinstance(arg.value, ir.Const) and not isinstance(arg.value.value, int)
+            for arg in call.args
+        )
+
+    def _is_positive(self, count: ir.Expr, function: str) -> bool:
+        values = [count]
+        if isinstance(count, ir.Name):
+            values = self._only_values(count, function)
+        return bool(values) and all(
+            isinstance(value, ir.Const)
+            and isinstance(value.value, int)
+            and value.value > 0
+            for value in values
+        )
+
+    def _only_values(self, name: ir.Name, function: str) -> list[ir.Expr]:
+        """All that a variable is given; nothing where callers or loops give it something."""
+        owner = self.program.owner(name.id, function)
+        if owner is None:
+            return []
+        if any(param.name == name.id for param in self.program.functions[owner].params):
+            return []
+        found = self.program.definitions(owner, name.id)
+        values = [d.value for d in found if d.value is not None and d.index is None]
+        return values if len(values) == len(found) else []
+
+    def _may_shrink(self, name: ir.Name, function: str) -> bool:
+        owner = self.program.owner(name.id, function)
+        return owner is None or self.program.home(owner, name.id) in self.program.noted(
+            _handed_on
+        )
+
+    # -- one line -----------------------------------------------------------------------------
+
+    def _line(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        self.visited.add((function, stmt.path))
+        states = self._on_line(function, stmt, states)
+        ended: set[State[Held]] = set()
+        for entering, events in self._alternatives(function, stmt, states):
+            for event in events:
+                after: set[State[Held]] = set()
+                for state in entering:
+                    if event.kind == "call":
+                        after |= self._call(event, state)
+                    else:
+                        after.add(self._event(event, state, function, stmt))
+                entering = after
+            ended |= entering
+        return {
+            self._learn(self._forget(state, function, stmt), function, stmt)
+            for state in ended
+        }
+
+    def _alternatives(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Iterator[tuple[set[State[Held]], tuple[Event, ...]]]:
+        """What may happen on a statement's own line: to which states, and which events."""
+        yield states, self.events.of(function, stmt)
+
+    def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
+        after: set[State[Held]] = set()
+        for callee in event.callees:
+            if not self.events.kinds(callee):
+                after.add(state)
+                continue
+            # The way here is part of the key: what is met may be answered by its callers.
+            key = (callee, state.held, self._way_to(callee))
+            if self._observers:
+                found = self._observed_call(key, callee, state)
+            else:
+                if key not in self._memo:
+                    entered = {State(state.held)}
+                    self._memo[key] = frozenset(self._function(callee, entered))
+                found = self._memo[key]
+            after |= {State(s.held, state.known) for s in found}
+        return after
+
+    def _observed_call(
+        self, key: tuple[object, ...], callee: str, state: State[Held]
+    ) -> frozenset[State[Held]]:
+        """Walk a call, or show the observers again what they saw when it was walked before."""
+        known = self._walked.get(key)
+        # What is called again before it is done is walked otherwise.
+        if known is not None and known.entered.isdisjoint(self._active):
+            self._entered |= known.entered
+            self._calls += known.calls
+            for observed in self._observers:
+                observed |= known.observed
+            return known.after
+        outer, self._entered = self._entered, set()
+        calls = self._calls
+        with self._observed() as seen:
+            after = frozenset(self._function(callee, {State(state.held)}))
+        if self._entered.isdisjoint(self._active):
+            self._walked[key] = _Walked(
+                after, frozenset(seen), frozenset(self._entered), self._calls - calls
+            )
+        self._entered |= outer
+        return after
+
+    def _learn(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
+        """Note what an assignment to a counter decides."""
+        if stmt.kind not in ("assign", "augassign"):
+            return state
+        known = set(state.known)
+        for test, counter in self._counts(function).items():
+            for name, value, _ in bindings(stmt):
+                if name == counter:
+                    above = value is None or value not in (ir.Const(0), ir.Const(False))
+                    known.add((function, test, above))
+        return replace(state, known=frozenset(known))
+
+    def _forget(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
+        """Drop what was known of conditions that a statement's bindings may change."""
+        if not state.known or not stmt.targets:
+            return state
+        keys = {
+            ir.key_of(inner) for target in stmt.targets for inner in ir.walk(target)
+        } - {None}
+        kept = frozenset(
+            known
+            for known in state.known
+            if known[0] != function
+            or not keys & {ir.key_of(e) for e in ir.walk(known[1])}
+        )
+        return state if kept == state.known else replace(state, known=kept)
+
+
+def _handed_on(program: Program) -> set[tuple[str, str]]:
+    """(scope, name) of variables whose values are more than read and added to: something may be
+    taken out, if by another name."""
+    found = set()
+    for function, stmt in program.all_statements():
+        read = {id(target) for target in stmt.targets}
+        if stmt.kind == "for":
+            read.add(id(stmt.value))
+        elif stmt.kind == "delete":
+            read.clear()
+        for inner in (part for expr in stmt.exprs for part in ir.walk(expr)):
+            match inner:
+                case ir.Item(value=value, key=key):
+                    is_slice = isinstance(key, ir.Operation) and key.op == "slice"
+                    bound = stmt.kind == "delete" or id(inner) in read
+                    if not bound or not (is_slice or stmt.kind == "delete"):
+                        read.add(id(value))
+                case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _GROWING:
+                    read.add(id(value))
+                case ir.Call(func=func, args=args):
+                    origin = program.origin(func, function)
+                    if origin in _AS_LONG or origin in _READERS:
+                        read.update(id(arg.value) for arg in args)
+                case ir.Comprehension(iterables=iterables):
+                    read.update(map(id, iterables))
+                case ir.Operation(op=op, operands=operands) if op in _TESTS:
+                    read.update(map(id, operands))
+                case ir.Name() | ir.Attr() if id(inner) not in read:
+                    there = program.elsewhere(inner, function)
+                    expr, at = there or (inner, function)
+                    owner = isinstance(expr, ir.Name) and program.owner(expr.id, at)
+                    if isinstance(expr, ir.Name) and owner:
+                        found.add((owner, expr.id))
+    return found
+
+
+def _counted(test: ir.Expr | None) -> str:
+    """The variable that a test compares with zero: ``n``, ``n > 0``, ``n != 0``, ``n >= 1``."""
+    match test:
+        case ir.Name(id=name):
+            return name
+        case ir.Operation(
+            op=">" | "!=" | ">=" as op,
+            operands=(ir.Name(id=name), ir.Const(value=int() as limit)),
+        ) if limit == (op == ">="):
+            return name
+    return ""
+
+
+def _is_count(value: ir.Expr | None) -> bool:
+    return (
+        isinstance(value, ir.Const)
+        and isinstance(value.value, int)
+        and value.value >= 0
+    )
+
+
+def _counts_up(stmt: ir.Stmt) -> bool:
+    positive = _is_count(stmt.value) and stmt.value != ir.Const(0)
+    return stmt.kind == "augassign" and stmt.op == "+" and positive
+
+
+def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
+    """The test without its negations, and whether it is meant as it stands."""
+    outcome = True
+    while isinstance(test, ir.Operation) and test.op == "not":
+        test, outcome = test.operands[0], not outcome
+    if test is None or any(isinstance(e, ir.Call) for e in ir.walk(test)):
+        # A call may answer differently the next time.
+        return None, True
+    return test, outcome
+
+
+def _is_starred(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Operation) and expr.op == "starred"
+
+
+def _is_tuple(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Display) and expr.kind == "tuple"
+
+
+def _is_list(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Comprehension):
+        return not expr.lazy
+    return isinstance(expr, ir.Display)

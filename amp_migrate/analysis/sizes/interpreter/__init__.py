@@ -1,0 +1,1 @@
+"""What statements and expressions do to what is known of sizes."""

@@ -1,0 +1,1 @@
+"""What functions and methods of Python and torch make of sizes."""

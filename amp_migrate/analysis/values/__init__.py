@@ -1,0 +1,1 @@
+"""What value is it: dtype with AMP off and on, precision, numbers, devices."""

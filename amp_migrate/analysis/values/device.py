@@ -1,0 +1,698 @@
+"""Where a script decides its device, told as the condition under which AMP is on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from amp_migrate.analysis.objects.conditions import (
+    Condition,
+    literals,
+    render,
+    simplified,
+)
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.moves import Guards, Move, Moves
+from amp_migrate.analysis.objects.sight import Place, Seen, Sight, root_of
+from amp_migrate.analysis.tables.torch_names import TorchNames
+from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+
+_GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
+    "not in",
+    "is not",
+}
+_DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
+_MOST_CALLS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``enabled``: an expression for the switch; ``after``: a statement it must not be before."""
+
+    enabled: str
+    after: ir.Stmt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """``cpu_only``: nothing in the file reaches an accelerator; else the decision is out of sight."""
+
+    cpu_only: bool
+    reason: str
+    line: int = 0
+    """Where; 0 for the optimizer's own."""
+
+
+Told = Callable[[str, ir.Stmt], str | None]
+"""The condition for a switch that is born right after a statement in a function, where it is known
+from elsewhere."""
+
+
+class Devices:
+    """The device decisions in some files of a program."""
+
+    def __init__(
+        self,
+        program: Program,
+        forward: Forward,
+        torch_names: TorchNames,
+        files: Collection[str],
+        told: Told = lambda function, birth: None,
+    ) -> None:
+        self.told = told
+        self._asked: set[ir.Expr] = set()
+        self.files = files
+        self.program = program
+        self.torch_names = torch_names
+        self.torch = "torch"
+        """What the file of the birth that is being decided calls torch."""
+        self.moves = Moves(program, forward, files)
+        self.sight = Sight(program, files)
+
+    def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
+        """The condition for a switch that is born right after ``birth`` in ``function``."""
+        told = self.told(function, birth)
+        if told is not None:
+            return Decision(told)
+        self.torch = self.torch_names.of(function)
+        place = Place(function, birth)
+        reaching = self.moves.reaching
+        if not reaching:
+            return Undecided(True, "nothing here is moved to an accelerator")
+        own, known = self.moves.own(function, birth)
+        decided = self._by_own(own, place) if own else self._by_others(known, place)
+        if decided is None and own:
+            decided = self._by_availability([m for m in own if m in reaching], place)
+        unseen = "where the device is decided cannot be seen from the optimizer"
+        return decided or Undecided(False, unseen)
+
+    def _by_own(self, own: list[Move], place: Place) -> Decision | Undecided | None:
+        """By where the modules that the optimizer trains are moved to."""
+        reaching = [move for move in own if move in self.moves.reaching]
+        if not reaching:
+            return Undecided(True, "the model here is moved to the CPU only")
+        for move in _latest_first(reaching, place):
+            found = self._by_device(self._same(move), place)
+            if found is not None:
+                return found
+        plain = self._plain(reaching)
+        losses = [m for m in self.moves.reaching if m.kind == "loss"]
+        found = self._by_device(losses, place) if plain else None
+        if found is None and plain:
+            found = self._by_guards(plain, place)
+        if found is None:
+            # The model is moved out of sight; what it is fed here has to be where it is.
+            fed = [
+                m
+                for m in self.moves.reaching
+                if m.kind == "data" and m.function == place.function
+            ]
+            found = self._by_device(fed, place)
+        return found
+
+    def _same(self, move: Move) -> list[Move]:
+        """A move to a device variable, and the moves to other variables that hold the same one."""
+        if move.device is None:
+            return []
+        wanted = self._sources(move.device, move.function)
+        return [
+            other
+            for other in self.moves.reaching
+            if other.device is not None
+            and (other is move or self._sources(other.device, other.function) & wanted)
+        ]
+
+    def _by_availability(self, moves: Iterable[Move], place: Place) -> Decision | None:
+        """Where the place cannot see the device that is chosen: every one is CUDA where there is any,
+        which can be asked anywhere."""
+        own = self.program.self_class(place.function)
+        for move in moves:
+            other = self.program.self_class(move.function)
+            if own is not None and other is not None and own[1] != other[1]:
+                # Instances of the one class need not be those of the other.
+                return None
+            if move.device is None or move.guards:
+                return None
+            if not self._is_always_run(move.function, move.stmt, place, 0):
+                return None
+            if not self.moves.is_cuda_if_available(move.device, move.function):
+                return None
+        return Decision(f"{self.torch}.cuda.is_available()")
+
+    def _is_always_run(
+        self, function: str, stmt: ir.Stmt, place: Place, depth: int
+    ) -> bool:
+        """Whether no test decides if a statement is run before a place is come to."""
+        if self._may_return_before(function, stmt, place):
+            return False
+        if ir.is_top(function) or self.program.functions[function].name == "__init__":
+            return True
+        sites = self.program.call_sites.get(function, [])
+        return (
+            bool(sites)
+            and depth < _MOST_CALLS
+            and all(
+                not self._guards_of(Place(site.caller, site.stmt))
+                and not _is_chosen(site.stmt, site.call)
+                and self._is_always_run(site.caller, site.stmt, place, depth + 1)
+                for site in sites
+            )
+        )
+
+    def _may_return_before(self, function: str, stmt: ir.Stmt, place: Place) -> bool:
+        """Whether a function may be left before a statement, and a place come to all the same."""
+        body = self.program.functions[function].body
+        if not any(
+            one.kind == "return" and one.line < stmt.line for one in ir.statements(body)
+        ):
+            return False
+        seen = {place.function}
+        pending = list(seen)
+        while pending and function not in seen:
+            sites = self.program.call_sites.get(pending.pop(), ())
+            callers = {site.caller for site in sites} - seen
+            seen |= callers
+            pending += callers
+        return function not in seen
+
+    def _by_others(self, known: bool, place: Place) -> Decision | Undecided | None:
+        """By what else is moved, where no move of the optimizer's own modules is seen."""
+        reaching = self.moves.reaching
+        settings = [move for move in reaching if move.kind == "setting"]
+        data = [move for move in reaching if move.kind in ("data", "mention")]
+        if settings:
+            found = self._by_device(settings, place)
+            plain = self._plain(settings)
+            if found is None and plain:
+                found = self._by_guards(plain, place)
+            return found
+        if known and all(move.kind != "data" for move in data):
+            # What is moved here is another model.
+            return None
+        modules = [m for m in reaching if m.kind in ("module", "loss")]
+        found = self._by_device([*modules, *data], place)
+        if found is not None:
+            return found
+        plain = self._plain([m for m in modules if m.kind == "module"])
+        if plain:
+            return self._by_guards(plain, place)
+        plain = self._plain(data)
+        for move in plain:
+            about = self._about_device(move)
+            if about:
+                flags = dict.fromkeys(about, (move.function, move.line))
+                found = self._as_flag(flags, place)
+                if found is not None:
+                    return found
+        if any(not self._about_device(move) for move in plain):
+            return Decision(f"{self.torch}.cuda.is_available()")
+        return None
+
+    def _plain(self, moves: Iterable[Move]) -> list[Move]:
+        """Moves that say "CUDA" and nothing else."""
+        return [
+            move
+            for move in moves
+            if move.device is None
+            or self.moves.is_always_cuda(move.device, move.function)
+        ]
+
+    # -- by a device variable -----------------------------------------------------------------
+
+    def _by_device(
+        self, moves: Iterable[Move], place: Place
+    ) -> Decision | Undecided | None:
+        """The first device variable that the place can see; its own, and those called so, before others."""
+        named = [
+            move
+            for move in map(self._without_constructor, moves)
+            if move.device is not None and ir.key_of(move.device) is not None
+        ]
+
+        def order(move: Move) -> tuple[bool, bool]:
+            assert move.device is not None
+            root = root_of(move.device)
+            owner = self.program.owner(root.id, place.function) if root else None
+            local = move.function == place.function and owner == place.function
+            return not local, "device" not in (ir.key_of(move.device) or "")
+
+        named.sort(key=order)
+        for move in named:
+            assert move.device is not None
+            seen = self.sight.see(move.device, move.function, move.line, place)
+            decision = None if seen is None else self._device_decision(seen)
+            if seen is None or decision is None:
+                continue
+            tested = None if self._is_named(seen) else self._tested(move, place)
+            if tested is None:
+                return decision
+            text = ir.render(tested.device) if tested.device is not None else None
+            reason = f"`{text}` may hold a value that is no device (-1, None)"
+            return Undecided(False, reason, tested.line)
+        return None
+
+    def _without_constructor(self, move: Move) -> Move:
+        """``model.to(torch.device(name))`` as a move to ``name``."""
+        device = move.device
+        if isinstance(device, ir.Call) and len(device.args) == 1:
+            if self.program.origin(device.func, move.function) == "torch.device":
+                return replace(move, device=device.args[0].value)
+        return move
+
+    def _tested(self, move: Move, place: Place) -> Move | None:
+        """A move to the same device that is made only if the device is one."""
+        around = set(literals(self._guards_of(place)))
+        for other in self._same(move):
+            assert other.device is not None
+            scope = self.program.functions[other.function]
+            ways = [
+                (literals(other.guards), other.function),
+                (left_before(scope.body, other.stmt, len(scope.path)), other.function),
+                (literals(self._of_callers(other, place)), place.function),
+            ]
+            sources = self._sources(other.device, other.function)
+            for tests, function in ways:
+                same = partial(self._is_from, sources, function)
+                for test in tests:
+                    if test not in around and tells_from_none(test[0], same):
+                        return other
+        return None
+
+    def _is_from(
+        self, sources: frozenset[tuple[str, ...]], function: str, expr: ir.Expr
+    ) -> bool:
+        return bool(self._sources(expr, function) & sources)
+
+    def _is_named(self, seen: Seen) -> bool:
+        """Whether a variable holds nothing but names of devices and device objects."""
+        return bool(seen.definitions) and all(
+            self._defines_object(d) or (d.index is None and _is_text(d.value))
+            for d in seen.definitions
+        )
+
+    def _device_decision(self, seen: Seen) -> Decision | None:
+        text = ir.render(seen.expr)
+        values = [d.value for d in seen.definitions]
+        if text is None or ir.Const(None) in values:
+            return None
+        if values and all(map(self._defines_object, seen.definitions)):
+            return Decision(f'{text}.type == "cuda"', seen.after)
+        return Decision(f'{self.torch}.device({text}).type == "cuda"', seen.after)
+
+    def _defines_object(self, definition: Definition, depth: int = 0) -> bool:
+        return (
+            definition.value is not None
+            and definition.index is None
+            and definition.stmt.kind != "augassign"
+            and self._is_device_object(definition.value, definition.function, depth)
+        )
+
+    def _is_device_object(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+        if depth > 4:
+            return False
+        program = self.program
+        if isinstance(expr, ir.Operation) and expr.op == "if":
+            return all(
+                self._is_device_object(o, function, depth + 1)
+                for o in expr.operands[1:]
+            )
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is None:
+                return False
+            if any(p.name == expr.id for p in program.functions[owner].params):
+                given = program.arguments(owner, expr.id)
+                return bool(given) and all(
+                    self._is_device_object(v, caller, depth + 1) for caller, v in given
+                )
+            found = program.definitions(owner, expr.id)
+            return bool(found) and all(
+                self._defines_object(d, depth + 1) for d in found
+            )
+        if isinstance(expr, ir.Call):
+            origin = program.origin(expr.func, function)
+            return origin in ("torch.device", "torch.accelerator.current_accelerator")
+        return False
+
+    def _sources(
+        self, expr: ir.Expr, function: str, depth: int = 0
+    ) -> frozenset[tuple[str, ...]]:
+        """Where a device comes from in the end: two expressions that share a source are one device."""
+        program = self.program
+        if depth > 5:
+            return frozenset()
+        if isinstance(expr, ir.Call) and expr.args:
+            if program.origin(expr.func, function) == "torch.device":
+                return self._sources(expr.args[0].value, function, depth + 1)
+        own = program.self_class(function)
+        values: list[Definition] = []
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is None:
+                return frozenset()
+            values += program.definitions(owner, expr.id)
+            if any(p.name == expr.id for p in program.functions[owner].params):
+                given = program.arguments(owner, expr.id)
+                passed = [self._sources(v, c, depth + 1) for c, v in given]
+                return frozenset({("param", owner, expr.id)}).union(*passed)
+        elif isinstance(expr, ir.Attr) and own is not None:
+            if expr.value == ir.Name(own[0]):
+                values += program.attribute_definitions(own[1], expr.attr)
+        if not values:
+            key = ir.key_of(expr)
+            member = () if key is None else (("member", key.rsplit(".", 1)[-1]),)
+            return frozenset(member)
+        found: set[tuple[str, ...]] = set()
+        for d in values:
+            if isinstance(d.value, (ir.Name, ir.Attr, ir.Call)) and d.index is None:
+                found |= self._sources(d.value, d.function, depth + 1)
+            found.add(("stmt", d.function, str(d.stmt.path)))
+        return frozenset(found)
+
+    # -- by the tests around plain moves ------------------------------------------------------
+
+    def _by_guards(self, moves: list[Move], place: Place) -> Decision | None:
+        """The condition under which at least one of the moves runs."""
+        around: Condition = frozenset(literals(self._guards_of(place)))
+        opposite = {(test, not outcome) for test, outcome in around}
+        ways: list[Condition] = []
+        tests: dict[tuple[ir.Expr, bool], tuple[str, int]] = {}
+        for move in moves:
+            guards = list(literals(self._deciding(move, place)))
+            outer = list(literals(self._of_callers(move, place)))
+            condition: Condition = frozenset((*outer, *guards))
+            if not condition & opposite:
+                ways.append(condition - around)
+                tests |= dict.fromkeys(outer, (place.function, place.stmt.line))
+                tests |= dict.fromkeys(guards, (move.function, move.line))
+        alternatives = simplified(frozenset(ways))
+        if frozenset() in alternatives:
+            return Decision(f"{self.torch}.cuda.is_available()")
+        if len(alternatives) != 1:
+            return None
+        (condition,) = alternatives
+        ordered = {test: tests[test] for test in tests if test in condition}
+        return self._as_flag(ordered, place)
+
+    def _deciding(self, move: Move, place: Place) -> Guards:
+        """The tests that decide whether a move runs where its module exists at all."""
+        guards = move.guards
+        stmt = move.stmt
+        target = stmt.targets[0] if len(stmt.targets) == 1 else None
+        if target is not None and _is_moved(stmt.value) and _constructs(stmt.value):
+            # Each way makes a model of its own, and moves it.
+            made = [
+                d.value
+                for d in self._definitions(target, move.function)
+                if d.value is not None
+                and d.value != ir.Const(None)
+                and target not in ir.walk(d.value)
+            ]
+            if all(_is_moved(value) for value in made):
+                guards = tuple(g for g in guards if self._is_about_device(g[0], move))
+        return guards
+
+    def _of_callers(self, move: Move, place: Place) -> Guards:
+        """The tests under which the place's function calls the one that moves."""
+        if move.function != place.function:
+            for site in self.program.call_sites.get(move.function, []):
+                if site.caller == place.function:
+                    outer = self._guards_of(Place(site.caller, site.stmt))
+                    return tuple(g for g in outer if self._is_about_device(g[0], move))
+        return ()
+
+    def _definitions(self, target: ir.Expr, function: str) -> list[Definition]:
+        program = self.program
+        if isinstance(target, ir.Name):
+            owner = program.owner(target.id, function)
+            return program.definitions(owner, target.id) if owner is not None else []
+        own = program.self_class(function)
+        if isinstance(target, ir.Attr) and own is not None:
+            return program.attribute_definitions(own[1], target.attr)
+        return []
+
+    def _guards_of(self, place: Place) -> Guards:
+        """The tests around a statement."""
+        found: list[tuple[ir.Expr, bool]] = []
+        for stmt in ir.statements(self.program.functions[place.function].body):
+            depth = len(stmt.path)
+            path = place.stmt.path
+            if stmt.kind == "if" and stmt.value is not None and depth < len(path):
+                if stmt.path == path[:depth] and ir.Name("__name__") not in ir.walk(
+                    stmt.value
+                ):
+                    found.append((stmt.value, path[depth][0] == "body"))
+        return tuple(found)
+
+    def _about_device(self, move: Move) -> list[tuple[ir.Expr, bool]]:
+        return [g for g in literals(move.guards) if self._is_about_device(g[0], move)]
+
+    def _is_about_device(self, test: ir.Expr, move: Move) -> bool:
+        return self._mentions_device(test, move.function, 0)
+
+    def _mentions_device(self, test: ir.Expr, function: str, depth: int) -> bool:
+        for inner in ir.walk(test):
+            if isinstance(inner, ir.Attr) and _DEVICE_WORD.search(inner.attr):
+                return True
+            if isinstance(inner, ir.Const) and inner.value in ("cuda", "cpu", "gpu"):
+                return True
+            if isinstance(inner, ir.Name):
+                if _DEVICE_WORD.search(inner.id):
+                    return True
+                owner = self.program.owner(inner.id, function)
+                if owner is None or depth > 2:
+                    continue
+                for d in self.program.definitions(owner, inner.id):
+                    if isinstance(d.value, (ir.Call, ir.Operation)):
+                        if self._mentions_device(d.value, d.function, depth + 1):
+                            return True
+        return False
+
+    def _as_flag(
+        self, tests: Mapping[tuple[ir.Expr, bool], tuple[str, int]], place: Place
+    ) -> Decision | None:
+        """Tests, each with (function, line), as one expression that the place can write."""
+        parts: list[str] = []
+        after: ir.Stmt | None = None
+        boolean = True
+        for (test, outcome), (function, line) in tests.items():
+            seen = self._translated(test, function, line, place, 0)
+            text = None if seen is None else render(seen.expr, outcome)
+            if seen is None or text is None:
+                return None
+            if seen.after is not None and (
+                after is None or after.line < seen.after.line
+            ):
+                after = seen.after
+            if outcome and not self._is_boolean(test, function):
+                boolean = False
+            if (
+                isinstance(seen.expr, ir.Operation)
+                and seen.expr.op == "or"
+                and outcome
+                and len(tests) > 1
+            ):
+                text = f"({text})"
+            parts.append(text)
+        enabled = " and ".join(parts)
+        return Decision(enabled if boolean else f"bool({enabled})", after)
+
+    def _translated(
+        self, expr: ir.Expr, at: str, line: int, place: Place, depth: int
+    ) -> Seen | None:
+        """An expression that ``at`` evaluates in ``line``, as the place can write it."""
+        program = self.program
+        if depth > 6:
+            return None
+        if isinstance(expr, ir.Const):
+            return Seen(expr)
+        if isinstance(expr, ir.Call):
+            origin = program.origin(expr.func, at)
+            if origin == "torch.cuda.is_available":
+                func = ir.Attr(ir.Name(self.torch), "cuda")
+                return Seen(ir.Call(ir.Attr(func, "is_available"), ()))
+            if origin is None or expr.args:
+                return None
+            func_seen = self._translated(expr.func, at, line, place, depth + 1)
+            return func_seen and Seen(ir.Call(func_seen.expr, ()))
+        if isinstance(expr, ir.Operation):
+            operands = [
+                self._translated(operand, at, line, place, depth + 1)
+                for operand in expr.operands
+            ]
+            whole = [operand for operand in operands if operand is not None]
+            if len(whole) < len(operands):
+                return None
+            waits = [s.after for s in whole if s.after is not None]
+            after = max(waits, key=lambda stmt: stmt.line, default=None)
+            return Seen(ir.Operation(expr.op, tuple(s.expr for s in whole)), (), after)
+        if root_of(expr) is None:
+            return None
+        seen = self.sight.see(expr, at, line, place)
+        if seen is not None or not isinstance(expr, ir.Name):
+            return seen
+        # Out of sight; but where it has one value, that can be said again.
+        owner = program.owner(expr.id, at)
+        if owner is None:
+            return None
+        if any(p.name == expr.id for p in program.functions[owner].params):
+            for caller, value in program.arguments(owner, expr.id):
+                if caller == place.function:
+                    here = place.stmt.line
+                    return self._translated(value, caller, here, place, depth + 1)
+            return None
+        found = program.definitions(owner, expr.id)
+        if len(found) != 1 or found[0].value is None or owner == place.function:
+            return None
+        return self._translated(
+            found[0].value, found[0].function, found[0].stmt.line, place, depth + 1
+        )
+
+    def _is_boolean(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+        if depth > 4:
+            return False
+        match expr:
+            case ir.Const(value=bool()):
+                return True
+            case ir.Operation(op=op) if op in _GIVE_BOOLS:
+                return True
+            case ir.Operation(op="and" | "or" | "if", operands=operands):
+                return all(
+                    self._is_boolean(operand, function, depth + 1)
+                    for operand in operands[expr.op == "if" :]
+                )
+            case ir.Call(func=func):
+                origin = self.program.origin(func, function)
+                return origin in ("torch.cuda.is_available", "builtins.bool")
+            case ir.Name(id=name):
+                owner = self.program.owner(name, function)
+                if owner is None:
+                    return False
+                given = self._given(name, owner)
+                return given is not None and self._are_boolean(
+                    [*self.program.definitions(owner, name), *given], depth
+                )
+            case ir.Attr(value=value, attr=attr):
+                own = self.program.self_class(function)
+                if own is not None and value == ir.Name(own[0]):
+                    found = self.program.attribute_definitions(own[1], attr)
+                    return self._are_boolean(found, depth)
+                assigned = self.sight.assignments(expr)
+                if assigned and expr not in self._asked:
+                    self._asked.add(expr)
+                    is_boolean = self._are_boolean(assigned, depth)
+                    self._asked.discard(expr)
+                    return is_boolean
+                return self._is_store_true(attr)
+        return False
+
+    def _are_boolean(self, found: list[Definition], depth: int) -> bool:
+        return bool(found) and all(
+            d.value is not None
+            and d.index is None
+            and d.stmt.kind != "augassign"
+            and self._is_boolean(d.value, d.function, depth + 1)
+            for d in found
+        )
+
+    def _given(self, name: str, function: str) -> list[Definition] | None:
+        """What a parameter may be, its default included; None where that is not in sight."""
+        program = self.program
+        for param in program.functions[function].params:
+            if param.name == name:
+                sites = program.call_sites.get(function, [])
+                values = [program.argument_at(site, name) for site in sites]
+                if not sites or function in program.escaping:
+                    return None
+                if None in values and param.default is None:
+                    return None
+                return [
+                    Definition(site.caller, site.stmt, value or param.default)
+                    for site, value in zip(sites, values, strict=True)
+                ]
+        return []
+
+    def _is_store_true(self, attr: str) -> bool:
+        """Whether the program's argparse makes ``args.attr`` a bool."""
+        for function, _, call in self.program.all_calls():
+            if ir.file_of(function) not in self.files:
+                continue
+            if isinstance(call.func, ir.Attr) and call.func.attr == "add_argument":
+                given = {
+                    a.value.value for a in call.args if isinstance(a.value, ir.Const)
+                }
+                spelled = {
+                    str(g).lstrip("-").replace("-", "_")
+                    for g in given
+                    if isinstance(g, str)
+                }
+                if attr in spelled and (
+                    {"store_true", "store_false"} & given or _is_flag(call)
+                ):
+                    return True
+        return False
+
+
+def _is_flag(call: ir.Call) -> bool:
+    """Whether an option is made a bool by its type or action, and is one where it is left out."""
+    named = {arg.name: arg.value for arg in call.args}
+    action, default = named.get("action"), named.get("default")
+    says = named.get("type") == ir.Name("bool") or (
+        action is not None
+        and (ir.key_of(action) or "").endswith("BooleanOptionalAction")
+    )
+    return says and isinstance(default, ir.Const) and isinstance(default.value, bool)
+
+
+def _is_chosen(stmt: ir.Stmt, call: ir.Call) -> bool:
+    """Whether a test on a statement's own line decides if a call in it is run."""
+    return any(
+        one is call
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+        if isinstance(inner, ir.Operation) and inner.op in ("if", "and", "or")
+        for operand in inner.operands[1:]
+        for one in ir.walk(operand)
+    )
+
+
+def _latest_first(moves: list[Move], place: Place) -> list[Move]:
+    """Of several moves of one model, the last one before the place decides."""
+
+    def order(move: Move) -> tuple[int, int]:
+        if move.function != place.function:
+            return (1, 0)
+        before = move.line <= place.stmt.line
+        return (0, -move.line) if before else (2, move.line)
+
+    return sorted(moves, key=order)
+
+
+def _is_text(value: ir.Expr | None) -> bool:
+    if isinstance(value, ir.Operation):
+        if value.op == "if":
+            return all(map(_is_text, value.operands[1:]))
+        return value.op == "joinedstr"
+    return isinstance(value, ir.Const) and isinstance(value.value, str)
+
+
+def _is_moved(value: ir.Expr | None) -> bool:
+    """``... .cuda()`` or ``... .to(device)``."""
+    return (
+        isinstance(value, ir.Call)
+        and isinstance(value.func, ir.Attr)
+        and value.func.attr in ("cuda", "to")
+    )
+
+
+def _constructs(value: ir.Expr | None) -> bool:
+    return (
+        isinstance(value, ir.Call)
+        and isinstance(value.func, ir.Attr)
+        and isinstance(value.func.value, ir.Call)
+    )

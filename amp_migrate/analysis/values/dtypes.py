@@ -1,0 +1,412 @@
+"""Which values are fp32 tensors when AMP is off."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
+from amp_migrate.program import ir
+
+_MOST = 400
+
+
+class Dtypes:
+    """Answers for one program."""
+
+    def __init__(self, flow: Flow, modules: Modules) -> None:
+        self.program = flow.program
+        self.flow = flow
+        self.modules = modules
+        self._left = 0
+        self._asked: dict[tuple[ir.Expr, str, ir.Path, int | None], None] = {}
+        self._numbers_asked: set[tuple[ir.Expr, str, ir.Path]] = set()
+
+    def is_fp32(self, at: Made) -> bool:
+        """Whether an expression is shown to be an fp32 tensor when AMP is off."""
+        self._left, self._asked = _MOST, {}
+        return not rebinds(at) and self._fp32(at)
+
+    def is_fp32_through(self, layers: list[tuple[ir.Expr, str]], given: Made) -> bool:
+        """Whether layers in a row give fp32 when AMP is off."""
+        self._left, self._asked = _MOST, {}
+        return self._fp32_layers(layers, given)
+
+    def is_number(self, at: Made) -> bool:
+        """Whether an expression is shown to be a Python number."""
+        return self._counts(at.expr, at.function) or (
+            not rebinds(at) and self._is_number(at.expr, at)
+        )
+
+    def _counts(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a Python number whatever its names stand for: ``sum(p.numel() for
+        p in ps)``."""
+        match expr:
+            case ir.Const(value=value):
+                return isinstance(value, (int, float))
+            case ir.Operation(op="+" | "-" | "*" | "/" | "//", operands=operands):
+                return all(self._counts(operand, function) for operand in operands)
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, function)
+                if origin in dtype_table.OF_NUMBERS:
+                    given = [one for arg in args for one in _elements(arg.value)]
+                    return all(self._counts(one, function) for one in given)
+                if origin is None and isinstance(func, ir.Attr):
+                    return func.attr in ("item", "numel")
+                return origin in dtype_table.NUMBERS
+        return False
+
+    def has_squashed(self, names: Collection[str]) -> bool:
+        """Whether the last value that was shown to be fp32 came from one of these functions or layers."""
+        return any(
+            isinstance(inner, (ir.Name, ir.Attr))
+            and (inner.attr if isinstance(inner, ir.Attr) else inner.id).lower()
+            in names
+            for expr, _, _, _ in self._asked
+            for inner in ir.walk(expr)
+        )
+
+    def _fp32(self, at: Made) -> bool:
+        key = (at.expr, at.function, at.stmt.path, at.index)
+        if key in self._asked:
+            # Round a loop: fp32 if what goes into the loop is.
+            return True
+        self._left -= 1
+        if self._left < 0:
+            return False
+        before = len(self._asked)
+        self._asked[key] = None
+        found = self._fp32_of(at)
+        if not found:
+            # What was shown since then may stand on what was taken for granted here.
+            while len(self._asked) > before:
+                self._asked.popitem()
+        return found
+
+    def _within(self, at: Made, expr: ir.Expr, index: int | None = None) -> bool:
+        return self._fp32(Made(expr, at.function, at.stmt, index))
+
+    def _fp32_of(self, at: Made) -> bool:
+        expr = at.expr
+        match expr:
+            case ir.Name() | ir.Attr():
+                return self._fp32_variable(at)
+            case ir.Display(kind="list" | "tuple", items=items):
+                index = at.index
+                return index is not None and (
+                    -len(items) <= index < len(items) and self._within(at, items[index])
+                )
+            case ir.Item(value=value, key=key):
+                if isinstance(key, ir.Const) and isinstance(key.value, int):
+                    # Of a tensor its rows, of a tuple that element.
+                    return self._within(at, value, key.value) or (
+                        self._within(at, value)
+                    )
+                return at.index is None and self._within(at, value)
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                return self._within(at, body, at.index) and (
+                    self._within(at, orelse, at.index)
+                )
+            case ir.Operation(op="-x", operands=(operand,)):
+                return self._within(at, operand)
+            case ir.Operation(op="**", operands=(base, exponent)):
+                return self._within(at, base) and self._is_number(exponent, at)
+            case ir.Operation(op="@", operands=(left, right)):
+                return self._within(at, left) or self._within(at, right)
+            case ir.Operation(op=op, operands=(left, right)) if (
+                op in dtype_table.ARITHMETIC
+            ):
+                return self._fp32_arithmetic(at, left, right)
+            case ir.Call():
+                return self._fp32_call(at, expr)
+        return False
+
+    def _fp32_variable(self, at: Made) -> bool:
+        if at.index is not None and self.flow.is_filled(at):
+            # Which of its elements stands where is not known.
+            elements = self.flow.elements(at)
+            return bool(elements) and all(map(self._fp32, elements or ()))
+        made = self.flow.made(at)
+        if not made:
+            view = dtype_table.view_of(at.expr)
+            return view is not None and self._within(at, view, at.index)
+        for one in made:
+            if at.index is not None:
+                if one.index is not None:
+                    return False
+                one = Made(one.expr, one.function, one.stmt, at.index)
+            if not self._fp32(one):
+                return False
+        return True
+
+    def _fp32_arithmetic(self, at: Made, left: ir.Expr, right: ir.Expr) -> bool:
+        if self._is_number(left, at):
+            return self._within(at, right)
+        if self._is_number(right, at):
+            return self._within(at, left)
+        return self._within(at, left) and self._within(at, right)
+
+    def _is_number(self, expr: ir.Expr, at: Made) -> bool:
+        """Whether an expression is a Python number; one that is made of itself is none for sure."""
+        asked = (expr, at.function, at.stmt.path)
+        if asked in self._numbers_asked:
+            return False
+        self._numbers_asked.add(asked)
+        try:
+            return self._is_number_now(expr, at)
+        finally:
+            self._numbers_asked.discard(asked)
+
+    def _is_number_now(self, expr: ir.Expr, at: Made) -> bool:
+        match expr:
+            case ir.Const(value=value):
+                return isinstance(value, (int, float))
+            case ir.Operation(op="-x", operands=(operand,)):
+                return self._is_number(operand, at)
+            case ir.Operation(op=op, operands=(left, right)) if op in (
+                *dtype_table.ARITHMETIC,
+                "//",
+                "**",
+                "%",
+            ):
+                return self._is_number(left, at) and self._is_number(right, at)
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, at.function)
+                if origin in dtype_table.OF_NUMBERS:
+                    return all(self._is_number(arg.value, at) for arg in args)
+                if origin is not None:
+                    return origin in dtype_table.NUMBERS or origin.startswith("math.")
+                if not isinstance(func, ir.Attr):
+                    return False
+                return func.attr in ("item", "numel") or (
+                    func.attr == "size" and bool(args)
+                )
+            case ir.Item(value=ir.Attr(attr="shape")):
+                return True
+            case ir.Name() | ir.Attr():
+                of = Made(expr, at.function, at.stmt)
+                made = self.flow.made(of)
+                if made is None and self._is_declared_number(of):
+                    return True
+                return bool(made) and all(
+                    one.index is None and self._is_number(one.expr, one)
+                    for one in made or ()
+                )
+        return False
+
+    def _is_declared_number(self, at: Made) -> bool:
+        """Whether a variable is a parameter with the annotation of a number, given out of sight."""
+        if not isinstance(at.expr, ir.Name):
+            return False
+        name = at.expr.id
+        stmts, from_start = self.flow.reaching(name, at)
+        return (
+            from_start
+            and not stmts
+            and any(
+                param.name == name
+                and param.annotation is not None
+                and self.program.origin(param.annotation, at.function)
+                in ("builtins.float", "builtins.int")
+                for param in self.program.functions[at.function].params
+            )
+        )
+
+    def _fp32_call(self, at: Made, call: ir.Call) -> bool:
+        program = self.program
+        func = call.func
+        origin = program.origin(func, at.function)
+        first = call.args[0].value if call.args and not call.args[0].star else None
+        if origin is not None:
+            return self._fp32_function(at, call, origin, first)
+        refs = program.resolve(func, at.function)
+        if refs and all(ref.kind == "function" for ref in refs):
+            return all(self._fp32_returned(ref.name, at.index) for ref in refs)
+        modules = self.modules.of(func, at.function)
+        if modules is not None:
+            given = None if first is None else Made(first, at.function, at.stmt)
+            return all(self._fp32_module(m, given, at.index) for m in modules)
+        if refs or not isinstance(func, ir.Attr):
+            return False
+        method = func.attr
+        if method == "float":
+            return not call.args
+        if method == "to":
+            return self._fp32_moved(at, call, func.value)
+        if method == "type":
+            return first is not None and self._says_fp32(first, at)
+        if method in dtype_table.PRODUCTS:
+            return self._within(at, func.value) or (
+                first is not None and self._within(at, first)
+            )
+        if _says_dtype(call):
+            return False
+        return method in dtype_table.SAME and self._within(at, func.value)
+
+    def _fp32_moved(self, at: Made, call: ir.Call, value: ir.Expr) -> bool:
+        """``x.to(device)``, ``x.to(torch.float32)``."""
+        if any(self._says_fp32(arg.value, at) for arg in call.args):
+            return True
+        devices = all(
+            arg.name in ("device", "non_blocking", None)
+            and (
+                isinstance(arg.value, ir.Const)
+                or kind_of(self.program, arg.value, at.function) == DEVICE
+            )
+            for arg in call.args
+        )
+        return devices and self._within(at, value)
+
+    def _says_fp32(self, expr: ir.Expr, at: Made) -> bool:
+        origin = self.program.origin(expr, at.function) or ""
+        return bool(dtype_table.FLOAT.fullmatch(origin)) or (
+            isinstance(expr, ir.Const) and expr.value == "torch.FloatTensor"
+        )
+
+    def _fp32_function(
+        self, at: Made, call: ir.Call, origin: str, first: ir.Expr | None
+    ) -> bool:
+        if dtype_table.IMAGE_MODELS.fullmatch(origin):
+            return False
+        name = origin.rsplit(".", 1)[-1]
+        if not origin.startswith("torch."):
+            return False
+        for arg in call.args:
+            if arg.name == "dtype":
+                return self._says_fp32(arg.value, at) and (
+                    name in dtype_table.FACTORIES or name in dtype_table.SAME
+                )
+        if name in dtype_table.FACTORIES:
+            return True
+        if name == "FloatTensor":
+            return True
+        if name == "full":
+            value = call.argument(1, "fill_value")
+            return isinstance(value, ir.Const) and isinstance(value.value, float)
+        if name == "full_like":
+            return first is not None and self._within(at, first)
+        if name in dtype_table.JOINS and isinstance(first, ir.Display):
+            return bool(first.items) and all(self._within(at, i) for i in first.items)
+        if name == "einsum":
+            given = [
+                operand
+                for arg in call.args[1:]
+                for operand in (
+                    arg.value.items
+                    if isinstance(arg.value, ir.Display)
+                    else (arg.value,)
+                )
+            ]
+            return bool(given) and all(self._within(at, one) for one in given)
+        if name in dtype_table.PRODUCTS:
+            return any(
+                not arg.star and self._within(at, arg.value) for arg in call.args[:2]
+            )
+        if name == "Parameter":
+            return first is not None and self._within(at, first)
+        if name in ("data_parallel",) and first is not None:
+            modules = self.modules.of(first, at.function)
+            return modules is not None and all(
+                self._fp32_module(m, None, at.index) for m in modules
+            )
+        plain = origin in (f"torch.{name}", f"torch.nn.functional.{name}")
+        return (
+            plain
+            and name in dtype_table.SAME
+            and first is not None
+            and self._within(at, first)
+        )
+
+    def _fp32_returned(self, function: str, index: int | None) -> bool:
+        returned = self.flow.returned(function, index)
+        return bool(returned) and all(self._fp32(made) for made in returned or ())
+
+    def _fp32_module(
+        self, made: Construction, given: Made | None, index: int | None
+    ) -> bool:
+        """Whether calling a module gives fp32."""
+        program = self.program
+        origin = program.origin(made.call.func, made.function)
+        if origin is None:
+            return self._fp32_forward(made, index)
+        if _says_dtype(made.call):
+            return False
+        if dtype_table.PARAMETRIC.fullmatch(
+            origin
+        ) or dtype_table.IMAGE_MODELS.fullmatch(origin):
+            return True
+        if dtype_table.KEEPING.fullmatch(origin):
+            return given is not None and self._fp32(given)
+        layers = self.modules.layers(made)
+        if layers is None:
+            return False
+        return self._fp32_layers(layers, given)
+
+    def _fp32_layers(
+        self, layers: list[tuple[ir.Expr, str]], given: Made | None
+    ) -> bool:
+        """Whether layers in a row give fp32: the last that does not keep what it is given decides."""
+        for position in range(len(layers) - 1, -1, -1):
+            expr, function = layers[position]
+            if isinstance(expr, ir.Operation) and expr.op == "starred":
+                return False
+            modules = self.modules.of(expr, function)
+            if modules is None:
+                return False
+            kinds = {
+                bool(
+                    dtype_table.KEEPING.fullmatch(
+                        self.program.origin(m.call.func, m.function) or ""
+                    )
+                )
+                for m in modules
+            }
+            if kinds == {True}:
+                continue
+            return all(self._fp32_module(m, None, None) for m in modules)
+        return given is not None and self._fp32(given)
+
+    def _fp32_forward(self, made: Construction, index: int | None) -> bool:
+        program = self.program
+        refs = program.resolve(made.call.func, made.function)
+        classes = [ref.name for ref in refs if ref.kind == "class"]
+        if not classes or len(classes) != len(refs):
+            return False
+        for class_name in classes:
+            forward = program.method(class_name, "forward")
+            if forward is None or program.method(class_name, "__call__") is not None:
+                return False
+            if not self._fp32_returned(forward, index):
+                return False
+        return True
+
+
+def rebinds(at: Made) -> bool:
+    """Whether a name in an expression may be one that a lambda or comprehension around it binds."""
+    bound: set[str] = set()
+    for expr in at.stmt.exprs:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Deferred):
+                bound.update(inner.params)
+            elif isinstance(inner, ir.Comprehension):
+                for target in inner.targets:
+                    bound |= {n.id for n in ir.walk(target) if isinstance(n, ir.Name)}
+    return bool(bound) and any(
+        isinstance(inner, ir.Name) and inner.id in bound for inner in ir.walk(at.expr)
+    )
+
+
+def _says_dtype(call: ir.Call) -> bool:
+    return any(arg.name == "dtype" or arg.star == "**" for arg in call.args)
+
+
+def _elements(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What a list that is written out holds; of anything else, itself."""
+    match expr:
+        case ir.Comprehension(elements=(element,)):
+            return (element,)
+        case ir.Display(kind="list" | "tuple", items=items):
+            return items
+    return (expr,)

@@ -1,0 +1,189 @@
+"""Which values are never half when AMP is on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.loaders import names_data
+from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.program import ir
+
+Statements = Collection[tuple[str, ir.Path]]
+"""Statements by their function and path."""
+_MOST = 400
+
+
+class Halves:
+    """Answers for one program, some of whose statements run under autocast."""
+
+    def __init__(
+        self, flow: Flow, modules: Modules, under_autocast: Statements
+    ) -> None:
+        self.program = flow.program
+        self.flow = flow
+        self.modules = modules
+        self.under_autocast = under_autocast
+        self.made_full: set[int] = set()
+        """The very expressions (by `id`) that a planned edit makes fp32; others that say the same may
+        stay half."""
+        self._left = 0
+        self._passed: dict[tuple[int, str, ir.Path], None] = {}
+
+    def is_never_half(self, at: Made) -> bool:
+        """Whether a value is shown to be no half tensor when AMP is on."""
+        self._left, self._passed = _MOST, {}
+        return not rebinds(at) and self._not_half(at)
+
+    def _gets_fp32(self, at: Made) -> bool:
+        """Whether autocast is on where a value is made."""
+        return (at.function, at.stmt.path) in self.under_autocast
+
+    def _not_half(self, at: Made) -> bool:
+        key = (id(at.expr), at.function, at.stmt.path)
+        if key in self._passed:
+            return True
+        self._left -= 1
+        if self._left < 0:
+            return False
+        before = len(self._passed)
+        self._passed[key] = None
+        found = self._not_half_of(at)
+        if not found:
+            # What was shown since then may stand on what was taken for granted here.
+            while len(self._passed) > before:
+                self._passed.popitem()
+        return found
+
+    def _plainly(self, at: Made, *exprs: ir.Expr) -> bool:
+        return all(self._not_half(Made(e, at.function, at.stmt)) for e in exprs)
+
+    def _not_half_of(self, at: Made) -> bool:
+        expr = at.expr
+        if id(expr) in self.made_full:
+            return True
+        match expr:
+            case ir.Const():
+                return True
+            case ir.Name() | ir.Attr():
+                if self._is_data(at):
+                    return True
+                made = self.flow.made(at)
+                if not made:
+                    view = dtype_table.view_of(expr)
+                    return self._is_shape(at) or (
+                        view is not None and self._plainly(at, view)
+                    )
+                return all(map(self._not_half, [*made, *self.flow.put_into(at)]))
+            case ir.Item(value=value):
+                return self._plainly(at, value)
+            case ir.Display(items=items):
+                return self._plainly(at, *items)
+            case ir.Operation(op="**", operands=operands):
+                return self._gets_fp32(at) or self._plainly(at, *operands)
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                return self._plainly(at, body, orelse)
+            case ir.Operation(op="@"):
+                return False
+            case ir.Operation(op=op, operands=operands):
+                return op in dtype_table.COMPARISONS or (
+                    op in (*dtype_table.ARITHMETIC, "-x", "~", "//", "%", "&", "|")
+                    and self._plainly(at, *operands)
+                )
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, at.function)
+                values = [arg.value for arg in args]
+                if origin is not None:
+                    name = origin.rsplit(".", 1)[-1]
+                    if origin in ("builtins.next", "builtins.iter"):
+                        return all(names_data(value) for value in values)
+                    if origin in dtype_table.OF_NUMBERS:
+                        return self._plainly(at, *values)
+                    if not origin.startswith("torch."):
+                        return origin in dtype_table.NUMBERS or origin.startswith(
+                            "numpy."
+                        )
+                    if dtype_table.FP32_ONLY.fullmatch(origin):
+                        return True
+                    if name in dtype_table.FROM_NUMBERS or (
+                        name in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at)
+                    ):
+                        return True
+                    return name in dtype_table.SAME | dtype_table.JOINS | {
+                        "where",
+                        "full_like",
+                        "Variable",
+                    } and (self._plainly(at, *values))
+                refs = self.program.resolve(func, at.function)
+                if refs and all(ref.kind == "external" for ref in refs):
+                    # Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
+                    return all(dtype_table.FLOAT.fullmatch(ref.name) for ref in refs)
+                if refs and all(ref.kind == "function" for ref in refs):
+                    return all(self._returns_no_half(ref.name) for ref in refs)
+                modules = self.modules.of(func, at.function)
+                if modules is not None:
+                    return self._gets_fp32(at) and all(map(self._gives_fp32, modules))
+                if refs or not isinstance(func, ir.Attr):
+                    return False
+                if func.attr in ("float", "long", "int", "bool", "item", "argmax"):
+                    return True
+                if func.attr in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
+                    return True
+                return (
+                    func.attr in dtype_table.SAME | dtype_table.MADE_LIKE
+                    and self._plainly(at, func.value)
+                )
+        return False
+
+    def _gives_fp32(self, made: Construction) -> bool:
+        """Whether a module gives no half values under autocast."""
+        origin = self.program.origin(made.call.func, made.function)
+        if origin is not None and dtype_table.FP32_LAYERS.fullmatch(origin):
+            return True
+        layers = self.modules.layers(made)
+        last = layers and self.modules.of(*layers[-1])
+        if last:
+            return all(map(self._gives_fp32, last))
+        refs = self.program.resolve(made.call.func, made.function)
+        forwards = [self.program.method(r.name, "forward") for r in refs]
+        return origin is None and all(
+            forward is not None and self._returns_no_half(forward)
+            for forward in forwards or [None]
+        )
+
+    def _returns_no_half(self, function: str) -> bool:
+        returned = self.flow.returned(function, None)
+        return bool(returned) and all(self._not_half(made) for made in returned or ())
+
+    def _is_shape(self, at: Made) -> bool:
+        """The integers of ``x.shape``: of anything but the object itself, which may keep a tensor."""
+        own = self.program.self_class(at.function)
+        return (
+            isinstance(at.expr, ir.Attr)
+            and at.expr.attr == "shape"
+            and (own is None or at.expr.value != ir.Name(own[0]))
+        )
+
+    def _is_data(self, at: Made) -> bool:
+        """What a loop over something that is no forward computation hands out: a batch."""
+        program = self.program
+        if not isinstance(at.expr, ir.Name):
+            return False
+        owner = program.owner(at.expr.id, at.function)
+        if owner is None:
+            return False
+        found = program.bindings(owner, at.expr.id)
+        loops = [d for d in found if d.stmt.kind == "for"]
+        if not loops or any(
+            d.stmt.kind not in ("for", "assign", "annassign") for d in found
+        ):
+            return False
+        return all(
+            d.stmt.value is not None and names_data(d.stmt.value) for d in loops
+        ) and all(
+            d.value is not None and self._not_half(Made(d.value, d.function, d.stmt))
+            for d in found
+            if d.stmt.kind != "for"
+        )

@@ -1,0 +1,267 @@
+"""Which values may be in half precision: those that come out of what runs under autocast."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+
+_MAKES_FP32 = re.compile(
+    r"torch\.(rand|randn|zeros|ones|empty|Tensor|FloatTensor|linspace|normal)"
+    r"|torch\.cuda\.FloatTensor"
+)
+_LIKE = re.compile(r"torch\.(rand|randn|zeros|ones|empty|full)_like")
+_KEEPS_DTYPE = frozenset(
+    """cuda cpu view reshape expand expand_as view_as repeat requires_grad_ detach clone contiguous
+    unsqueeze squeeze uniform_ normal_ zero_ fill_ flatten permute transpose t data add_ mul_ sub_ div_
+    clamp clamp_ new_zeros new_ones""".split()
+)
+_RUNS_A_MODULE = ("forward", "__call__", "__init__")
+_ARITHMETIC = ("+", "-", "*", "/", "-x")
+_DEEPEST = 12
+
+Statements = Collection[tuple[str, ir.Path]]
+
+
+class Precision:
+    """Answers for one group's regions."""
+
+    def __init__(
+        self,
+        program: Program,
+        forward: Forward,
+        under_autocast: Statements,
+        in_fp32: Statements,
+    ) -> None:
+        """``in_fp32``: the statements among those under autocast for which it is turned off again."""
+        self.program = program
+        self.forward = forward
+        self.under_autocast = under_autocast
+        self.in_fp32 = in_fp32
+        self._busy: set[tuple[str, str]] = set()
+
+    def may_be_half(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether autocast may give (part of) a value another dtype than it has without.
+
+        ``stmt``: the one that the expression stands in.
+        """
+        return self._may_be_half(expr, function, stmt, 0)
+
+    def _is_under(self, function: str, stmt: ir.Stmt) -> bool:
+        site = (function, stmt.path)
+        return site in self.under_autocast and site not in self.in_fp32
+
+    def _may_be_half(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt, depth: int
+    ) -> bool:
+        if depth > _DEEPEST:
+            return True
+        if self.is_fp32(expr, function):
+            return False
+        own = self.program.self_class(function)
+        match expr:
+            case ir.Call():
+                callees = self.program.callees(expr, function)
+                plain = [
+                    callee
+                    for callee in callees
+                    if self.program.functions[callee].name not in _RUNS_A_MODULE
+                ]
+                if plain and len(plain) == len(callees):
+                    return any(self._returns_half(callee, depth) for callee in plain)
+                if self._is_under(function, stmt):
+                    if self.forward.is_forward(expr, function):
+                        return True
+            case ir.Operation(op="@") if self._is_under(function, stmt):
+                return True
+            case ir.Name(id=name):
+                return self._variable_may_be_half(name, function, stmt, depth)
+            case ir.Attr(value=value, attr=attr) if own and value == ir.Name(own[0]):
+                definitions = self.program.attribute_definitions(own[1], attr)
+                return any(self._comes_out_half(d, depth) for d in definitions)
+        return any(
+            self._may_be_half(child, function, stmt, depth)
+            for child in ir.children(expr)
+        )
+
+    def _returns_half(self, function: str, depth: int) -> bool:
+        if (function, "return") in self._busy:
+            return False
+        self._busy.add((function, "return"))
+        try:
+            return any(
+                self._may_be_half(stmt.value, function, stmt, depth + 1)
+                for stmt in ir.statements(self.program.functions[function].body)
+                if stmt.kind == "return"
+                and stmt.value is not None
+                and (function, stmt.path) not in self.in_fp32
+            )
+        finally:
+            self._busy.discard((function, "return"))
+
+    def _variable_may_be_half(
+        self, name: str, function: str, stmt: ir.Stmt, depth: int
+    ) -> bool:
+        program = self.program
+        own = program.self_class(function)
+        owner = program.owner(name, function)
+        if owner is None or (own is not None and name == own[0]):
+            return False
+        if program.resolve(ir.Name(name), function) and self.forward.is_module(
+            ir.Name(name), function
+        ):
+            return False
+        definitions = program.definitions(owner, name)
+        last = self._last_definition(definitions, function, stmt)
+        if last is not None:
+            if (function, f"{name}@{last.stmt.line}") in self._busy:
+                return False
+            self._busy.add((function, f"{name}@{last.stmt.line}"))
+            try:
+                return self._comes_out_half(last, depth)
+            finally:
+                self._busy.discard((function, f"{name}@{last.stmt.line}"))
+        if (owner, name) in self._busy:
+            return False
+        self._busy.add((owner, name))
+        try:
+            if any(self._comes_out_half(d, depth) for d in definitions):
+                return True
+            scope = program.functions[owner]
+            if all(param.name != name for param in scope.params):
+                return False
+            sites = program.call_sites.get(owner, [])
+            if not sites or scope.name == "forward":
+                # Who calls it is not known.
+                return True
+            return any(
+                self._may_be_half(value, site.caller, site.stmt, depth + 1)
+                for site in sites
+                if (value := program.argument_at(site, name)) is not None
+            )
+        finally:
+            self._busy.discard((owner, name))
+
+    def _last_definition(
+        self, definitions: list[Definition], function: str, stmt: ir.Stmt
+    ) -> Definition | None:
+        """The one that a statement is sure to see: it stands before it in its block, or further out."""
+        scope = self.program.functions[function]
+        at = {d.stmt.path: d for d in definitions if d.function == function}
+        path = stmt.path
+        while len(path) > len(scope.path):
+            for earlier in reversed(block_around(scope, path)[: path[-1][1]]):
+                if earlier.path in at and earlier.kind in ("assign", "annassign"):
+                    return at[earlier.path]
+                if any(inner.path in at for inner in ir.statements((earlier,))):
+                    return None
+            path = path[:-1]
+            outer = next((s for s in ir.statements(scope.body) if s.path == path), None)
+            if outer is None or outer.kind in ("for", "while", "try", "trystar"):
+                # What a turn, or a part of it, leaves behind may be seen as well.
+                return None
+        return None
+
+    def _comes_out_half(self, definition: Definition, depth: int) -> bool:
+        stmt, function = definition.stmt, definition.function
+        if stmt.kind in ("functiondef", "classdef", "import", "importfrom"):
+            return False
+        if (function, stmt.path) in self.in_fp32:
+            return False
+        value = definition.value if definition.value is not None else stmt.value
+        if value is None:
+            return stmt.kind == "with"
+        return self._may_be_half(value, function, stmt, depth + 1)
+
+    # -- what is fp32 whatever goes in --------------------------------------------------------
+
+    def is_fp32(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+        """Whether an expression is a tensor of fp32, with dimensions, with AMP and without."""
+        if depth > _DEEPEST:
+            return False
+        match expr:
+            case ir.Operation(op=op, operands=operands) if op in _ARITHMETIC:
+                # Half with fp32 gives fp32.
+                return any(self.is_fp32(one, function, depth + 1) for one in operands)
+            case ir.Attr(value=value, attr="data" | "T"):
+                return self.is_fp32(value, function, depth + 1)
+            case ir.Name(id=name):
+                return self._variable_is_fp32(name, function, depth)
+            case ir.Call():
+                return self._call_is_fp32(expr, function, depth)
+        return False
+
+    def _call_is_fp32(self, call: ir.Call, function: str, depth: int) -> bool:
+        program = self.program
+        if any(arg.name == "dtype" for arg in call.args):
+            return False
+        origins = {program.origin(call.func, function) or ""} | {
+            ref.name
+            for ref in program.resolve(call.func, function)
+            if ref.kind == "external"
+        }
+        first = call.args[0].value if call.args else None
+        if any(_MAKES_FP32.fullmatch(origin) for origin in origins):
+            return first is not None and first != ir.Display("tuple", ())
+        if any(_LIKE.fullmatch(origin) for origin in origins) or (
+            "torch.autograd.Variable" in origins
+        ):
+            return first is not None and self.is_fp32(first, function, depth + 1)
+        if isinstance(call.func, ir.Attr) and "" in origins:
+            method = call.func.attr
+            if method == "float" and not call.args:
+                return True
+            moves = method == "to" and not any(
+                (program.origin(arg.value, function) or "").startswith("torch.")
+                for arg in call.args
+            )
+            if method in _KEEPS_DTYPE or moves:
+                return self.is_fp32(call.func.value, function, depth + 1)
+        return False
+
+    def _variable_is_fp32(self, name: str, function: str, depth: int) -> bool:
+        program = self.program
+        owner = program.owner(name, function)
+        if owner is None or (owner, f"{name}!") in self._busy:
+            return False
+        self._busy.add((owner, f"{name}!"))
+        try:
+            if any(param.name == name for param in program.functions[owner].params):
+                return False
+            definitions = program.definitions(owner, name)
+            return bool(definitions) and all(
+                d.value is not None
+                and d.index is None
+                and d.stmt.kind in ("assign", "annassign")
+                # `x = x.view(-1)` keeps what the others say.
+                and (
+                    self.is_fp32(d.value, d.function, depth + 1)
+                    or (len(definitions) > 1 and _same(d.value, name))
+                )
+                for d in definitions
+            )
+        finally:
+            self._busy.discard((owner, f"{name}!"))
+
+
+def _same(expr: ir.Expr, name: str) -> bool:
+    """``name`` through methods that keep its dtype."""
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        if expr.func.attr not in _KEEPS_DTYPE and expr.func.attr != "to":
+            return False
+        expr = expr.func.value
+    return expr == ir.Name(name)
+
+
+def block_around(scope: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
+    """The block that a statement stands in; empty for the body of a class."""
+    parent, (field, _) = path[:-1], path[-1]
+    if parent == scope.path:
+        return scope.body
+    outer = [s for s in ir.statements(scope.body) if s.path == parent]
+    blocks = [b.body for s in outer for b in s.blocks if b.field == field]
+    return blocks[0] if blocks else ()

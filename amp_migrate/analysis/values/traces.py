@@ -1,0 +1,773 @@
+"""What of a value is in half precision when AMP is on, in and outside of regions.
+
+A function that is called from a region as well as from outside of one is asked about twice: each
+value is traced back in one of two contexts, with autocast on or off where its function was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.forward import MODELS, Forward
+from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
+from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.analysis.values.precision import block_around
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings, unpacked
+from amp_migrate.program.link import CallSite
+from amp_migrate.program.names import Definition
+
+ANY = None
+"""Any element of a container."""
+
+
+class Trace(NamedTuple):
+    """What is known about a value: ``full`` is for sure no tensor of half precision."""
+
+    half: bool
+    """It is seen to be, or to hold, what autocast makes half."""
+    off: str
+    """With AMP off: ``fp32`` for a tensor of that dtype, ``none``, ``optional`` for one of both,
+    ``number``, ``data`` for what was loaded, a mask, or a tensor of another dtype, ``?`` where it may
+    be anything."""
+
+    @property
+    def used(self) -> Trace:
+        """The same where it is used in such a way that None raises."""
+        tensor = {"optional": "fp32", "none": ""}
+        return Trace(self.half, tensor.get(self.off, self.off))
+
+
+_NOTHING = Trace(False, "")
+"""The least: no value has been met yet."""
+UNKNOWN = Trace(False, "?")
+NONE = Trace(False, "none")
+DATA = Trace(False, "data")
+NUMBER = Trace(False, "number")
+FULL = Trace(False, "fp32")
+_HOOKED = Trace(True, "?")
+"""What a module is given or gives, and hands to a hook."""
+
+_CASTS = frozenset("long int bool double byte short argmax argmin argsort".split())
+_PLACED = frozenset("max min topk sort median mode kthvalue cummax cummin".split())
+"""They give values and, behind them, places."""
+_SAME_ELEMENTS = frozenset(
+    f"builtins.{name}" for name in "list tuple set reversed sorted iter".split()
+) | {"collections.deque", "random.sample", "random.choices", "tqdm.tqdm"}
+_COLLECTIONS = frozenset(
+    f"builtins.{name}" for name in "list dict set".split()
+) | frozenset(f"collections.{name}" for name in "deque defaultdict OrderedDict".split())
+_TAKES = frozenset("pop popleft get".split())
+_LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
+"""What reads a file, and the name of what has written it."""
+_OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
+_MOST = 2000
+_DEEPEST = 50
+_WHOLE = _DEEPEST + 2
+"""Deeper than any question: nothing of an answer is left out."""
+
+Selectors = tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An expression where it stands, in a context, and which part of its value is meant."""
+
+    expr: ir.Expr
+    function: str
+    stmt: ir.Stmt
+    on: bool
+    """Whether its function was called under autocast."""
+    part: Selectors = ()
+    """Of a container, its element; of that one its element, and so on."""
+
+
+def join(traces: Iterable[Trace]) -> Trace:
+    """What holds of a value that is one of some."""
+    half, off = _NOTHING
+    for one in traces:
+        half |= one.half
+        if off in ("", one.off) or not one.off:
+            off = off or one.off
+        else:
+            optional = {off, one.off} <= {"none", "fp32", "optional"}
+            off = "optional" if optional else "?"
+    return Trace(half, off)
+
+
+def mixed(traces: Iterable[Trace]) -> Trace:
+    """What holds of a result to whose dtype all operands are promoted."""
+    traces = [one.used for one in traces]
+    if _NOTHING in traces:
+        return _NOTHING
+    known = [t for t in traces if t.off != "number"]
+    if not known:
+        return NUMBER
+    joined = join(known)
+    full = any(not t.half and t.off in ("fp32", "data") for t in known)
+    return Trace(joined.half and not full, joined.off)
+
+
+class Traces:
+    """Answers for one program, some of whose statements are in regions."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        modules: Modules,
+        forward: Forward,
+        inside: Statements,
+        called: Collection[str],
+        outside: Collection[str],
+        hooks: Collection[str | tuple[str, ir.Path]],
+    ) -> None:
+        """``inside``: the statements of regions. ``called``: the functions that these call; ``outside``:
+        those that run outside of every region. A function may be both. ``hooks``: functions that are
+        hooked to modules, and the statements that do so.
+        """
+        self.program = flow.program
+        self.flow = flow
+        self.modules = modules
+        self.forward = forward
+        self.inside = inside
+        self.called = called
+        self.outside = outside
+        self.hooks = hooks
+        self.cast: set[int] = set()
+        """The very expressions (by `id`) that are cast to fp32 by an edit."""
+        self._busy: dict[object, int] = {}
+        """The questions that are being answered, with how many are around each."""
+        self._left = 0
+        self._known: dict[object, Trace] = {}
+        self._cut = _WHOLE
+
+    def of(self, at: At) -> Trace:
+        """What is known about a value."""
+        self._left, self._cut = _MOST, _WHOLE
+        return self._of(at)
+
+    def forget(self) -> None:
+        """Answer anew: another expression is cast."""
+        self._known.clear()
+
+    def is_under(self, at: At) -> bool:
+        """Whether autocast is on where a value is made."""
+        return at.on or (at.function, at.stmt.path) in self.inside
+
+    # -- expressions --------------------------------------------------------------------------
+
+    def _of(self, at: At) -> Trace:
+        if id(at.expr) in self.cast:
+            return FULL
+        key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
+        if key in self._known:
+            return self._known[key]
+        if key in self._busy:
+            self._cut = min(self._cut, self._busy[key])
+            return _NOTHING
+        depth = len(self._busy)
+        if self._left <= 0 or depth > _DEEPEST:
+            self._cut = -1
+            return UNKNOWN
+        self._left -= 1
+        outer, self._cut = self._cut, _WHOLE
+        self._busy[key] = depth
+        found = self._made_by(at)
+        del self._busy[key]
+        # Where the answer waits for no question around this one, it is the same for all.
+        if self._cut >= depth or not depth:
+            self._known[key] = found
+            self._cut = _WHOLE
+        self._cut = min(outer, self._cut)
+        return found
+
+    def _with(self, at: At, expr: ir.Expr, part: Selectors = ()) -> Trace:
+        return self._of(replace(at, expr=expr, part=part))
+
+    def _made_by(self, at: At) -> Trace:
+        expr = at.expr
+        match expr:
+            case ir.Const(value=None):
+                return NONE
+            case ir.Const(value=value):
+                return NUMBER if isinstance(value, (int, float)) else UNKNOWN
+            case ir.Name(id=name):
+                return self._variable(at, name)
+            case ir.Attr():
+                return self._attribute(at, expr)
+            case ir.Display(items=items, keys=keys):
+                if not at.part:
+                    return _held(self._with(at, item) for item in items)
+                first, rest = at.part[0], at.part[1:]
+                if _is_field(first):
+                    return UNKNOWN
+                if isinstance(first, int) and not keys:
+                    inner = (
+                        items[first : first + 1] if first >= 0 else items[first:][:1]
+                    )
+                elif isinstance(first, str) and keys:
+                    inner = tuple(
+                        item
+                        for key, item in zip(keys, items, strict=False)
+                        if key == ir.Const(first)
+                    )
+                else:
+                    inner = items
+                return join(self._with(at, item, rest) for item in inner)
+            case ir.Item(value=value, key=key):
+                chosen = (
+                    key.value
+                    if isinstance(key, ir.Const) and isinstance(key.value, (int, str))
+                    else ANY
+                )
+                if isinstance(key, ir.Operation) and key.op == "slice":
+                    return self._with(at, value, at.part)
+                return self._with(at, value, (chosen, *at.part))
+            case ir.Comprehension(elements=elements):
+                inside = [self._with(at, one, at.part[1:]) for one in elements]
+                return join(inside) if at.part else _held(inside)
+            case ir.Walrus(value=value):
+                return self._with(at, value, at.part)
+            case ir.Operation(op=op, operands=operands):
+                return self._operation(at, op, operands)
+            case ir.Call():
+                return self._call(at, expr)
+        return UNKNOWN
+
+    def _operation(self, at: At, op: str, operands: tuple[ir.Expr, ...]) -> Trace:
+        if op == "if":
+            return join(self._with(at, one, at.part) for one in operands[1:])
+        if op in ("and", "or"):
+            return join(self._with(at, one, at.part) for one in operands)
+        if op in dtype_table.COMPARISONS:
+            return DATA
+        traces = [self._with(at, one, at.part) for one in operands]
+        if op == "@":
+            return self._product(at, traces)
+        if op == "**" and self.is_under(at):
+            return Trace(False, mixed(traces).off)
+        if op in (*dtype_table.ARITHMETIC, "-x", "//", "%", "**"):
+            return mixed(traces)
+        return UNKNOWN
+
+    def _product(self, at: At, operands: list[Trace]) -> Trace:
+        # Where one of them is fp32 without AMP, so are the others.
+        off = "fp32" if any(t.off == "fp32" for t in operands) else "?"
+        return Trace(self.is_under(at) or any(t.half for t in operands), off)
+
+    # -- variables ----------------------------------------------------------------------------
+
+    def _variable(self, at: At, name: str) -> Trace:
+        element = _element_of(at)
+        if element is not None:
+            iterable, part = element
+            return self._with(at, iterable, (ANY, *part, *at.part))
+        program = self.program
+        owner = program.owner(name, at.function)
+        if owner is None:
+            return _HOOKED if self._is_hooked(at, name) else UNKNOWN
+        found: list[Trace] = []
+        if owner != at.function:
+            found += self._of_definitions(program.definitions(owner, name), at)
+        else:
+            stmts, from_start = self.flow.reaching(
+                name, Made(at.expr, at.function, at.stmt)
+            )
+            for stmt in stmts:
+                found += self._of_binding(stmt, name, at)
+            found += self._of_definitions(
+                [
+                    d
+                    for d in program.definitions(owner, name)
+                    if d.function != at.function
+                ],
+                at,
+            )
+            if from_start:
+                found += self._given(at, name)
+        return join([*found, *self._added(at)]) if found else UNKNOWN
+
+    def _of_binding(self, stmt: ir.Stmt, name: str, at: At) -> Iterator[Trace]:
+        if stmt.kind == "augassign" and stmt.value is not None:
+            before = replace(at, stmt=stmt)
+            both = self._of(before), self._with(before, stmt.value, at.part)
+            listed = isinstance(stmt.value, (ir.Display, ir.Comprehension))
+            yield join(both) if listed else mixed(both)
+            return
+        for bound, value, index in bindings(stmt):
+            if bound == name and value is not None:
+                part = at.part if index is None else (index, *at.part)
+                yield self._of(At(value, at.function, stmt, at.on, part))
+            elif bound == name:
+                yield self._of_target(stmt, ir.Name(name), at.function, at.on, at.part)
+
+    def _of_target(
+        self, stmt: ir.Stmt, target: ir.Expr, function: str, on: bool, part: Selectors
+    ) -> Trace:
+        """What a loop hands out."""
+        if stmt.kind != "for" or stmt.value is None:
+            return UNKNOWN
+        for whole in stmt.targets:
+            place = _place_in(whole, target)
+            if place is not None:
+                return self._of(
+                    At(stmt.value, function, stmt, on, (ANY, *place, *part))
+                )
+        return UNKNOWN
+
+    def _of_definitions(
+        self, definitions: Iterable[Definition], at: At
+    ) -> Iterator[Trace]:
+        """What was given its value elsewhere, in each context in which that runs."""
+        for d in definitions:
+            value = d.value if d.value is not None else None
+            for on in self._contexts(d.function):
+                if value is not None:
+                    part = at.part if d.index is None else (d.index, *at.part)
+                    yield self._of(At(value, d.function, d.stmt, on, part))
+                elif d.stmt.kind == "for":
+                    yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
+                else:
+                    yield UNKNOWN
+
+    def _contexts(self, function: str) -> list[bool]:
+        found = [True] if function in self.called else []
+        return [*found, False] if function in self.outside or not found else found
+
+    def _given(self, at: At, name: str) -> Iterator[Trace]:
+        """What callers give to a parameter, those of the same context."""
+        program = self.program
+        params = program.functions[at.function].params
+        if all(param.name != name for param in params):
+            return
+        if at.function in self.hooks and params[0].name != name:
+            yield _HOOKED
+        for site in program.call_sites.get(at.function, []):
+            value = program.argument_at(site, name)
+            if any(param.kind == "*" and param.name == name for param in params):
+                value = _rest_of(site, params)
+            for on in self._contexts(site.caller):
+                made = At(site.call, site.caller, site.stmt, on)
+                if self.is_under(made) == at.on:
+                    yield (
+                        UNKNOWN
+                        if value is None
+                        else self._of(replace(made, expr=value, part=at.part))
+                    )
+        for param in params:
+            if param.name == name and param.default is not None:
+                yield NUMBER if isinstance(param.default, ir.Const) else UNKNOWN
+
+    def _is_hooked(self, at: At, name: str) -> bool:
+        """Whether a variable is what a module gives to the lambda that is hooked to it."""
+        return (at.function, at.stmt.path) in self.hooks and any(
+            isinstance(inner, ir.Deferred) and name in inner.params[1:]
+            for expr in at.stmt.exprs
+            for inner in ir.walk(expr)
+        )
+
+    def _added(self, at: At) -> Iterator[Trace]:
+        """What is put into a collection, under the key that is meant."""
+        contents = self.flow.contents
+        anew = contents.is_made_anew(at.expr, at.function)
+        for put in contents.put_into(at.expr, at.function):
+            wanted = at.part[0] if at.part else ANY
+            for target in put.stmt.targets:
+                if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
+                    if wanted not in (ANY, target.key.value):
+                        break
+            else:
+                part = at.part if put.spread else at.part[1:]
+                # What an earlier call put into a list of its own is not in this one.
+                own = anew and put.function == at.function
+                for on in [at.on] if own else self._contexts(put.function):
+                    yield self._of(At(put.value, put.function, put.stmt, on, part))
+
+    def _attribute(self, at: At, expr: ir.Attr) -> Trace:
+        view = dtype_table.view_of(expr)
+        if view is not None:
+            return self._with(at, view, at.part)
+        if expr.attr in ("indices", "shape", "ndim", "device", "dtype"):
+            return NUMBER
+        if expr.attr in ("weight", "bias"):
+            return FULL
+        if expr.attr in _OUTPUTS or (
+            expr.attr == "values" and isinstance(expr.value, ir.Call)
+        ):
+            found = self._with(at, expr.value, at.part)
+            return Trace(found.half, "?")
+        stored = self._stored_before(at)
+        if stored is not None:
+            return self._of(stored)
+        known: list[Trace] = []
+        for class_name in self.program.instance_classes(expr.value, at.function):
+            method = self.program.method(class_name, expr.attr)
+            if method is not None and self._is_property(method):
+                known.append(self._returned(method, self.is_under(at), at.part))
+            definitions = self.program.attribute_definitions(class_name, expr.attr)
+            resets = [d for d in definitions if self._is_reset(d, at)]
+            if resets:
+                # A state that a module carries over is begun anew before it runs in another way.
+                definitions = resets
+            known += self._of_definitions(definitions, at)
+        if known:
+            return join([*known, *self._added(at)])
+        return self._with(at, expr.value, (f".{expr.attr}", *at.part))
+
+    def _stored_before(self, at: At) -> At | None:
+        """What the same block, or one around it, has just put into an attribute."""
+        scope = self.program.functions[at.function]
+        path = at.stmt.path
+        while len(path) > len(scope.path):
+            for stmt in reversed(block_around(scope, path)[: path[-1][1]]):
+                for target, value, index in unpacked(stmt):
+                    if target == at.expr and value is not None:
+                        part = at.part if index is None else (index, *at.part)
+                        return At(value, at.function, stmt, at.on, part)
+                if any(at.expr in one.targets for one in ir.statements((stmt,))):
+                    return None
+            path = path[:-1]
+            if any(s.path == path and s.kind != "with" for s in scope.body):
+                return None
+        return None
+
+    def _is_reset(self, definition: Definition, at: At) -> bool:
+        """Whether a state that a method carries over is given its value by another."""
+        own = self.program.self_class(at.function)
+        name = self.program.functions[definition.function].name
+        return (
+            not at.on
+            and own is not None
+            and self.forward.is_module_class(own[1])
+            and isinstance(at.expr, ir.Attr)
+            and at.expr.value == ir.Name(own[0])
+            and definition.function != at.function
+            and name != "__init__"
+        )
+
+    def _is_property(self, method: str) -> bool:
+        decorators = self.program.functions[method].decorators
+        return any("property" in (ir.key_of(one) or "") for one in decorators)
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def _call(self, at: At, call: ir.Call) -> Trace:
+        func = call.func
+        fields = self._fields(func, at.function)
+        if fields and at.part:
+            return self._of_record(at, call, fields)
+        origin = self.program.origin(func, at.function)
+        if origin is not None:
+            return self._function(at, call, origin)
+        refs = self.program.resolve(func, at.function)
+        if refs and all(ref.kind == "function" for ref in refs):
+            return join(
+                self._returned(ref.name, self.is_under(at), at.part) for ref in refs
+            )
+        modules = self.modules.of(func, at.function)
+        if modules is not None:
+            given = self._with(at, call.args[0].value) if call.args else UNKNOWN
+            under = self.is_under(at)
+            return join(self._module(m, given, under, at.part) for m in modules)
+        if at.part and _is_field(at.part[0]):
+            return UNKNOWN
+        if self.is_model(func, at.function):
+            return Trace(self.is_under(at) or self._any_half(at, call), "?")
+        if refs or not isinstance(func, ir.Attr):
+            return UNKNOWN
+        return self._method(at, call, func)
+
+    def _fields(self, func: ir.Expr, function: str) -> tuple[str, ...]:
+        """The fields of a dataclass or a named tuple."""
+        program = self.program
+        for ref in program.resolve(func, function):
+            if ref.kind == "class":
+                bases = program.external_bases(ref.name)
+                if "typing.NamedTuple" in bases:
+                    return tuple(
+                        target.id
+                        for stmt in program.classes[ref.name].body
+                        for target in stmt.targets
+                        if stmt.kind == "annassign" and isinstance(target, ir.Name)
+                    )
+                return program.fields(ref.name)
+        if not isinstance(func, ir.Name):
+            return ()
+        owner = program.owner(func.id, function)
+        for d in program.definitions(owner, func.id) if owner is not None else ():
+            made = d.value
+            if isinstance(made, ir.Call) and len(made.args) > 1:
+                origin = program.origin(made.func, d.function)
+                names = made.args[1].value
+                if origin == "collections.namedtuple":
+                    if isinstance(names, ir.Const):
+                        return tuple(str(names.value).replace(",", " ").split())
+                    return tuple(
+                        str(one.value)
+                        for one in ir.children(names)
+                        if isinstance(one, ir.Const)
+                    )
+        return ()
+
+    def _of_record(self, at: At, call: ir.Call, fields: tuple[str, ...]) -> Trace:
+        first, rest = at.part[0], at.part[1:]
+        if isinstance(first, str) and first[1:] in fields:
+            first = fields.index(first[1:])
+        if not isinstance(first, int) or first >= len(fields):
+            return UNKNOWN
+        if call.args and call.args[0].star == "*":
+            return self._with(at, call.args[0].value, (first, *rest))
+        value = call.argument(first, fields[first])
+        return UNKNOWN if value is None else self._with(at, value, rest)
+
+    def is_model(self, func: ir.Expr, function: str) -> bool:
+        """Whether what is called must be taken for a module that is no loss."""
+        if isinstance(func, ir.Item) and any(
+            (self.program.origin(made.call.func, made.function) or "").endswith(
+                (".ModuleList", ".ModuleDict", ".Sequential")
+            )
+            for made in self.modules.of(func.value, function) or ()
+        ):
+            return True
+        return self.forward.is_module(func, function) and self.forward.is_forward(
+            ir.Call(func, ()), function, MODELS
+        )
+
+    def _any_half(self, at: At, call: ir.Call) -> bool:
+        return any(self._with(at, arg.value).half for arg in call.args)
+
+    def _returned(self, function: str, on: bool, part: Selectors) -> Trace:
+        if self.program.functions[function].is_generator:
+            return join(
+                self._of(At(inner.value, function, stmt, on, part[1:]))
+                for stmt in ir.statements(self.program.functions[function].body)
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+                if isinstance(inner, ir.Suspend) and inner.value is not None
+            )
+        return join(
+            self._of(At(stmt.value, function, stmt, on, part))
+            for stmt in ir.statements(self.program.functions[function].body)
+            if stmt.kind == "return" and stmt.value is not None
+        )
+
+    def _method(self, at: At, call: ir.Call, func: ir.Attr) -> Trace:
+        name, value = func.attr, func.value
+        if name == "float":
+            return FULL
+        if name in _CASTS:
+            return DATA
+        if name in ("item", "size", "numel", "dim", "tolist"):
+            return NUMBER
+        if name in _TAKES:
+            chosen: int | str | None = ANY
+            if name == "get" and call.args and isinstance(call.args[0].value, ir.Const):
+                key = call.args[0].value.value
+                chosen = key if isinstance(key, (int, str)) else ANY
+            return self._with(at, value, (chosen, *at.part))
+        if name in ("values", "copy"):
+            return self._with(at, value, at.part)
+        if name == "items" and len(at.part) > 1:
+            return self._with(at, value, (ANY, *at.part[2:])) if at.part[1] else NUMBER
+        if name in ("to", "type", "type_as", "new_tensor"):
+            return self._moved(at, call, value)
+        if any(arg.name == "dtype" for arg in call.args):
+            return UNKNOWN
+        if name in _PLACED and at.part and at.part[0] in (1, -1):
+            return DATA
+        operands = [value, *(a.value for a in call.args)]
+        return self._computed(at, name, operands)
+
+    def _moved(self, at: At, call: ir.Call, value: ir.Expr) -> Trace:
+        """``x.to(device)``, ``x.to(torch.float32)``."""
+        moved = self._with(at, value, at.part).used
+        for arg in call.args:
+            if isinstance(arg.value, ir.Const) or arg.name in (
+                "device",
+                "non_blocking",
+            ):
+                continue
+            origin = self.program.origin(arg.value, at.function) or ""
+            if dtype_table.FLOAT.fullmatch(origin):
+                return FULL
+            if kind_of(self.program, arg.value, at.function) != DEVICE:
+                return UNKNOWN
+        return moved
+
+    def _computed(self, at: At, name: str, operands: list[ir.Expr]) -> Trace:
+        """What a function or method of torch gives."""
+        if name in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS:
+            return self._product(at, [self._with(at, one) for one in operands])
+        if name in dtype_table.JOINS:
+            items = operands[0]
+            if isinstance(items, ir.Display):
+                return mixed(self._with(at, one) for one in items.items)
+            return self._with(at, items, (ANY,))
+        if name in ("where", "lerp", "maximum", "minimum", "add", "sub", "mul", "div"):
+            given = operands[1:] if name == "where" and len(operands) > 2 else operands
+            return mixed(self._with(at, one) for one in given)
+        full = name in dtype_table.FP32_FUNCTIONS and self.is_under(at)
+        if name in dtype_table.SAME | _PLACED | {"round", "floor"}:
+            found = self._with(at, operands[0])
+            return Trace(found.half and not full, found.used.off)
+        if full:
+            return FULL
+        if name in dtype_table.FP32_FUNCTIONS:
+            return mixed(self._with(at, one) for one in operands)
+        return UNKNOWN
+
+    def _function(self, at: At, call: ir.Call, origin: str) -> Trace:
+        values = [arg.value for arg in call.args if arg.name is None]
+        if not values:
+            empty = origin in _COLLECTIONS and bool(at.part)
+            return _NOTHING if empty else UNKNOWN
+        name = origin.rsplit(".", 1)[-1]
+        if origin in _LOADS:
+            return Trace(self._has_saved(at, origin), "?")
+        if origin in _SAME_ELEMENTS:
+            found = self._with(at, values[0], at.part or (ANY,))
+            return found if at.part else _held([found])
+        if origin in ("builtins.next", "random.choice"):
+            return self._with(at, values[0], (ANY, *at.part))
+        if origin == "builtins.enumerate" and len(at.part) > 1:
+            return (
+                self._with(at, values[0], (ANY, *at.part[2:])) if at.part[1] else NUMBER
+            )
+        if origin == "builtins.zip" and len(at.part) > 1:
+            place = at.part[1]
+            if call.args[0].star:
+                # The rows of `zip(*rows)` change places with what is in them.
+                inner, rest = at.part[0], at.part[2:]
+                return self._with(at, values[0], (ANY, inner, *rest))
+            if isinstance(place, int) and place < len(values):
+                return self._with(at, values[place], (ANY, *at.part[2:]))
+            return UNKNOWN
+        if origin in ("builtins.float", "builtins.int", "builtins.len"):
+            return NUMBER
+        if origin in dtype_table.OF_NUMBERS:
+            return join(self._with(at, value) for value in values)
+        if origin == "torch.autograd.Variable":
+            return self._with(at, values[0], at.part)
+        if not origin.startswith("torch.") or (at.part and _is_field(at.part[0])):
+            return UNKNOWN
+        if any(arg.name == "dtype" for arg in call.args):
+            return UNKNOWN
+        if dtype_table.FP32_ONLY.fullmatch(origin):
+            return FULL
+        if name in dtype_table.FACTORIES or name == "FloatTensor":
+            return FULL
+        if name in dtype_table.FROM_NUMBERS:
+            return DATA
+        if name in _PLACED and at.part and at.part[0] in (1, -1):
+            return DATA
+        if name in _CASTS:
+            return DATA
+        return self._computed(at, name, values)
+
+    def _has_saved(self, at: At, load: str) -> bool:
+        """Whether half values may be in that part of what the program loads: it saves such."""
+        home, saves = load.split(".")[0], _LOADS[load]
+        return any(
+            self._of(At(call.args[0].value, function, stmt, on, at.part)).half
+            for function, stmt, call in self.program.calls_named(saves)
+            if call.args
+            and self.program.origin(call.func, function) == f"{home}.{saves}"
+            for on in self._contexts(function)
+        )
+
+    # -- modules ------------------------------------------------------------------------------
+
+    def _module(
+        self, made: Construction, given: Trace, under: bool, part: Selectors
+    ) -> Trace:
+        origin = self.program.origin(made.call.func, made.function)
+        if origin is None:
+            return self._of_forward(made, under, part)
+        if dtype_table.FP32_LAYERS.fullmatch(origin):
+            return FULL if under else given
+        layers = self.modules.layers(made)
+        if layers is None:
+            found = self._layer(origin, given, under)
+            if dtype_table.RECURRENT.fullmatch(origin) and part[:1] != (0,):
+                return Trace(found.half, "?")
+            return found
+        for expr, function in layers:
+            inner = self.modules.of(expr, function)
+            given = (
+                Trace(under or given.half, "?")
+                if inner is None
+                else join(self._module(one, given, under, ()) for one in inner)
+            )
+        return given
+
+    def _layer(self, origin: str, given: Trace, under: bool) -> Trace:
+        if dtype_table.EMBEDDING.fullmatch(origin):
+            return FULL
+        if dtype_table.NORMS.fullmatch(origin):
+            # Their parameters may be fp32 where what they are given is not.
+            return Trace(given.half, "fp32")
+        if dtype_table.PARAMETRIC.fullmatch(
+            origin
+        ) or dtype_table.IMAGE_MODELS.fullmatch(origin):
+            return Trace(under or given.half, "fp32")
+        if dtype_table.KEEPING.fullmatch(origin):
+            return given
+        return UNKNOWN
+
+    def _of_forward(self, made: Construction, under: bool, part: Selectors) -> Trace:
+        refs = self.program.resolve(made.call.func, made.function)
+        forwards = [self.program.method(ref.name, "forward") for ref in refs]
+        return join(
+            UNKNOWN if one is None else self._returned(one, under, part)
+            for one in forwards
+        )
+
+
+def _held(elements: Iterable[Trace]) -> Trace:
+    """What holds of a collection as a whole."""
+    return Trace(any(one.half for one in elements), "?")
+
+
+def _rest_of(site: CallSite, params: tuple[ir.Param, ...]) -> ir.Expr | None:
+    """What a call gives to ``*args``, as it would be written out; None where more is spread there."""
+    named = sum(param.kind == "positional" for param in params) - site.bound_self
+    plain = [arg for arg in site.call.args if arg.name is None and arg.star != "**"]
+    if any(arg.star for arg in plain):
+        return plain[0].value if len(plain) == 1 and not named else None
+    return ir.Display("tuple", tuple(arg.value for arg in plain[named:]))
+
+
+def _is_field(part: int | str | None) -> bool:
+    return isinstance(part, str) and part.startswith(".")
+
+
+def _element_of(at: At) -> tuple[ir.Expr, Selectors] | None:
+    """Of a variable of a comprehension: what it goes over, and which part of each element it is."""
+    for expr in at.stmt.exprs:
+        for inner in ir.walk(expr):
+            if not isinstance(inner, ir.Comprehension):
+                continue
+            if all(one is not at.expr for e in inner.elements for one in ir.walk(e)):
+                continue
+            for target, iterable in zip(inner.targets, inner.iterables, strict=False):
+                place = _place_in(target, at.expr)
+                if place is not None:
+                    return iterable, place
+    return None
+
+
+def _place_in(target: ir.Expr, wanted: ir.Expr) -> Selectors | None:
+    """Where in a target a variable stands."""
+    if target == wanted:
+        return ()
+    if isinstance(target, ir.Display):
+        for position, item in enumerate(target.items):
+            place = _place_in(item, wanted)
+            if place is not None:
+                return (position, *place)
+    return None
