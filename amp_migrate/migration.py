@@ -17,14 +17,14 @@ from amp_migrate.core.results import (
     SourceError,
     Unaligned,
 )
+from amp_migrate.edit.edits import FilePlan
+from amp_migrate.edit.program_work import ProgramWork
+from amp_migrate.edit.rewritten import WrongError
 from amp_migrate.plan import Planned, plan_program
-from amp_migrate.plan.edits import FilePlan
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
 from amp_migrate.program.reader import read_module
-from amp_migrate.program_work import ProgramWork
-from amp_migrate.rewritten import WrongError
 
 
 class Migration(ProgramWork):
@@ -130,7 +130,7 @@ class Migration(ProgramWork):
             file: self._rewrite_file(file, plan)
             for file, plan in planned.file_plans.items()
         }
-        from amp_migrate.verify import first_difference
+        from amp_migrate.edit.verify import first_difference
 
         wrong = first_difference(
             {file: (texts[file], output) for file, output in outputs.items()}
@@ -145,7 +145,7 @@ class Migration(ProgramWork):
         return outputs
 
     def _rewrite_file(self, file: str, plan: FilePlan) -> str:
-        from amp_migrate.codemod.apply import apply_plan
+        from amp_migrate.edit.apply import apply_plan
 
         return self.rewritten(
             file, lambda text, mode: apply_plan(text, plan, mode.line_length)

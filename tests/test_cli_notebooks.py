@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from amp_migrate.cli import main
-from amp_migrate.codemod import apply
+from amp_migrate.edit import apply
+from amp_migrate.edit.edits import FilePlan
 from amp_migrate.exits import ExitCode
-from amp_migrate.plan.edits import FilePlan
 from amp_migrate.sources import discovery, document
 
 pytest.importorskip("nbformat")

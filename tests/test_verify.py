@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amp_migrate.verify import difference
+from amp_migrate.edit.verify import difference
 
 BEFORE = """\
 import torch

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.core.findings import Finding
 from amp_migrate.core.options import LintOptions
 from amp_migrate.core.results import Result, SourceError
+from amp_migrate.edit.program_work import ProgramWork
 from amp_migrate.lint.checks import CHECKS, Check
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import Selection, selection
@@ -15,7 +16,6 @@ from amp_migrate.lint.suppressions import silenced
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
 from amp_migrate.program.reader import read_module
-from amp_migrate.program_work import ProgramWork
 
 if TYPE_CHECKING:
     from amp_migrate.lint.fixes.mending import Look

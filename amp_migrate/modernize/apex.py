@@ -14,17 +14,17 @@ from functools import cached_property
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, TrainingLoop
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Outcome, Result, SourceError
+from amp_migrate.edit.names.uses import Position, Uses
+from amp_migrate.edit.rewritten import WrongError, laid_out
 from amp_migrate.migration import Migration
 from amp_migrate.modernize.apex_forms import Initialize, Removed, UnknownFormError
 from amp_migrate.modernize.apex_names import ApexNames
 from amp_migrate.modernize.apex_removal import without_apex
 from amp_migrate.modernize.apex_switch import Switch, agree
-from amp_migrate.modernize.uses import Position, Uses
 from amp_migrate.program import ir
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Ambiguous, Located
 from amp_migrate.program.programs import ProgramSources
-from amp_migrate.rewritten import WrongError, laid_out
 from amp_migrate.sources.document import open_document
 
 CODE = "AMP053"
@@ -172,7 +172,7 @@ class Apex:
 
     def _plain(self) -> _Plain:
         """The program without apex, checked."""
-        from amp_migrate.codemod.formatting import mode_of_file
+        from amp_migrate.edit.formatting import mode_of_file
         from amp_migrate.modernize.apex_verify import difference
 
         texts = dict(self.sources.texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.modernize.uses import Binding, Position, Uses
+from amp_migrate.edit.names.uses import Binding, Position, Uses
 
 _AMP = re.compile(r"^apex\.amp(?=\.|$)")
 

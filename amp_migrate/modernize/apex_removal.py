@@ -12,6 +12,8 @@ from dataclasses import replace
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from amp_migrate.edit.comments import comments_of, led_by, lost_comments, own_lines
+from amp_migrate.edit.names.uses import Position
 from amp_migrate.modernize.apex_branches import (
     code_of,
     is_pure,
@@ -30,8 +32,6 @@ from amp_migrate.modernize.apex_forms import (
 )
 from amp_migrate.modernize.apex_names import ApexNames
 from amp_migrate.modernize.apex_text import ApexText
-from amp_migrate.modernize.comments import comments_of, led_by, lost_comments, own_lines
-from amp_migrate.modernize.uses import Position
 
 
 def without_apex(text: str, names: ApexNames) -> Removed:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeGuard
 
+from amp_migrate.edit.names.uses import Position
 from amp_migrate.modernize.apex_forms import Initialize, Removed, ScaledBackward
 from amp_migrate.modernize.apex_level import Level
-from amp_migrate.modernize.uses import Position
 
 _PREFIX = re.compile(r"(?:\w+\.)+")
 

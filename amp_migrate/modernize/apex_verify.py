@@ -12,8 +12,8 @@ import re
 from typing import TypeVar
 
 from amp_migrate.core.results import SourceError
+from amp_migrate.edit.verify import comments, shown_difference
 from amp_migrate.sources.syntax import parse
-from amp_migrate.verify import comments, shown_difference
 
 _LIST = re.compile(
     r"\[p for group in ([\w.\[\]']+)\.param_groups for p in group\['params'\]\]"

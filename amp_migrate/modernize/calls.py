@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from amp_migrate.modernize.edits import Recall
-from amp_migrate.modernize.uses import Mention
+from amp_migrate.edit.names.edits import Recall
+from amp_migrate.edit.names.uses import Mention
 
 PARAMETERS = {
     "autocast": ("enabled", "dtype", "cache_enabled"),

@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from amp_migrate.edit.names.uses import Uses
 from amp_migrate.modernize.names import FileNames
-from amp_migrate.modernize.uses import Uses
 from amp_migrate.program.layout import Ambiguous, Layout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from amp_migrate.modernize.uses import OLD_NAME, TOP, Binding, Mention, Uses
+from amp_migrate.edit.names.uses import OLD_NAME, TOP, Binding, Mention, Uses
 
 _NEW_ROOTS = ("torch.amp", "torch.autocast", "torch.GradScaler")
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from amp_migrate.edit.names.edits import CallDecorator, Edit, MoveImport, Rename
+from amp_migrate.edit.names.uses import OLD_NAME, TOP, Binding, Mention, Position, Uses
 from amp_migrate.modernize.calls import new_call
-from amp_migrate.modernize.edits import CallDecorator, Edit, MoveImport, Rename
 from amp_migrate.modernize.elsewhere import Elsewhere
 from amp_migrate.modernize.names import FileNames
-from amp_migrate.modernize.uses import OLD_NAME, TOP, Binding, Mention, Position, Uses
 
 SINCE = {
     "": (1, 12),

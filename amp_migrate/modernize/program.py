@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import cache
 
 from amp_migrate.core.results import OldUse, Outcome, Result, SourceError
-from amp_migrate.modernize.edits import Edit
+from amp_migrate.edit.names.edits import Edit
+from amp_migrate.edit.names.uses import Uses
+from amp_migrate.edit.program_work import ProgramWork
+from amp_migrate.edit.rewritten import WrongError
 from amp_migrate.modernize.elsewhere import Elsewhere
 from amp_migrate.modernize.plan import Reason, Unit, plan
-from amp_migrate.modernize.uses import Uses
 from amp_migrate.modernize.uses_reader import read_uses
-from amp_migrate.program_work import ProgramWork
-from amp_migrate.rewritten import WrongError
 
 _GAP = r"(?:\s|\\|#.*\n)*"
 _OLD = re.compile(
@@ -153,7 +153,7 @@ class Modernization(ProgramWork):
 
     def _rewrite_file(self, file: str, edits: list[Edit]) -> str:
         # Imported only where something is written: most files of a run are only read.
-        from amp_migrate.modernize.rewrite import rewrite
+        from amp_migrate.edit.names.rewrite import rewrite
         from amp_migrate.modernize.verify import difference
 
         output = self.rewritten(file, lambda text, mode: rewrite(text, edits))

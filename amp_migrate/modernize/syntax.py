@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from amp_migrate.modernize.uses import OLD_NAME, Argument
+from amp_migrate.edit.names.uses import OLD_NAME, Argument
 
 _VERSION_TEST = re.compile(r"(?i)version|torch_?\d|hasattr\(torch")
 _NAMES = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"})

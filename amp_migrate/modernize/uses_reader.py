@@ -5,15 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from amp_migrate.modernize.syntax import (
-    arguments,
-    cannot_fail,
-    chooses_interface,
-    dotted,
-    falls_back,
-    said,
-)
-from amp_migrate.modernize.uses import (
+from amp_migrate.edit.names.uses import (
     OLD_NAME,
     TOP,
     Binding,
@@ -21,6 +13,14 @@ from amp_migrate.modernize.uses import (
     Position,
     Scope,
     Uses,
+)
+from amp_migrate.modernize.syntax import (
+    arguments,
+    cannot_fail,
+    chooses_interface,
+    dotted,
+    falls_back,
+    said,
 )
 from amp_migrate.program.marks import off_marks
 from amp_migrate.sources.syntax import parse

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 
 from amp_migrate.core.results import SourceError
+from amp_migrate.edit.verify import comments, shown_difference
 from amp_migrate.modernize.calls import PARAMETERS
 from amp_migrate.modernize.verify_names import TorchNames
 from amp_migrate.sources.syntax import parse
-from amp_migrate.verify import comments, shown_difference
 
 _OLD = re.compile(r"^torch\.(cuda|cpu)\.amp(?=\.|$)")
 _NEW = re.compile(r"^torch\.amp(?=\.|$)")

@@ -10,7 +10,7 @@ from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.halves import Statements
-from amp_migrate.plan.edits import Island
+from amp_migrate.edit.edits import Island
 from amp_migrate.plan.remedies import Remedies, Unclear
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of

@@ -10,8 +10,8 @@ from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.association import Scalers
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.values.device import Decision, Devices, Undecided
+from amp_migrate.edit.edits import Edit, Insert
 from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.edits import Edit, Insert
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, unpacked
 from amp_migrate.program.link import CallSite, Program

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import CastLike, Upcast
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import CastLike, Upcast
 from amp_migrate.plan.remedies import Found, Remedies
 from amp_migrate.program import ir
 

@@ -10,7 +10,7 @@ from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
 from amp_migrate.analysis.paths.loops import Blocked, Note, Refusal
-from amp_migrate.plan.edits import AddEntry, Edit, Insert, Placed
+from amp_migrate.edit.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.plan.state_files import StateFiles
 from amp_migrate.plan.travel import Travel
 from amp_migrate.program import ir

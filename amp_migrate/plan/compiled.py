@@ -10,7 +10,7 @@ from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.core.options import Options
-from amp_migrate.plan.edits import Insert, Placed
+from amp_migrate.edit.edits import Insert, Placed
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.regions import Run
 from amp_migrate.program import ir

@@ -10,8 +10,8 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables.vocabulary import HALVES, Half
 from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import Bound
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Bound
 from amp_migrate.plan.remedies import Remedies, Unclear
 from amp_migrate.plan.sigmoids import Sigmoids
 from amp_migrate.program import ir

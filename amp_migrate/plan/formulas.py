@@ -9,8 +9,8 @@ from __future__ import annotations
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import Upcast
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Upcast
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
 from amp_migrate.plan.sigmoids import POWERS, SQUASHES, Sigmoids
 from amp_migrate.program import ir

@@ -16,7 +16,7 @@ from amp_migrate.analysis.tables.dtype_questions import asks_for_dtype
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.homogeneity import inhomogeneous_line
 from amp_migrate.core.options import Options
-from amp_migrate.plan.edits import AddDecorator, Placed
+from amp_migrate.edit.edits import AddDecorator, Placed
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.inner_gradients import GRAD
 from amp_migrate.plan.regions import Run

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
 from amp_migrate.analysis.paths.protocol import Placement
-from amp_migrate.plan.edits import Edit, Placed
+from amp_migrate.edit.edits import Edit, Placed
 from amp_migrate.plan.regions import Run
 from amp_migrate.plan.travel import Travel
 from amp_migrate.program import ir

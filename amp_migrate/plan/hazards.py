@@ -15,11 +15,11 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.core.options import Options
+from amp_migrate.edit.edits import Edit
 from amp_migrate.plan import strict
 from amp_migrate.plan.arrays import Arrays
 from amp_migrate.plan.casts import Casts
 from amp_migrate.plan.constants import Constants
-from amp_migrate.plan.edits import Edit
 from amp_migrate.plan.formulas import Formulas
 from amp_migrate.plan.leaving import Leaving
 from amp_migrate.plan.probabilities import Probabilities

@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.precision import Precision, block_around
-from amp_migrate.plan.edits import FullPrecision, Placed
+from amp_migrate.edit.edits import FullPrecision, Placed
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.plan.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.plan.regions import Run

@@ -16,8 +16,8 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.paths.penalties import Penalty
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import Edit, Insert, Scale
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Edit, Insert, Scale
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

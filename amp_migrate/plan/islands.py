@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
 from amp_migrate.analysis.values.bce import BceCall, BceLosses
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import Hoist, Island
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Hoist, Island
 from amp_migrate.plan.remedies import SHAPES, Remedies, Unclear
 from amp_migrate.program import ir
 

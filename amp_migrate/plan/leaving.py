@@ -15,9 +15,9 @@ from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.traces import At, Trace, Traces
-from amp_migrate.plan.addresses import steps_to
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import CastLike, Upcast
 from amp_migrate.plan.casts import Casts
-from amp_migrate.plan.edits import CastLike, Upcast
 from amp_migrate.plan.regions import Regions, Run
 from amp_migrate.plan.remedies import Remedies
 from amp_migrate.program import ir

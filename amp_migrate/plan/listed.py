@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.plan.edits import Placed, ScalerStep
+from amp_migrate.edit.edits import Placed, ScalerStep
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

@@ -25,9 +25,9 @@ from amp_migrate.analysis.tables.frameworks import (
 )
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.core.options import Options
-from amp_migrate.plan.addresses import occurrence_of
+from amp_migrate.edit.addresses import occurrence_of
+from amp_migrate.edit.edits import Placed, SetArgument
 from amp_migrate.plan.bypasses import Bypasses
-from amp_migrate.plan.edits import Placed, SetArgument
 from amp_migrate.plan.hazards import Hazards
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program

@@ -31,18 +31,18 @@ from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.analysis.tables.torch_names import ModuleNames, TorchNames
 from amp_migrate.analysis.values.device import Devices, Told, Undecided
 from amp_migrate.core.options import Options
-from amp_migrate.plan import carried
-from amp_migrate.plan.births import Births
-from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.checkpoints import plan_checkpoints, unsaved
-from amp_migrate.plan.compiled import Compiled
-from amp_migrate.plan.edits import (
+from amp_migrate.edit.edits import (
     Autocast,
     Insert,
     Protect,
     ScaleBackward,
     ScalerStep,
 )
+from amp_migrate.plan import carried
+from amp_migrate.plan.births import Births
+from amp_migrate.plan.carried import Carried
+from amp_migrate.plan.checkpoints import plan_checkpoints, unsaved
+from amp_migrate.plan.compiled import Compiled
 from amp_migrate.plan.evaluation import plan_evaluation
 from amp_migrate.plan.functions import CustomFunctions
 from amp_migrate.plan.groups import Group, joined

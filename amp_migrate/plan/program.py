@@ -10,8 +10,7 @@ from amp_migrate.analysis.paths.closures import called_first
 from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
 from amp_migrate.core.options import Options
-from amp_migrate.plan.compiled import CONFIG
-from amp_migrate.plan.edits import (
+from amp_migrate.edit.edits import (
     AddDecorator,
     AddParameter,
     Autocast,
@@ -25,6 +24,7 @@ from amp_migrate.plan.edits import (
     SetArgument,
     StateFile,
 )
+from amp_migrate.plan.compiled import CONFIG
 from amp_migrate.plan.explain import Spot, explain_group
 from amp_migrate.plan.groups import Group, joined
 from amp_migrate.plan.neighbours import Neighbours

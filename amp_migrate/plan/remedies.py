@@ -7,8 +7,8 @@ from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.dtypes import Dtypes
 from amp_migrate.analysis.values.halves import Halves, Statements
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import Edit, Upcast
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Edit, Upcast
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

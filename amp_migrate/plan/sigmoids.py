@@ -10,8 +10,8 @@ from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
 from amp_migrate.analysis.values.dtypes import rebinds
-from amp_migrate.plan.addresses import steps_to
-from amp_migrate.plan.edits import SplitLast
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import SplitLast
 from amp_migrate.plan.remedies import SHAPES, Found, Remedies, Unclear
 from amp_migrate.program import ir
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables.torch_names import ModuleNames
-from amp_migrate.plan.edits import OPTIMIZER_WORD, StateFile
+from amp_migrate.edit.edits import OPTIMIZER_WORD, StateFile
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

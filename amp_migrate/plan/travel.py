@@ -17,10 +17,8 @@ from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.paths.walk import Frames
 from amp_migrate.analysis.values.device import Devices
-from amp_migrate.plan.addresses import occurrence_of
-from amp_migrate.plan.births import Born, made_inside, place_of
-from amp_migrate.plan.carried import Carried
-from amp_migrate.plan.edits import (
+from amp_migrate.edit.addresses import occurrence_of
+from amp_migrate.edit.edits import (
     AddArgument,
     AddImport,
     AddParameter,
@@ -28,6 +26,8 @@ from amp_migrate.plan.edits import (
     Insert,
     Placed,
 )
+from amp_migrate.plan.births import Born, made_inside, place_of
+from amp_migrate.plan.carried import Carried
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from amp_migrate.codemod.mismatch import MismatchError
+from amp_migrate.edit.mismatch import MismatchError
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.fixes.rewrite import rewrite
 from amp_migrate.program import ir

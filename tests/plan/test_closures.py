@@ -7,7 +7,7 @@ from programs import HEAD, before_and_after, left_alone, migrated, trains_as_bef
 from shorthand import written_out
 
 from amp_migrate.api import Options, migrate_source
-from amp_migrate.verify import difference
+from amp_migrate.edit.verify import difference
 
 CLOSURE = """\
     def closure():

@@ -6,7 +6,7 @@ import pytest
 from programs import before_and_after
 
 from amp_migrate.api import Options, Outcome, migrate_source
-from amp_migrate.verify import difference
+from amp_migrate.edit.verify import difference
 
 MODULE = """\
 class Net(L.LightningModule):

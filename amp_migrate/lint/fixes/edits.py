@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amp_migrate.modernize import edits as names
+from amp_migrate.edit.names import edits as names
 from amp_migrate.program import ir
 
 

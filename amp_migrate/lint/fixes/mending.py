@@ -9,15 +9,15 @@ from typing import Protocol, cast
 
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.core.results import SourceError
+from amp_migrate.edit.program_work import ProgramWork
+from amp_migrate.edit.rewritten import WrongError
+from amp_migrate.edit.verify import comments
 from amp_migrate.lint.fixes.edits import Edit, line_of
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
-from amp_migrate.program_work import ProgramWork
-from amp_migrate.rewritten import WrongError
 from amp_migrate.sources.document import open_document
 from amp_migrate.sources.syntax import parse
-from amp_migrate.verify import comments
 
 _ROUNDS = 50
 """More than any file needs: fixes of one statement are made one after the other."""

@@ -10,9 +10,13 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from amp_migrate.codemod.lists import insert_entry
-from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.codemod.snippets import Snippets
+from amp_migrate.edit.comments import comments_of, led_by, own_lines
+from amp_migrate.edit.lists import insert_entry
+from amp_migrate.edit.mismatch import MismatchError
+from amp_migrate.edit.names.edits import Edit as NameEdit
+from amp_migrate.edit.names.rewrite import TIGHT, NameEditor
+from amp_migrate.edit.names.uses import Position
+from amp_migrate.edit.snippets import Snippets
 from amp_migrate.lint.fixes.edits import (
     At,
     DropMethod,
@@ -26,10 +30,6 @@ from amp_migrate.lint.fixes.edits import (
     ReplaceArgument,
     SetKeyword,
 )
-from amp_migrate.modernize.comments import comments_of, led_by, own_lines
-from amp_migrate.modernize.edits import Edit as NameEdit
-from amp_migrate.modernize.rewrite import TIGHT, NameEditor
-from amp_migrate.modernize.uses import Position
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 

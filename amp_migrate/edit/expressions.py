@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amp_migrate.codemod.lists import (
+from amp_migrate.edit.edits import AddArgument, AddEntry, SetArgument
+from amp_migrate.edit.lists import (
     insert_entry,
     separator_without_comment,
     without_comment,
 )
-from amp_migrate.plan.edits import AddArgument, AddEntry, SetArgument
 
 
 class _HeaderTransformer(cst.CSTTransformer):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from amp_migrate.catalogue.rules import refusal
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Diagnostic, Place, Result, SourceError
+from amp_migrate.edit.rewritten import WrongError, laid_out
 from amp_migrate.program.programs import ProgramSources
 from amp_migrate.program.telling import Telling
-from amp_migrate.rewritten import WrongError, laid_out
 
 if TYPE_CHECKING:
     from black import Mode
@@ -56,8 +56,8 @@ class ProgramWork(ABC):
     def rewritten(self, file: str, rewrite: Callable[[str, Mode], str]) -> str:
         """The new text of a file, in the layout of the old; raises `WrongError`."""
         # Imported only where something is written: most files of a run are only read.
-        from amp_migrate.codemod.formatting import mode_of_file
-        from amp_migrate.codemod.mismatch import MismatchError
+        from amp_migrate.edit.formatting import mode_of_file
+        from amp_migrate.edit.mismatch import MismatchError
 
         text, mode = self.sources.texts[file], mode_of_file(file)
         try:

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.core.results import SourceError
+from amp_migrate.edit.verify_gradients import without_inner_scale
+from amp_migrate.edit.verify_precision import opened, same_but_for_casts
 from amp_migrate.sources.syntax import parse
-from amp_migrate.verify_gradients import without_inner_scale
-from amp_migrate.verify_precision import opened, same_but_for_casts
 
 _CREATORS = frozenset({"GradScaler"})
 _IMPORTED = frozenset({"torch", "os", "torch._functorch.config"})

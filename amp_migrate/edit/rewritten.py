@@ -24,7 +24,7 @@ def laid_out(
     file: str, before: str, after: str, document: Source | None, mode: Mode
 ) -> str:
     """``after``, formatted with black if ``before`` was; raises `WrongError`."""
-    from amp_migrate.codemod.formatting import keep_clean
+    from amp_migrate.edit.formatting import keep_clean
 
     if document is None or not file.endswith(NOTEBOOK_SUFFIX):
         return keep_clean(before, after, mode)
@@ -33,7 +33,7 @@ def laid_out(
 
 def _cells_laid_out(file: str, notebook: Source, output: str, mode: Mode) -> str:
     """The new text of a notebook: each cell that was formatted stays so, and all can be told apart."""
-    from amp_migrate.codemod.formatting import keep_cell_clean
+    from amp_migrate.edit.formatting import keep_cell_clean
     from amp_migrate.sources.ipython import LostMarkError
 
     try:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.plan.edits import (
+from amp_migrate.edit.edits import (
     Bound,
     CastLike,
     Hoist,
@@ -17,6 +16,7 @@ from amp_migrate.plan.edits import (
     Steps,
     Upcast,
 )
+from amp_migrate.edit.mismatch import MismatchError
 
 Hoisted = tuple[cst.SimpleStatementLine, bool]
 """A new statement, and whether it gets an island of its own."""

@@ -9,15 +9,8 @@ from itertools import takewhile
 
 import libcst as cst
 
-from amp_migrate.codemod.closures import called_first
-from amp_migrate.codemod.expressions import ArgumentAdder, EntryAdder, with_parameter
-from amp_migrate.codemod.imports import with_import
-from amp_migrate.codemod.lists import insert_entry
-from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.codemod.precision import with_precision
-from amp_migrate.codemod.snippets import Snippets
-from amp_migrate.codemod.state_files import twin
-from amp_migrate.plan.edits import (
+from amp_migrate.edit.closures import called_first
+from amp_migrate.edit.edits import (
     AddArgument,
     AddDecorator,
     AddEntry,
@@ -40,6 +33,13 @@ from amp_migrate.plan.edits import (
     StateFile,
     Upcast,
 )
+from amp_migrate.edit.expressions import ArgumentAdder, EntryAdder, with_parameter
+from amp_migrate.edit.imports import with_import
+from amp_migrate.edit.lists import insert_entry
+from amp_migrate.edit.mismatch import MismatchError
+from amp_migrate.edit.precision import with_precision
+from amp_migrate.edit.snippets import Snippets
+from amp_migrate.edit.state_files import twin
 from amp_migrate.program.ir import Path
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement

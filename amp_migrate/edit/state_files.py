@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.plan.edits import OPTIMIZER_WORD, StateFile
+from amp_migrate.edit.edits import OPTIMIZER_WORD, StateFile
+from amp_migrate.edit.mismatch import MismatchError
 
 
 def twin(expression: cst.BaseExpression, edit: StateFile) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amp_migrate.plan.edits import Steps
+from amp_migrate.edit.edits import Steps
 from amp_migrate.program import ir
 
 _SIMPLE = frozenset("assign annassign augassign return expr".split())

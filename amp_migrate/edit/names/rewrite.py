@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from amp_migrate.codemod.lists import insert_entry
-from amp_migrate.codemod.mismatch import MismatchError
-from amp_migrate.modernize.edits import (
+from amp_migrate.edit.lists import insert_entry
+from amp_migrate.edit.mismatch import MismatchError
+from amp_migrate.edit.names.edits import (
     CallDecorator,
     Edit,
     MoveImport,
     Recall,
     Rename,
 )
-from amp_migrate.modernize.uses import Position
+from amp_migrate.edit.names.uses import Position
 
 TIGHT = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""),

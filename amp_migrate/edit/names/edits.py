@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amp_migrate.modernize.uses import Position
+from amp_migrate.edit.names.uses import Position
 
 
 @dataclass(frozen=True, slots=True)

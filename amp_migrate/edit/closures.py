@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amp_migrate.codemod.mismatch import MismatchError
+from amp_migrate.edit.mismatch import MismatchError
 
 
 class _Taker(cst.CSTTransformer):

@@ -1,0 +1,1 @@
+"""One vocabulary of edits, who applies them, and the check before anything is written."""

@@ -1,0 +1,1 @@
+"""Edits that are addressed to a name by its position."""
