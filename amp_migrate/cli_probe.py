@@ -38,7 +38,7 @@ def judged(
             raise UserError(f"extend-rules: {error}") from None
     if not targets:
         return settings
-    from amp_migrate.probe.build import ProbeError, build_all
+    from amp_migrate.lint.probe.build import ProbeError, build_all
 
     terminal.say(
         f"building {', '.join(targets)} with {interpreter}: this runs your code"

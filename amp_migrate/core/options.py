@@ -33,7 +33,7 @@ class LintOptions:
     extend_rules: tuple[str, ...] = ()
     """Files with layers of the user's own, as in ``rules/layers.toml``."""
     probed: tuple[object, ...] = ()
-    """The layers that were seen to be made, as `amp_migrate.probe.build` tells them."""
+    """The layers that were seen to be made, as `amp_migrate.lint.probe.build` tells them."""
     fix: bool = False
     """Mend what can be mended without a change in what is computed."""
     unsafe_fixes: bool = False

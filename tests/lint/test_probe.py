@@ -15,8 +15,8 @@ from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.cli import main
 from amp_migrate.core.findings import Confidence, Finding
 from amp_migrate.core.options import LintOptions
-from amp_migrate.probe import recorder
-from amp_migrate.probe.build import Made, ProbeError, build, build_all
+from amp_migrate.lint.probe import recorder
+from amp_migrate.lint.probe.build import Made, ProbeError, build, build_all
 
 MODEL = """
 import json

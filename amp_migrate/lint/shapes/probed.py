@@ -9,7 +9,7 @@ from dataclasses import replace
 from amp_migrate.analysis.sizes.domain.site import Instance, LayerSite, Size
 from amp_migrate.core.findings import Confidence, Step
 from amp_migrate.lint.context import Context
-from amp_migrate.probe.build import Frame, Made
+from amp_migrate.lint.probe.build import Frame, Made
 from amp_migrate.program import ir
 
 Here = Mapping[str, tuple[tuple[Made, Frame], ...]]

@@ -1,4 +1,4 @@
-"""``python -m amp_migrate.probe FOLDER package.module:factory [PYTHON]``: the layers made, as JSON lines."""
+"""``python -m amp_migrate.lint.probe FOLDER package.module:factory [PYTHON]``: layers, as JSON lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from amp_migrate.catalogue.layers import layer_table
-from amp_migrate.probe.build import ProbeError, build
+from amp_migrate.lint.probe.build import ProbeError, build
 
 if __name__ == "__main__":
     folder, target, interpreter = (*sys.argv[1:], sys.executable)[:3]
