@@ -315,7 +315,7 @@ def work(job: Job) -> Work:
         from amp_migrate.lint.program import lint_program
 
         return lint_program
-    from amp_migrate.migration import migrate_program
+    from amp_migrate.migrate.program import migrate_program
 
     return migrate_program
 

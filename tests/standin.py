@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from amp_migrate import migration
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import (
     Diagnostic,
@@ -21,6 +20,7 @@ from amp_migrate.core.results import (
     Result,
     SourceError,
 )
+from amp_migrate.migrate import program as migration
 from amp_migrate.program.programs import ProgramSources
 
 PLAIN = "loss.backward()"

@@ -16,7 +16,7 @@ from amp_migrate.core.options import Options
 from amp_migrate.core.results import Outcome, Result, SourceError
 from amp_migrate.edit.names.uses import Position, Uses
 from amp_migrate.edit.rewritten import WrongError, laid_out
-from amp_migrate.migration import Migration
+from amp_migrate.migrate.program import Migration
 from amp_migrate.modernize.apex_forms import Initialize, Removed, UnknownFormError
 from amp_migrate.modernize.apex_names import ApexNames
 from amp_migrate.modernize.apex_removal import without_apex

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from amp_migrate.config import Settings
 from amp_migrate.core.results import Loop, SourceError
-from amp_migrate.migration import migrate_program
+from amp_migrate.migrate.program import migrate_program
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Located
 from amp_migrate.program.programs import (

@@ -1,0 +1,454 @@
+"""``torch.autograd.grad`` in a training step: gradient penalties, and attacks on the inputs.
+
+The gradients that it gives carry no scale, so that in half precision they would underflow. They are
+computed in fp32: autocast is turned off from the forward that they are taken of to the call itself.
+With AMP off that changes nothing, and the loss that a penalty is added to is scaled once, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from amp_migrate.analysis.objects.forward import MODELS, Forward
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.values.precision import Precision, block_around
+from amp_migrate.edit.edits import FullPrecision, Placed
+from amp_migrate.migrate.precision.hazards import Hazards
+from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
+from amp_migrate.migrate.regions.regions import Run
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+from amp_migrate.sources.cells import cell_number
+
+_MOST_CALLERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Statements ``first`` .. ``last`` of the block of ``path``, which run in fp32."""
+
+    function: str
+    path: ir.Path
+    last: int
+    is_called: bool = False
+    """It runs in another span, from which it is called: nothing has to be written."""
+
+    def holds(self, function: str, path: ir.Path) -> bool:
+        """Whether a statement is one of the span's, or inside one."""
+        depth = len(self.path) - 1
+        return (
+            function == self.function
+            and len(path) > depth
+            and path[:depth] == self.path[:depth]
+            and path[depth][0] == self.path[depth][0]
+            and self.path[depth][1] <= path[depth][1] <= self.last
+        )
+
+
+class _Refused(Exception):
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        message = f"torch.autograd.grad() {reason}"
+        self.refusal = Refusal("AMP023", message, line)
+
+
+class HigherOrder:
+    """Plans the spans of one group's loops."""
+
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        forward: Forward,
+        hazards: Hazards,
+        inner: InnerGradientsFinder,
+    ) -> None:
+        self.program = program
+        self.events = events
+        self.forward = forward
+        self.hazards = hazards
+        self.inner = inner
+        self.is_shared = False
+        """Of the last plan, which came to nothing: the gradients are followed now, plan again."""
+
+    def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
+        """Where autocast is to be off, or why that would not do."""
+        calls = self._calls()
+        if not calls:
+            return []
+        reached = {
+            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
+        }
+        try:
+            spans = self._spans(calls, reached)
+            self._check(spans, calls, runs, reached)
+        except _Refused as refused:
+            return refused.refusal
+        return [
+            (ir.file_of(span.function), FullPrecision(span.path, span.last))
+            for span in spans
+            if not span.is_called
+        ]
+
+    def refusal(self, runs: Collection[Run]) -> Refusal | None:
+        """Why gradients that a forward takes are none that can be planned, wherever autocast is."""
+        reached = {
+            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
+        }
+        try:
+            self._spans(self._calls(), reached)
+        except _Refused as refused:
+            return refused.refusal
+        return None
+
+    def of_training(self, functions: Collection[str]) -> Refusal | None:
+        """What cannot be planned wherever the regions will be: a call that is none, and, in the
+        functions that train, an inner loop."""
+        line = self._kept()
+        if line:
+            return _Refused("is kept under another name", line).refusal
+        for function, stmt, call in self._calls():
+            if function in functions:
+                judged = self.inner.judged.get((function, stmt.path))
+                if isinstance(judged, Refusal):
+                    return judged
+                try:
+                    self._check_inputs(call, function)
+                except _Refused as refused:
+                    return refused.refusal
+        return None
+
+    def _kept(self) -> int:
+        """The line where the function is mentioned without being called, or 0."""
+        program = self.program
+        for function in self.hazards.functions:
+            for stmt in ir.statements(program.functions[function].body):
+                for expr in stmt.exprs:
+                    called = {
+                        id(inner.func)
+                        for inner in ir.walk(expr)
+                        if isinstance(inner, ir.Call)
+                    }
+                    for inner in ir.walk(expr):
+                        if isinstance(inner, (ir.Name, ir.Attr)) and (
+                            id(inner) not in called
+                            and program.origin(inner, function) == GRAD
+                        ):
+                            return stmt.line
+        return 0
+
+    def _calls(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
+        return [
+            (function, stmt, call)
+            for function, stmt, call in self.program.all_calls()
+            if function in self.hazards.functions
+            and self.program.origin(call.func, function) == GRAD
+            and not self.inner.follows(function, stmt)
+        ]
+
+    # -- spans --------------------------------------------------------------------------------
+
+    def _spans(
+        self,
+        calls: list[tuple[str, ir.Stmt, ir.Call]],
+        reached: Collection[tuple[str, ir.Path]],
+    ) -> list[Span]:
+        found: dict[Span, None] = {}
+        for function, stmt, call in calls:
+            known = function not in self.program.escaping
+            if known and (function, stmt.path) not in reached:
+                continue
+            outputs, inputs = self._check_inputs(call, function)
+            for span in self._span(function, stmt, outputs, inputs, call.line, 0):
+                found[span] = None
+        return _merged(found)
+
+    def _check_inputs(self, call: ir.Call, function: str) -> tuple[ir.Expr, ir.Expr]:
+        """(outputs, inputs) of a call; raises `_Refused` where it is not about the data."""
+        outputs = call.argument(0, "outputs")
+        inputs = call.argument(1, "inputs")
+        if outputs is None or inputs is None:
+            raise _Refused("is given its arguments in a way unknown", call.line)
+        if not self._are_data(inputs, function, 0):
+            reason = (
+                "may be with respect to parameters: an inner loop, or a penalty on them"
+            )
+            raise _Refused(reason, call.line)
+        return outputs, inputs
+
+    def _are_data(self, inputs: ir.Expr, function: str, depth: int) -> bool:
+        """Whether what is differentiated to are tensors that were made to require gradients."""
+        if isinstance(inputs, ir.Display) and inputs.items:
+            return all(self._are_data(one, function, depth) for one in inputs.items)
+        if not isinstance(inputs, ir.Name) or depth > _MOST_CALLERS:
+            return False
+        program = self.program
+        owner = program.owner(inputs.id, function)
+        if owner is None:
+            return False
+        found = program.definitions(owner, inputs.id)
+        for definition in found:
+            if definition.value is not None and _asks_gradients(definition.value):
+                return True
+        if found and all(self._is_output(d) for d in found):
+            return True
+        for stmt in ir.statements(program.functions[owner].body):
+            wanted = ir.Attr(inputs, "requires_grad")
+            if wanted in stmt.targets and stmt.value == ir.Const(True):
+                return True
+            for call in calls_of(stmt):
+                if call.func == ir.Attr(inputs, "requires_grad_"):
+                    return True
+        if all(p.name != inputs.id for p in program.functions[owner].params):
+            return False
+        sites = program.call_sites.get(owner, [])
+        given = program.arguments(owner, inputs.id)
+        return len(given) == len(sites) > 0 and all(
+            self._are_data(value, at, depth + 1) for at, value in given
+        )
+
+    def _is_output(self, definition: Definition) -> bool:
+        """Whether a variable is what a module gives, which is no parameter."""
+        made, function = definition.value, definition.function
+        return (
+            definition.index is None
+            and isinstance(made, ir.Call)
+            and self.forward.is_module(made.func, function)
+            and all(
+                self.program.functions[callee].name in ("forward", "__call__")
+                for callee in self.program.callees(made, function)
+            )
+        )
+
+    def _span(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        outputs: ir.Expr,
+        inputs: ir.Expr | None,
+        line: int,
+        depth: int,
+    ) -> Iterator[Span]:
+        """From the forward that makes ``outputs`` to ``stmt``; in the callers too, where it stands there."""
+        forward, program = self.forward, self.program
+        scope = program.functions[function]
+        block = block_around(scope, stmt.path)
+        index = stmt.path[-1][1]
+        if not block:
+            raise _Refused("stands in the body of a class", line)
+        bounds = set() if inputs is None else forward.reads_of(inputs, function)
+        needed = forward.reads_of(outputs, function) - bounds
+        first = index if forward.in_expression(outputs, function) else -1
+        for earlier in reversed(block[:index]):
+            if earlier.kind in ("functiondef", "classdef"):
+                continue
+            if not forward.writes(earlier, function) & needed:
+                continue
+            if self._takes_gradients(earlier, function):
+                raise _Refused("is taken of gradients: second derivatives", line)
+            if forward.in_statement(earlier, function):
+                first = earlier.path[-1][1]
+            needed = needed - forward.kills(earlier, function)
+            needed |= forward.uses(earlier, function) - bounds
+        if first >= 0:
+            path = block[first].path
+            if any(one.is_elif for one in block[first : index + 1]):
+                raise _Refused("stands in an elif", line)
+            yield Span(function, path, index)
+            return
+        params = {param.name for param in scope.params} & needed
+        sites = program.call_sites.get(function, [])
+        if not params or not sites or depth >= _MOST_CALLERS:
+            raise _Refused(
+                "is taken of something whose forward is not defined here", line
+            )
+        yield Span(function, stmt.path, index, is_called=True)
+        for site in sites:
+            given = [program.argument_at(site, param) for param in sorted(params)]
+            if any(value is None for value in given):
+                reason = "is taken of something whose forward is not defined here"
+                raise _Refused(reason, line)
+            values = ir.Display("tuple", tuple(v for v in given if v is not None))
+            at_site = None
+            if isinstance(inputs, ir.Name):
+                at_site = program.argument_at(site, inputs.id)
+            yield from self._span(
+                site.caller, site.stmt, values, at_site, line, depth + 1
+            )
+
+    def _takes_gradients(self, stmt: ir.Stmt, function: str) -> bool:
+        return any(
+            self.program.origin(call.func, function) == GRAD
+            for inner in ir.statements((stmt,))
+            for call in calls_of(inner)
+        )
+
+    # -- what must hold -----------------------------------------------------------------------
+
+    def _check(
+        self,
+        spans: list[Span],
+        calls: list[tuple[str, ir.Stmt, ir.Call]],
+        runs: Collection[Run],
+        reached: Collection[tuple[str, ir.Path]],
+    ) -> None:
+        program = self.program
+        inside = {
+            (span.function, stmt.path)
+            for span in spans
+            for stmt in ir.statements(program.functions[span.function].body)
+            if span.holds(span.function, stmt.path)
+        }
+        precision = Precision(program, self.forward, reached, inside)
+        for function, stmt, call in calls:
+            if (function, stmt.path) in inside:
+                continue
+            for arg in call.args:
+                if precision.may_be_half(arg.value, function, stmt):
+                    reason = "is taken of what may be in half precision"
+                    raise _Refused(reason, call.line)
+        for span in spans:
+            self._check_span(span, runs, precision)
+        if spans and not self._computes_elsewhere(runs, inside):
+            taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
+            line = taken[0][2].line
+            self.is_shared = self._share(taken, reached)
+            reason = "is taken of the whole forward computation, which leaves nothing to autocast"
+            raise _Refused(reason, line)
+
+    def _share(
+        self,
+        calls: Collection[tuple[str, ir.Stmt, ir.Call]],
+        reached: Collection[tuple[str, ir.Path]],
+    ) -> bool:
+        """Whether gradients with respect to fp32 can have a scale, so that their forward stays under
+        autocast."""
+        precision = Precision(self.program, self.forward, reached, ())
+        for function, stmt, call in calls:
+            inputs = call.argument(1, "inputs")
+            if inputs is None or precision.may_be_half(inputs, function, stmt):
+                return False
+        return self.inner.share(calls)
+
+    def _check_span(
+        self, span: Span, runs: Collection[Run], precision: Precision
+    ) -> None:
+        function, forward = span.function, self.forward
+        body = self.program.functions[function].body
+        statements = [s for s in ir.statements(body) if span.holds(function, s.path)]
+        line = statements[0].line
+        written: set[str] = set()
+        for stmt in statements:
+            if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
+                raise _Refused("and what it is taken of stand in two cells", line)
+            for event in self.events.of(function, stmt):
+                if event.kind in ("backward", "step") or any(
+                    {"backward", "step"} & self.events.kinds(callee)
+                    for callee in event.callees
+                ):
+                    raise _Refused("stands in a statement that trains", stmt.line)
+            if any(
+                isinstance(inner, ir.Suspend)
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+            ):
+                raise _Refused("stands in a generator", stmt.line)
+            for expr in self._goes_in(stmt, function):
+                variables = forward.reads_of(expr, function) - written
+                if variables and precision.may_be_half(expr, function, stmt):
+                    names = ", ".join(sorted(variables))
+                    reason = f"is taken of a forward on {names}, which may be in half precision"
+                    raise _Refused(reason, stmt.line)
+            if len(stmt.path) == len(span.path):
+                written |= forward.writes(stmt, function)
+        for run in runs:
+            region = Span(run.function, run.path, run.last)
+            begins = region.holds(function, span.path)
+            ends = region.holds(function, (*span.path[:-1], _end(span)))
+            if begins != ends or (not begins and span.holds(run.function, run.path)):
+                raise _Refused("stands across the edge of a region", line)
+
+    def _goes_in(self, stmt: ir.Stmt, function: str) -> Iterator[ir.Expr]:
+        """What the forward computations on a statement's own line are given."""
+        for call in calls_of(stmt):
+            if self.program.origin(call.func, function) == GRAD or (
+                self.forward.is_forward(call, function)
+            ):
+                yield from (arg.value for arg in call.args)
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Operation) and inner.op == "@":
+                    yield inner
+
+    def _computes_elsewhere(
+        self, runs: Collection[Run], inside: Collection[tuple[str, ir.Path]]
+    ) -> bool:
+        """Whether a region computes anything but losses outside of the spans."""
+        program = self.program
+        pending = [
+            (run.function, stmt)
+            for run in runs
+            for stmt in ir.statements(program.functions[run.function].body)
+            if Span(run.function, run.path, run.last).holds(run.function, stmt.path)
+        ]
+        seen: set[str] = set()
+        while pending:
+            function, stmt = pending.pop()
+            if (function, stmt.path) in inside:
+                continue
+            for call in calls_of(stmt):
+                if not self.forward.is_forward(call, function, MODELS):
+                    continue
+                callees = program.callees(call, function)
+                own = [
+                    callee
+                    for callee in callees
+                    if program.functions[callee].name not in ("forward", "__call__")
+                ]
+                if not own:
+                    return True
+                for callee in own:
+                    if callee not in seen:
+                        seen.add(callee)
+                        body = program.functions[callee].body
+                        pending += [(callee, one) for one in ir.statements(body)]
+        return False
+
+
+def _asks_gradients(value: ir.Expr) -> bool:
+    """``torch.zeros(3, requires_grad=True)``, ``x.clone().requires_grad_()``."""
+    for inner in ir.walk(value):
+        if isinstance(inner, ir.Comprehension):
+            # Copies of parameters, of which there are several.
+            return False
+        if isinstance(inner, ir.Call):
+            if isinstance(inner.func, ir.Attr) and inner.func.attr == "requires_grad_":
+                return not any(arg.value == ir.Const(False) for arg in inner.args)
+            for arg in inner.args:
+                if arg.name == "requires_grad" and arg.value == ir.Const(True):
+                    return True
+    return False
+
+
+def _end(span: Span) -> tuple[str, int]:
+    return span.path[-1][0], span.last
+
+
+def _merged(spans: Collection[Span]) -> list[Span]:
+    """Spans that overlap as one; those inside another are part of it."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda s: (s.function, len(s.path), s.path)):
+        for at, other in enumerate(merged):
+            if other.holds(span.function, span.path):
+                if len(span.path) == len(other.path):
+                    last = max(span.last, other.last)
+                    called = span.is_called and other.is_called
+                    merged[at] = Span(other.function, other.path, last, called)
+                break
+        else:
+            merged.append(span)
+    return merged

@@ -1,0 +1,376 @@
+"""Loops that a framework drives: found where they are started, and switched by one argument.
+
+The argument is written where the call that holds it is in sight, says nothing of precision (or fp32, as
+a literal), and nothing else in the program decides. Frameworks look for CUDA themselves; where there is
+none, the value is the one that stands for fp32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.analysis.tables.frameworks import (
+    BFLOAT16,
+    FRAMEWORKS,
+    LIGHTNING_1,
+    OF_LIGHTNING_1,
+    SETTINGS,
+    Framework,
+    Setting,
+)
+from amp_migrate.analysis.tables.torch_names import TorchNames
+from amp_migrate.core.options import Options
+from amp_migrate.edit.addresses import occurrence_of
+from amp_migrate.edit.edits import Placed, SetArgument
+from amp_migrate.migrate.bypasses import Bypasses
+from amp_migrate.migrate.precision.hazards import Hazards
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+
+_LOADS_HALF = frozenset(
+    "torch_dtype dtype load_in_8bit load_in_4bit quantization_config".split()
+)
+_OVERFLOWS = re.compile(r"(?i)(^|[/_-])(u?m?t5|byt5|pegasus|gemma)([-_]|$)")
+"""Families of models that were trained in bfloat16 and overflow in float16."""
+
+_LIGHTNING = ("lightning", "pytorch_lightning")
+
+Made = tuple[str, ir.Stmt, ir.Call]
+"""(function, statement, call) where something is made."""
+
+
+class Neighbours:
+    """The framework-driven loops of one program."""
+
+    def __init__(
+        self, program: Program, options: Options, torch: TorchNames, events: Events
+    ) -> None:
+        self.program = program
+        self.options = options
+        self.torch = torch
+        self.forward = events.forward
+        self.bypasses = Bypasses(program)
+        self.finder = Finder(program, events.optimizers, events)
+
+    def loops(self) -> Iterator[TrainingLoop]:
+        """A loop for each call that starts one, with its refusal; `edit` may take that back."""
+        for function, stmt, call in self.program.all_calls():
+            for framework in FRAMEWORKS:
+                if self._starts(framework, call, function):
+                    event = Event("backward", call.line, call.column, call)
+                    backward = Backward(function, stmt, event)
+                    loop = TrainingLoop(function, stmt.path, [backward])
+                    loop.refusal = self._refusal(framework, call.line)
+                    loop.off = self.finder.is_off(loop)
+                    yield loop
+
+    def tell(self, loop: TrainingLoop) -> None:
+        """Put the line of its framework into the refusal of a loop with a backward of its own."""
+        refusal = loop.refusal
+        if refusal is None or refusal.code != "AMP003":
+            return
+        framework = self._framework_of(loop)
+        if framework is not None:
+            line = loop.backwards[0].event.line
+            told = self._refusal(framework, line)
+            loop.refusal = replace(told, line=refusal.line)
+
+    def edit(self, loop: TrainingLoop) -> Placed | None:
+        """The edit that switches a loop; where there is none, its refusal says why."""
+        framework = self._framework_of(loop)
+        setting = None if framework is None else SETTINGS.get(framework.name)
+        if framework is None or setting is None:
+            return None
+        made = self._setting_call(framework, setting, loop)
+        if made is None:
+            return None
+        function, stmt, call = made
+        file = ir.file_of(function)
+        name, value = self._wanted(setting, file)
+        on = self._is_on(call, setting)
+        if on:
+            message = f"{framework.name} has mixed precision on already"
+            loop.refusal = Refusal("AMP001", message, call.line)
+            return None
+        reason, line = self._why_not(setting, call), call.line
+        old = bool(LIGHTNING_1 & {arg.name for arg in call.args})
+        if not reason and framework.roots == _LIGHTNING and self.options.lightning_1:
+            reason, old = "the project asks for its version 1", True
+        bypass = self.bypasses.find(framework, setting, loop.function)
+        if not reason and bypass is not None:
+            reason, line, old = bypass.reason, bypass.line, bypass.old
+        callee = ir.render(call.func)
+        if reason or callee is None:
+            message = f"{framework.name} drives this loop; {reason}"
+            loop.refusal = replace(_told(framework, line), message=message)
+            if old:
+                by_hand = ("Trainer(precision=16)",)
+                loop.refusal = replace(loop.refusal, by_hand=by_hand)
+            return None
+        files = frozenset({file, ir.file_of(loop.function)})
+        hazards = Hazards(self.program, self.forward, self.options, files, None)
+        hazard = (
+            hazards.of_setup()
+            or hazards.find(frozenset(), ())
+            or self._of_models(framework)
+            or self._of_gradients()
+        )
+        if hazard is None and hazards.edits:
+            # Not yet written where a framework turns autocast on.
+            function, edit = hazards.edits[0]
+            body = ir.statements(self.program.functions[function].body)
+            line = next(s.line for s in body if s.path == edit.path)
+            message = "something here has to run in fp32, by hand"
+            hazard = Refusal("AMP020", message, line)
+        if hazard is None and self.torch.of_file(file).shadowed:
+            line = ir.Line(self.torch.of_file(file).shadowed, file)
+            hazard = Refusal("AMP035", "torch is bound to something else here", line)
+        if hazard is not None:
+            loop.refusal = hazard
+            return None
+        loop.refusal = None
+        occurrence = occurrence_of(stmt, call)
+        return file, SetArgument(stmt.path, callee, occurrence, name, value)
+
+    # -- who drives ---------------------------------------------------------------------------
+
+    def _starts(self, framework: Framework, call: ir.Call, function: str) -> bool:
+        if framework.starts.fullmatch(self.program.origin(call.func, function) or ""):
+            return True
+        return (
+            isinstance(call.func, ir.Attr)
+            and call.func.attr in framework.drives
+            and self._is_made_by(framework, call.func.value, function)
+        )
+
+    def _refusal(self, framework: Framework, line: int) -> Refusal:
+        assert isinstance(line, ir.Line)
+        facts = self.program.modules[line.file]
+        said = framework.speaks & (facts.identifiers | facts.strings)
+        if not said:
+            return _told(framework, line)
+        message = (
+            f"{framework.name} is configured for mixed precision here ({min(said)})"
+        )
+        return Refusal("AMP001", message, line)
+
+    def _is_made_by(self, framework: Framework, expr: ir.Expr, function: str) -> bool:
+        names = set()
+        for ref in self.program.resolve(expr, function):
+            if ref.kind == "made":
+                names.add(ref.name)
+            elif ref.kind == "instance":
+                names |= self.program.external_bases(ref.name)
+        return any(framework.makers.fullmatch(name) for name in names)
+
+    def _framework_of(self, loop: TrainingLoop) -> Framework | None:
+        backward = loop.backwards[0]
+        call = backward.event.call
+        if call is None or not isinstance(call.func, ir.Attr):
+            return None
+        receiver = call.func.value
+        for framework in FRAMEWORKS:
+            if self._is_made_by(framework, receiver, loop.function):
+                return framework
+        words = {"accelerator": "Accelerate", "fabric": "Lightning Fabric"}
+        words |= dict.fromkeys(("model_engine", "ds_engine"), "DeepSpeed")
+        last = (ir.key_of(receiver) or "").rsplit(".", 1)[-1]
+        if call.func.attr != "backward":
+            return None
+        roots = self.program.import_roots(loop.function)
+        lenders = [
+            framework
+            for framework in FRAMEWORKS
+            if framework.name in ("Accelerate", "Lightning Fabric", "DeepSpeed")
+            and (framework.name == words.get(last) or roots & {*framework.roots})
+        ]
+        named = [one for one in lenders if one.name == words.get(last)]
+        found = named or lenders
+        return found[0] if len(found) == 1 else None
+
+    # -- the call that holds the argument -----------------------------------------------------
+
+    def _setting_call(
+        self, framework: Framework, setting: Setting, loop: TrainingLoop
+    ) -> Made | None:
+        call = loop.backwards[0].event.call
+        assert call is not None and isinstance(call.func, ir.Attr)
+        made = self._made(call.func.value, loop.function, loop.backwards[0].stmt)
+        if made is not None and framework.name == "the Hugging Face Trainer":
+            given = made[2].argument(1, "args")
+            made = None if given is None else self._made(given, made[0], made[1])
+        if made is None:
+            return None
+        origin = self.program.origin(made[2].func, made[0]) or ""
+        return made if setting.maker.fullmatch(origin) else None
+
+    def _made(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> Made | None:
+        """The only call that makes what an expression of a statement holds."""
+        program = self.program
+        if isinstance(expr, ir.Call):
+            found = [
+                o for o in program.all_calls() if o[0] == function and o[2] is expr
+            ]
+            return found[0] if len(found) == 1 else None
+        definitions = []
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is None:
+                return None
+            if any(p.name == expr.id for p in program.functions[owner].params):
+                return None
+            definitions = program.definitions(owner, expr.id)
+            if len(definitions) > 1:
+                definitions = _last_before(definitions, function, stmt)
+        elif isinstance(expr, ir.Attr):
+            for class_name in program.instance_classes(expr.value, function):
+                definitions += program.attribute_definitions(class_name, expr.attr)
+        if len(definitions) != 1 or definitions[0].index is not None:
+            return None
+        (definition,) = definitions
+        value = definition.value
+        if definition.stmt.kind != "assign" or not isinstance(value, ir.Call):
+            return None
+        return definition.function, definition.stmt, value
+
+    # -- the argument -------------------------------------------------------------------------
+
+    def _wanted(self, setting: Setting, file: str) -> tuple[str, str]:
+        """The argument's name and value."""
+        name, half = setting.argument, setting.half
+        if self.options.dtype == "bfloat16":
+            name, half = BFLOAT16.get(name, name), BFLOAT16.get(half, half)
+        there = f"{self.torch.of_file(file).name}.cuda.is_available()"
+        value = f"{half} if {there} else {setting.full}" if half else there
+        return name, value
+
+    def _is_on(self, call: ir.Call, setting: Setting) -> bool:
+        """Whether mixed precision is asked for, on some condition or none."""
+        names = {setting.argument, BFLOAT16.get(setting.argument, setting.argument)}
+        return any(
+            isinstance(inner, ir.Const) and _says_half(inner.value)
+            for arg in call.args
+            if arg.name in names
+            for inner in ir.walk(arg.value)
+        ) or any(
+            arg.name in names
+            and not setting.half
+            and isinstance(arg.value, ir.Call)
+            and (ir.dotted(arg.value.func) or ())[-2:] == ("cuda", "is_available")
+            for arg in call.args
+        )
+
+    def _why_not(self, setting: Setting, call: ir.Call) -> str:
+        """Why the argument is not written."""
+        if any(arg.star for arg in call.args):
+            return "its arguments are not all known"
+        if setting.by_name and any(arg.name is None for arg in call.args):
+            return "its arguments are those of another version"
+        given = {arg.name: arg.value for arg in call.args if arg.name}
+        for name in sorted(setting.deciding & given.keys()):
+            value = given[name]
+            if name == "accelerator" and _asks_for_cuda(value):
+                continue
+            plain = value.value if isinstance(value, ir.Const) else ...
+            if name in OF_LIGHTNING_1:
+                return f"{name} is of its version 1, in which precision is a number"
+            if plain is not None and (name, plain) not in setting.harmless:
+                return f"{name} decides on its precision or device, too"
+        if setting.argument not in given:
+            return "" if setting.may_be_absent else "its launcher decides on precision"
+        value = given[setting.argument]
+        if isinstance(value, ir.Const) and any(
+            value.value is one
+            or (type(value.value) is type(one) and value.value == one)
+            for one in setting.fp32
+        ):
+            return ""
+        return f"{setting.argument} is decided elsewhere"
+
+    def _of_models(self, framework: Framework) -> Refusal | None:
+        """Weights that are loaded in another precision, or that overflow in float16."""
+        if framework.name != "the Hugging Face Trainer":
+            return None
+        for _, _, call in self.program.all_calls():
+            for arg in call.args:
+                if arg.name in _LOADS_HALF and arg.value != ir.Const(None):
+                    message = f"{arg.name}= decides on the precision of the weights"
+                    return Refusal("AMP006", message, call.line)
+        for function in self.program.functions.values():
+            for stmt in ir.statements(function.body):
+                for expr in stmt.exprs:
+                    for inner in ir.walk(expr):
+                        text = inner.value if isinstance(inner, ir.Const) else None
+                        if isinstance(text, str) and _OVERFLOWS.search(text):
+                            message = f"{text} was trained in bfloat16 and overflows in float16"
+                            if self.options.scaled:
+                                line = ("TrainingArguments(bf16=True)",)
+                                return Refusal("AMP020", message, stmt.line, line)
+        return None
+
+    def _of_gradients(self) -> Refusal | None:
+        """Gradients that the program reads or edits itself, which are scaled then."""
+        for function, facts in self.program.functions.items():
+            for stmt in ir.statements(facts.body):
+                for expr in stmt.exprs:
+                    if any(self._is_gradient(e, function) for e in ir.walk(expr)):
+                        message = (
+                            "gradients are read or edited here, scaled by the framework"
+                        )
+                        return Refusal("AMP030", message, stmt.line)
+        return None
+
+    def _is_gradient(self, expr: ir.Expr, function: str) -> bool:
+        origin = self.program.origin(expr, function)
+        if origin is not None:
+            return bool(vocabulary.GRADIENT_CLIPPERS.fullmatch(origin))
+        return isinstance(expr, ir.Attr) and expr.attr == "grad"
+
+
+def _told(framework: Framework, line: int) -> Refusal:
+    message = f"{framework.name} drives this loop, and has a switch of its own"
+    return Refusal("AMP003", message, line, (framework.line,))
+
+
+def _asks_for_cuda(value: ir.Expr) -> bool:
+    """``"gpu" if torch.cuda.is_available() else "cpu"``: the condition under which it is switched on."""
+    match value:
+        case ir.Operation(
+            op="if",
+            operands=(
+                ir.Call(func=func),
+                ir.Const(value="gpu" | "cuda"),
+                ir.Const(value="cpu" | "auto"),
+            ),
+        ):
+            return (ir.dotted(func) or ())[-2:] == ("cuda", "is_available")
+    return False
+
+
+def _says_half(value: object) -> bool:
+    if isinstance(value, str):
+        return any(word in value.lower() for word in ("16", "fp8", "half"))
+    return value is True or (type(value) is int and value == 16)
+
+
+def _last_before(
+    definitions: list[Definition], function: str, stmt: ir.Stmt
+) -> list[Definition]:
+    """The definition that holds at a statement, where one before it in a block around it does."""
+    before = [d for d in definitions if d.stmt.line < stmt.line]
+    if not before or any(d.function != function for d in definitions):
+        return []
+    last = max(before, key=lambda d: d.stmt.line)
+    *around, (field, index) = last.stmt.path
+    depth = len(around)
+    if list(stmt.path[:depth]) != around or depth >= len(stmt.path):
+        return []
+    return (
+        [last] if stmt.path[depth][0] == field and stmt.path[depth][1] > index else []
+    )

@@ -1,0 +1,207 @@
+"""A program's plan: which loops go together, and what becomes of each file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from amp_migrate.analysis.paths.closures import called_first
+from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
+from amp_migrate.analysis.values.device import Told
+from amp_migrate.core.options import Options
+from amp_migrate.edit.edits import (
+    AddDecorator,
+    AddParameter,
+    Autocast,
+    Bound,
+    Edit,
+    FilePlan,
+    FullPrecision,
+    Insert,
+    Island,
+    Placed,
+    SetArgument,
+    StateFile,
+)
+from amp_migrate.migrate.compiled import CONFIG
+from amp_migrate.migrate.explain import Spot, explain_group
+from amp_migrate.migrate.neighbours import Neighbours
+from amp_migrate.migrate.planner import Planner
+from amp_migrate.migrate.scaling.groups import Group, joined
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.sources.requirements import OLDEST
+
+_Mentions = Callable[[str, str], str | None]
+_NEEDS = f"what is written needs torch {'.'.join(map(str, OLDEST))} at least"
+_OUTSIDE = "needs edits in files that are not among the given ones: "
+
+
+@dataclass(slots=True)
+class Planned:
+    """What is to be done with a program."""
+
+    loops: list[TrainingLoop] = field(default_factory=list)
+    file_plans: dict[str, FilePlan] = field(default_factory=dict)
+    """The edits of each file that has any."""
+    explanation: dict[str, list[str]] = field(default_factory=dict)
+    """For each file with loops, what ``--explain-plan`` prints."""
+    notes: dict[str, list[Note]] = field(default_factory=dict)
+    """For each file with loops, what is left to be done by hand, in whatever file."""
+
+
+def plan_program(
+    program: Program,
+    options: Options,
+    *,
+    writable: Collection[str] | None = None,
+    mentioned_elsewhere: _Mentions = lambda name, file: None,
+    shown: Callable[[str], str] = str,
+    spot: Spot = lambda line, file: f"line {line}",
+    told: Told = lambda function, birth: None,
+    wanted: Callable[[TrainingLoop], bool] = lambda loop: True,
+) -> Planned:
+    """Plan all loops of some linked files.
+
+    ``writable``: the files that may be changed (None: all). A group of loops that needs an edit in
+    another one is left alone as a whole. ``mentioned_elsewhere`` tells which file that could not be
+    read, if any, speaks of a file's function of that name; ``shown`` what messages call a file,
+    ``spot`` what they call a line of it. ``told`` knows the conditions of some switches; loops that
+    are not ``wanted`` are treated as marked off.
+    """
+    planned = Planned()
+    program = called_first(program)
+    edits: dict[str, dict[Edit, None]] = defaultdict(dict)
+    planner = Planner(program, options, mentioned_elsewhere, told)
+    groups = planner.groups()
+    for loop in (loop for group in groups for loop in group.loops):
+        loop.off = loop.off or not wanted(loop)
+    for cluster in _clusters(groups):
+        for group in _plan_cluster(planner, cluster):
+            if group.refusal is None and writable is not None:
+                group.refusal = _out_of_reach(group, writable, shown)
+            if group.refusal is None:
+                if options.torch_below and not edits:
+                    line = group.loops[0].backwards[0].event.line
+                    file = ir.file_of(group.loops[0].function)
+                    said = (
+                        f"{_NEEDS}, and older ones are admitted: {options.torch_below}"
+                    )
+                    group.notes.append(Note(ir.Line(line, file), said))
+                for file, edit in group.edits:
+                    edits[file][edit] = None
+                own = planned.notes.setdefault(ir.file_of(group.loops[0].function), [])
+                own += (note for note in group.notes if note not in own)
+            else:
+                for loop in group.loops:
+                    line = group.refusal.line or loop.backwards[0].event.line
+                    loop.refuse(
+                        Refusal(group.refusal.code, group.refusal.message, line)
+                    )
+            planned.loops += group.loops
+            for file in {ir.file_of(loop.function) for loop in group.loops}:
+                lines = explain_group(group, program, shown, spot)
+                planned.explanation.setdefault(file, []).extend(lines)
+    for loop, placed in _driven(planner, planned.loops, wanted):
+        if placed is not None and not (writable is None or placed[0] in writable):
+            loop.refuse(Refusal("AMP017", _OUTSIDE + shown(placed[0])))
+        elif placed is not None:
+            edits[placed[0]][placed[1]] = None
+    for file, found in edits.items():
+        torch = planner.torch_names.of_file(file)
+        imports = []
+        if planner.os_names.of_file(file).missing and any(map(_asks_os, found)):
+            imports.append("os")
+        if any(_sets(edit) for edit in found):
+            imports.append(CONFIG)
+        if torch.missing and any(_says(edit, torch.name) for edit in found):
+            imports.append("torch")
+        planned.file_plans[file] = FilePlan(tuple(found), torch.name, tuple(imports))
+    return planned
+
+
+def _says(edit: Edit, torch: str) -> bool:
+    """Whether the code that an edit writes names torch."""
+    match edit:
+        case Autocast() | Bound() | FullPrecision() | Island():
+            return True
+        case (
+            Insert(code=code)
+            | AddParameter(off=str(code))
+            | SetArgument(value=code)
+            | AddDecorator(code=code)
+        ):
+            return f"{torch}." in code
+        case _:
+            return False
+
+
+def _sets(edit: Edit) -> bool:
+    return isinstance(edit, Insert) and "._functorch.config." in edit.code
+
+
+def _asks_os(edit: Edit) -> bool:
+    return isinstance(edit, StateFile) and edit.exists is not None
+
+
+def _clusters(groups: list[Group]) -> list[list[Group]]:
+    """Groups that hand their optimizers to the same function: they must agree about it."""
+    clusters: list[list[Group]] = []
+    for group in groups:
+        touching = [c for c in clusters if any(o.slots & group.slots for o in c)]
+        apart = [c for c in clusters if c not in touching]
+        clusters = [*apart, [*(g for c in touching for g in c), group]]
+
+    def first(cluster: list[Group]) -> tuple[str, int]:
+        loop = cluster[0].loops[0]
+        return ir.file_of(loop.function), cluster[0].first_line
+
+    return sorted(clusters, key=first)
+
+
+def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
+    """Plan groups that share functions: those that can be migrated, as one."""
+    # Each by itself first: one that must be left alone is no reason to leave the others.
+    for group in cluster:
+        planner.plan(group)
+    good = [group for group in cluster if group.refusal is None]
+    if len(good) < 2:
+        return cluster
+    planner.forget(good)
+    together = joined(*good)
+    planner.plan(together)
+    return [together, *(group for group in cluster if group.refusal is not None)]
+
+
+def _out_of_reach(
+    group: Group, writable: Collection[str], shown: Callable[[str], str]
+) -> Refusal | None:
+    """Why a group's edits cannot be written, if they cannot."""
+    files = {file for file, _ in group.edits}
+    missing = sorted(files - set(writable))
+    if not missing:
+        return None
+    names = ", ".join(map(shown, missing))
+    return Refusal("AMP017", _OUTSIDE + names)
+
+
+def _driven(
+    planner: Planner,
+    loops: list[TrainingLoop],
+    wanted: Callable[[TrainingLoop], bool],
+) -> list[tuple[TrainingLoop, Placed | None]]:
+    """The loops that a framework drives, with the edits that switch them; new ones join ``loops``."""
+    neighbours = Neighbours(
+        planner.program, planner.options, planner.torch_names, planner.events
+    )
+    driven = list(neighbours.loops())
+    for loop in driven:
+        loop.off = loop.off or not wanted(loop)
+    loops += driven
+    found: list[tuple[TrainingLoop, Placed | None]] = []
+    for loop in loops:
+        if loop.refusal is not None and loop.refusal.code == "AMP003" and not loop.off:
+            neighbours.tell(loop)
+            found.append((loop, neighbours.edit(loop)))
+    return found

@@ -1,0 +1,809 @@
+"""One group's plan: training loops that share an optimizer are migrated wholly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cached_property
+
+from amp_migrate.analysis.objects.collections import ANY
+from amp_migrate.analysis.objects.disjoint import Disjoint
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
+from amp_migrate.analysis.paths.association import Association, Scalers
+from amp_migrate.analysis.paths.closures import Closures
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.identity import Identities, order
+from amp_migrate.analysis.paths.loops import (
+    Backward,
+    Blocked,
+    Finder,
+    Refusal,
+    TrainingLoop,
+    opens_autocast,
+    speaks_amp,
+)
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.protocol import Placed, Placement
+from amp_migrate.analysis.paths.walk import Frames, Site
+from amp_migrate.analysis.tables.torch_names import ModuleNames, TorchNames
+from amp_migrate.analysis.values.device import Devices, Told, Undecided
+from amp_migrate.core.options import Options
+from amp_migrate.edit.edits import (
+    Autocast,
+    Insert,
+    Protect,
+    ScaleBackward,
+    ScalerStep,
+)
+from amp_migrate.migrate.compiled import Compiled
+from amp_migrate.migrate.functions import CustomFunctions
+from amp_migrate.migrate.handover import Handover
+from amp_migrate.migrate.higher_order import HigherOrder
+from amp_migrate.migrate.precision.hazards import Hazards
+from amp_migrate.migrate.regions.evaluation import plan_evaluation
+from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
+from amp_migrate.migrate.regions.overlaps import without_overlaps
+from amp_migrate.migrate.regions.reach import Reach
+from amp_migrate.migrate.regions.regions import Regions, Run
+from amp_migrate.migrate.scaling import carried
+from amp_migrate.migrate.scaling.births import Births
+from amp_migrate.migrate.scaling.carried import Carried
+from amp_migrate.migrate.scaling.checkpoints import plan_checkpoints, unsaved
+from amp_migrate.migrate.scaling.groups import Group, joined
+from amp_migrate.migrate.scaling.guards import Guards, LossForward
+from amp_migrate.migrate.scaling.instances import (
+    receiver_of,
+    refuse_instances,
+    refuse_twins,
+)
+from amp_migrate.migrate.scaling.listed import without_room
+from amp_migrate.migrate.scaling.placement import Placer, Steps, roots
+from amp_migrate.migrate.scaling.state_files import StateFiles
+from amp_migrate.migrate.scaling.travel import NO_WAYS, Travel, Ways
+from amp_migrate.migrate.scaling.usage import Usage
+from amp_migrate.migrate.stale import Stale
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+_TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
+_MOST_SCRIPTS = 8
+
+
+class Planner:
+    """Plans the groups of one program; what it finds out of the program serves all of them."""
+
+    def __init__(
+        self,
+        program: Program,
+        options: Options,
+        mentioned_elsewhere: Callable[[str, str], str | None],
+        told: Told = lambda function, birth: None,
+    ) -> None:
+        """``mentioned_elsewhere``: which file that could not be read, if any, speaks of a file's
+        function of that name. ``told``: the condition of a switch that is known from elsewhere.
+        """
+        self.told = told
+        self.program = program
+        self.options = options
+        self.mentioned_elsewhere = mentioned_elsewhere
+        self.optimizers = Optimizers(program, any_step=not options.scaled)
+        self.closures = Closures(program, self.optimizers)
+        self.events = Events(program, self.optimizers)
+        self.forward = Forward(program)
+        self.inner = InnerGradientsFinder(
+            program, self.events, self.forward, options.scaled
+        )
+        self.regions = Regions(program, self.events, self.forward, self.inner)
+        self.disjoint = Disjoint(program, self.forward)
+        self.torch_names = TorchNames(program)
+        self.os_names = ModuleNames(program, "os")
+        self.mentions = Mentions(program)
+        self.state_files = StateFiles(program, self.os_names)
+        self._devices: dict[frozenset[str], Devices] = {}
+        self._live: dict[tuple[frozenset[str], frozenset[str]], Live] = {}
+        self._unfollowed: list[TrainingLoop] = []
+        self.given: list[tuple[Group, set[str]]] = []
+        """The groups that are planned, with the names that their switches have."""
+
+    def groups(self) -> list[Group]:
+        """The program's loops, those with a common optimizer together."""
+        finder = Finder(self.program, self.optimizers, self.events)
+        groups: list[Group] = []
+        loops = finder.find()
+        self._unfollowed = [
+            loop for loop in loops if not loop.slots and self._is_called_unseen(loop)
+        ]
+        usage = Usage(self.program, self.optimizers, self.events, loops)
+        for loop in loops:
+            usage.settle(loop)
+            traces = [
+                self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
+            ]
+            slots = {slot for trace in traces for slot in trace.slots} | set(loop.slots)
+            births = {birth for trace in traces for birth in trace.births}
+            group = Group([loop], slots, births)
+            groups = _with(groups, group)
+        for slots in finder.together():
+            touching = [group for group in groups if group.slots & slots]
+            if len(touching) > 1:
+                apart = [group for group in groups if group not in touching]
+                groups = [*apart, joined(*touching)]
+        for group in groups:
+            self._follow_onwards(group)
+        return groups
+
+    def _is_called_unseen(self, loop: TrainingLoop) -> bool:
+        """Whether what computes gradients is handed on as a value, or got by a name that is put
+        together: it may add to the gradients of any step."""
+        program = self.program
+        is_closure = loop.refusal is not None and loop.refusal.code == "AMP013"
+        if is_closure or program.call_sites.get(loop.function):
+            return False  # a closure's gradients are those of the step that calls it
+        if loop.function in program.escaping:
+            return True
+        own = program.self_class(loop.function)
+        return own is not None and any(
+            len(call.args) > 1
+            and not isinstance(call.args[1].value, ir.Const)
+            and own[1] in program.instance_classes(call.args[0].value, caller)
+            for caller, _, call in program.calls_named("getattr")
+        )
+
+    def plan(self, group: Group) -> None:
+        """Fill a group with its edits, or with the reason why there are none."""
+        for loop in self._unfollowed if group.slots else ():
+            if ir.file_of(loop.function) in self.program.around(group.files):
+                name = self.program.functions[loop.function].name
+                message = f"{name}() computes gradients, too, and what calls it is not followed"
+                line = loop.backwards[0].event.line
+                group.refusal = Refusal("AMP031", message, line)
+                return
+        for loop in group.loops:
+            if loop.off:
+                line = loop.backwards[0].event.line
+                group.refusal = Refusal(
+                    "AMP031", "a loop with the same optimizer is marked off", line
+                )
+                return
+            if loop.refusal is not None:
+                line = loop.refusal.line or loop.backwards[0].event.line
+                group.refusal = Refusal(loop.refusal.code, loop.refusal.message, line)
+                return
+        if self.options.torch_too_old:
+            message = f"the project asks for {self.options.torch_too_old}: it has no torch.autocast"
+            group.refusal = Refusal("AMP009", message)
+            return
+        names = self._names_of(group)
+        taken = names | self._names_in_scope(group)
+        try:
+            self._fill_group(group, taken)
+        except Blocked as blocked:
+            group.refusal = blocked.refusal
+            return
+        self.given.append((group, taken - names))
+
+    def forget(self, groups: Collection[Group]) -> None:
+        """Take the names of planned groups back."""
+        self.given = [
+            (group, names) for group, names in self.given if group not in groups
+        ]
+
+    def _names_of(self, group: Group) -> set[str]:
+        """Every name that the files of a group mention, and those that they import."""
+        names: set[str] = set()
+        for file in self.program.importing(group.files):
+            facts = self.program.modules[file]
+            names |= facts.identifiers
+            if file in group.files:
+                names |= facts.strings
+        return names
+
+    def _names_in_scope(self, group: Group) -> set[str]:
+        """Names that other groups' switches have taken where this group's would be seen too."""
+        names: set[str] = set()
+        for other, given in self.given:
+            both = group.scopes | other.scopes
+            beside = group.files & other.files and any(map(ir.is_top, both))
+            if group.scopes & other.scopes or beside:
+                names |= given
+        return names
+
+    def _fill_group(self, group: Group, taken: set[str]) -> None:
+        around = self.program.around(group.files)
+        self._refuse_cpu_only(group, around)
+        hazards = Hazards(
+            self.program,
+            self.forward,
+            self.options,
+            around,
+            self._live_with(group, around),
+        )
+        hazard = hazards.of_setup()
+        if hazard is not None:
+            raise Blocked(hazard)
+        if self.options.scaled:
+            self._refuse_handover(group)
+        slots = frozenset(group.slots)
+        unfollowed = Unfollowed(
+            self.mentions, self.optimizers, slots, frozenset(group.births)
+        )
+        if self.options.scaled:
+            self._refuse_unfollowed(unfollowed)
+        steps = self._steps(slots)
+        backwards = [backward for loop in group.loops for backward in loop.backwards]
+        sites = frozenset((b.function, b.stmt.path) for b in backwards)
+        identities = Identities(self.program, self.optimizers, slots)
+        ownership = Ownership(
+            self.program, self.optimizers, self.events, identities, slots, group.births
+        )
+        scalers, together = self._scalers(identities, ownership, sites, around)
+        if self.options.scaled:
+            line = min(b.event.line for b in backwards)
+            if any(c.held.twice for c in ownership.coverages(identities.all)):
+                message = "an optimizer is given some parameters twice: a scaler would unscale them twice"
+                raise Blocked(Refusal("AMP012", message, line))
+            for sharing in sorted(scalers.all, key=lambda s: sorted(map(order, s))):
+                doubt = self.disjoint.doubt(ownership.coverages(sharing))
+                if doubt is not None:
+                    raise Blocked(Refusal("AMP012", doubt, line))
+            refuse_instances(self.program, self.events, group, steps)
+            stale = Stale(
+                self.program, self.events, self.forward, identities, ownership
+            ).refusal(roots(self.program, self.events, around))
+            if stale is not None:
+                raise Blocked(stale)
+        functions = frozenset(
+            {b.function for b in backwards} | {f for f, _, _ in steps}
+        )
+        higher_order = HigherOrder(
+            self.program, self.events, self.forward, hazards, self.inner
+        )
+        inner = higher_order.of_training(functions)
+        if inner is not None:
+            raise Blocked(inner)
+        forwards, runs, hoisted, sources = self._plan_regions(backwards)
+        self._refuse_strangers(ownership, forwards)
+        guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
+        evaluated = self._evaluation(group)
+        inner = higher_order.refusal(runs)
+        if inner is not None:
+            raise Blocked(inner)
+        hazard = hazards.find(functions, [*runs, *evaluated], self.regions)
+        if hazard is not None:
+            raise Blocked(hazard)
+        runs = without_overlaps([*runs, *hazards.more])
+        islands = higher_order.plan(runs)
+        if higher_order.is_shared:
+            self._fill_group(group, taken)
+            return
+        if isinstance(islands, Refusal):
+            raise Blocked(islands)
+        settings = Compiled(
+            self.program,
+            self.events,
+            self.forward,
+            hazards,
+            self.options,
+            self.torch_names,
+        ).plan(runs)
+        if isinstance(settings, Refusal):
+            raise Blocked(settings)
+        decorators = CustomFunctions(
+            self.program,
+            hazards,
+            self.options,
+            self.torch_names,
+            around,
+        ).plan([*runs, *evaluated])
+        if isinstance(decorators, Refusal):
+            raise Blocked(decorators)
+        births: dict[Site, frozenset[Slot]] = {}
+        for birth in group.births:
+            site = (birth.function, birth.path)
+            born = identities.of_slot(birth.slot)
+            births[site] = births.get(site, frozenset()) | born
+        placement: Placement | Refusal = Placement()
+        if self.options.scaled:
+            placement = Placer(
+                self.program,
+                self.events,
+                slots,
+                sites,
+                steps,
+                births,
+                ownership,
+                scalers,
+                guarded,
+                around,
+            ).place()
+        if isinstance(placement, Refusal):
+            raise Blocked(placement)
+
+        def travel_with(
+            kind: Carried, belonging: Scalers, chosen: Travel | None = None
+        ) -> Travel:
+            made = Travel(
+                self.program,
+                self.optimizers,
+                self._devices_in(around),
+                kind,
+                slots,
+                frozenset(group.births),
+                belonging,
+                kind.free_name(taken),
+                taken,
+                _receivers(steps),
+                self.mentioned_elsewhere,
+                chosen,
+            )
+            Births(made).give()
+            return made
+
+        match self.options.dtype:
+            case "bfloat16":
+                group.travel = group.regional = travel_with(carried.flag(), together)
+            case "float16":
+                scaler = carried.scaler(self.options)
+                group.travel = group.regional = travel_with(scaler, scalers)
+            case _:
+                group.regional = travel_with(carried.dtype(self.options), together)
+                scaler = carried.scaler(self.options)
+                group.travel = travel_with(scaler, scalers, group.regional)
+        travel = group.travel
+        runs = self._born(group, runs)
+        group.placement, group.runs = placement, runs
+        self._place_regions(group, runs, sources)
+        self._place_backwards(group, backwards, hoisted)
+        if self.options.scaled:
+            self._place_steps(group, steps, placement)
+            group.edits += plan_checkpoints(
+                self.program, self.optimizers, travel, slots, self.state_files
+            )
+            group.notes = unsaved(unfollowed)
+        for run in evaluated:
+            with group.regional.attempt():
+                self._place_regions(group, [run], {})
+        for function, edit in hazards.edits:
+            group.place(function, edit)
+        before = [] if group.regional is travel else group.regional.edits
+        group.edits = (
+            before + travel.edits + group.edits + decorators + islands + settings
+        )
+        crowded = without_room(self.program, group.edits)
+        if crowded is not None:
+            raise Blocked(crowded)
+        for file in {file for file, _ in group.edits}:
+            torch = self.torch_names.of_file(file)
+            if torch.shadowed:
+                message = f"{torch.name} is bound to something else here"
+                raise Blocked(Refusal("AMP035", message, torch.shadowed))
+
+    def _scalers(
+        self,
+        identities: Identities,
+        ownership: Ownership,
+        backwards: frozenset[Site],
+        files: frozenset[str],
+    ) -> tuple[Scalers, Scalers]:
+        """The scalers of a group's optimizers, by what these step on; and what they have in common."""
+        walk = Association(self.program, self.events, identities, ownership, backwards)
+        for root in roots(self.program, self.events, files):
+            walk.run(root)
+        if walk.is_exhausted and len(identities.all) > 1:
+            message = (
+                "more ways lead through these loops and optimizers than are followed"
+            )
+            raise Blocked(Refusal("AMP012", message))
+        together = Scalers.together(identities, walk.ways)
+        if not self.options.scaled:
+            return together, together
+        if len(identities.all) == 1:
+            (one,) = identities.all
+            return Scalers.of_one(identities, one, walk.ways), together
+        return Scalers(identities, walk.uses, walk.ways, walk.sure), together
+
+    def _guarded(
+        self,
+        ownership: Ownership,
+        scalers: Scalers,
+        steps: Steps,
+        forwards: list[LossForward],
+        births: Collection[Birth],
+    ) -> frozenset[Site]:
+        """The steps that may find no gradients; raises `Blocked` where that cannot be told."""
+        if not self.options.scaled:
+            return frozenset()
+        reach = Reach(self.program, self.regions, self.forward, ownership)
+        guards = Guards(self.program, self.events, reach, ownership, scalers)
+        found: frozenset[Site] | Refusal = frozenset()
+        if len(scalers.identities.all) > 1:
+            found = guards.find(steps, forwards)
+        if isinstance(found, Refusal):
+            raise Blocked(found)
+        listed = guards.listed(steps)
+        for birth in sorted(births, key=lambda b: b.stmt.line) if listed else ():
+            doubt = self.disjoint.doubt_in(birth) if birth.slot.key == ANY else None
+            if doubt is not None:
+                raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
+        return found | listed
+
+    def _live_with(self, group: Group, around: frozenset[str]) -> Live | None:
+        """What can run with a group's loops, where all that runs them is in sight."""
+        loops = {ir.file_of(loop.function) for loop in group.loops}
+        started = frozenset(
+            file for file in around if self.program.may_import(file, loops)
+        )
+        live = self._live_from(around, started)
+        if 1 < len(started) <= _MOST_SCRIPTS and not live.is_open:
+            # A script that never comes to these loops gives them no model.
+            run = frozenset(
+                file
+                for file in started
+                if any(
+                    loop.function
+                    in self._live_from(around, frozenset({file})).functions
+                    for loop in group.loops
+                )
+            )
+            live = self._live_from(around, run or started)
+        is_run = all(loop.function in live.functions for loop in group.loops)
+        return live if is_run and not live.is_open else None
+
+    def _live_from(self, around: frozenset[str], started: frozenset[str]) -> Live:
+        key = (around, started)
+        if key not in self._live:
+            self._live[key] = Live(self.program, around, started)
+        return self._live[key]
+
+    def _evaluation(self, group: Group) -> list[Run]:
+        if not self.options.evaluation:
+            return []
+        return plan_evaluation(self.program, self.events, self.forward, group.files)
+
+    def _devices_in(self, files: frozenset[str]) -> Devices:
+        if files not in self._devices:
+            self._devices[files] = Devices(
+                self.program, self.forward, self.torch_names, files, self.told
+            )
+        return self._devices[files]
+
+    def _refuse_cpu_only(self, group: Group, around: frozenset[str]) -> None:
+        """Raise `Blocked` where all optimizers train on the CPU: that comes before all that half
+        precision would do to them."""
+        devices = self._devices_in(around)
+        reasons = []
+        for birth in group.births:
+            place = birth.given
+            found = (
+                devices.decide(birth.function, birth.stmt)
+                if place is None
+                else devices.decide(place.caller, place.stmt)
+            )
+            if not isinstance(found, Undecided) or not found.cpu_only:
+                return
+            reasons.append((birth.stmt.line, found.reason))
+        if reasons:
+            raise Blocked(Refusal("AMP005", min(reasons)[1]))
+
+    def _follow_onwards(self, group: Group) -> None:
+        """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter)."""
+        pending = set(self._touched)
+        while True:
+            reached = {
+                slot
+                for slot in pending - group.slots
+                if self.optimizers.trace(slot).births & group.births
+            }
+            if not reached:
+                return
+            for slot in reached:
+                group.slots |= {
+                    other
+                    for other in self.optimizers.trace(slot).slots
+                    if self.optimizers.trace(other).births & group.births
+                }
+
+    @cached_property
+    def _touched(self) -> frozenset[Slot]:
+        """What may be an optimizer, by the methods that are called on it."""
+        found = set()
+        for function, _, call in self.program.all_calls():
+            if isinstance(call.func, ir.Attr) and call.func.attr in _TOUCHES:
+                slot = self.optimizers.slot(call.func.value, function)
+                if slot is not None:
+                    found.add(slot)
+        return frozenset(found)
+
+    def _refuse_handover(self, group: Group) -> None:
+        """Raise `Blocked` where a group's optimizers are handed to something that is not followed."""
+        handover = Handover(
+            self.program,
+            self.optimizers,
+            frozenset(group.slots),
+            frozenset(group.births),
+        ).find()
+        if handover is not None:
+            raise Blocked(handover)
+        for function in {loop.function for loop in group.loops}:
+            line = _keeps_backward(self.program.functions[function])
+            if line:
+                message = "backward() is kept under another name"
+                raise Blocked(Refusal("AMP016", message, line))
+
+    def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
+        """Raise `Blocked` where a group's optimizer may be stepped by a way that is not followed."""
+        for function, _, call in unfollowed.calls("step"):
+            if "backward" not in self.events.kinds(function):
+                assert isinstance(call.func, ir.Attr)
+                name = ir.render(call.func.value) or "what is stepped here"
+                message = f"{name} may be this optimizer, by a way that is not followed"
+                raise Blocked(Refusal("AMP010", message, call.line))
+
+    def _steps(self, slots: frozenset[Slot]) -> Steps:
+        """Every step on a group's optimizers; raises `Blocked` on odd forms."""
+        found = []
+        for qualname in self.program.functions:
+            for stmt, event in self.events.direct(qualname):
+                if event.slot is None or event.slot not in slots:
+                    continue
+                if event.kind != "step":
+                    continue
+                call = event.call
+                assert call is not None
+                plain = stmt.kind == "expr" and stmt.value is call
+                if not self.options.scaled:
+                    # Any form of a step is as good as another.
+                    found += [(qualname, stmt, event.slot)] if plain else []
+                    continue
+                if call.args:
+                    reason = self.closures.reason(qualname, stmt, call)
+                    message = reason or "step() is given an argument"
+                    raise Blocked(Refusal("AMP013", message, call.line))
+                if stmt.step is call:
+                    stmt = replace(stmt, kind="expr", value=call)
+                elif not plain:
+                    message = "step() is part of a larger statement"
+                    raise Blocked(Refusal("AMP016", message, call.line))
+                found.append((qualname, stmt, event.slot))
+        refuse_twins(found)
+        return found
+
+    def _plan_regions(
+        self, backwards: list[Backward]
+    ) -> tuple[list[LossForward], list[Run], dict[Site, str], dict[Site, Backward]]:
+        """The forward of each loss, the regions, the names of losses that have none, and whose loss a
+        region begins for."""
+        forwards: list[LossForward] = []
+        runs: list[Run] = []
+        hoisted: dict[Site, str] = {}
+        sources: dict[Site, Backward] = {}
+        for backward in backwards:
+            planned = self.regions.plan(backward)
+            if isinstance(planned, Refusal):
+                line = backward.event.line
+                raise Blocked(
+                    Refusal(planned.code, planned.message, planned.line or line)
+                )
+            found, hoists = planned
+            for run in found:
+                if self._is_under_amp(run, backward):
+                    message = "the forward of this loop is under AMP already"
+                    raise Blocked(Refusal("AMP001", message, backward.event.line))
+            runs += found
+            forwards.append((backward, found))
+            for run in found:
+                sources.setdefault((run.function, run.path), backward)
+            if hoists:
+                hoisted[backward.function, backward.stmt.path] = self._loss_name(
+                    backward.function
+                )
+        return forwards, without_overlaps(runs), hoisted, sources
+
+    def _is_under_amp(self, run: Run, backward: Backward) -> bool:
+        """Whether a forward is computed under autocast as it is; a backward was judged by itself."""
+        function = self.program.functions[run.function]
+        if not ir.is_top(run.function):
+            elsewhere = run.function != backward.function
+            return elsewhere and speaks_amp(function, self.program)
+        inside = {stmt.path for stmt in self.regions.statements_in(run)}
+        return any(
+            stmt.kind == "with"
+            and (stmt.path == run.path[: len(stmt.path)] or stmt.path in inside)
+            and opens_autocast(stmt)
+            for stmt in ir.statements(function.body)
+        )
+
+    def _refuse_strangers(
+        self, ownership: Ownership, forwards: list[LossForward]
+    ) -> None:
+        """A loss without a region has to be of a parameter that an optimizer holds, beside others that
+        gain from half precision."""
+        reach = Reach(self.program, self.regions, self.forward, ownership)
+        for backward, found in forwards:
+            line = backward.event.line
+            if not found and not reach.reached(backward, found):
+                message = "no optimizer in sight holds what this loss is made of"
+                raise Blocked(Refusal("AMP011", message, line))
+            if not found and not any(runs for _, runs in forwards):
+                message = "this loss is made without a module: nothing gains from AMP"
+                raise Blocked(Refusal("AMP033", message, line))
+
+    def _loss_name(self, function: str) -> str:
+        """A name for a loss that had none, unused in the function."""
+        taken = self.program.modules[ir.file_of(function)].identifiers
+        for name in ("loss", "total_loss", "batch_loss", "scaled_loss", "amp_loss"):
+            if name not in taken:
+                return name
+        raise Blocked(Refusal("AMP035", "no free name for the loss"))
+
+    # -- edits --------------------------------------------------------------------------------
+
+    def _place_regions(
+        self, group: Group, runs: list[Run], sources: dict[Site, Backward]
+    ) -> None:
+        regional = group.regional
+        assert regional is not None
+        for run in self._born(group, runs):
+            backward = sources.get((run.function, run.path))
+            ways = NO_WAYS if backward is None else self._ways_to(group, backward)
+            switch = regional.near(run.function, self._next_ways(run, ways))
+            torch = self.torch_names.of(run.function)
+            dtype = f"{torch}.{self.options.dtype}"
+            match self.options.dtype:
+                case "float16":
+                    enabled = f"{switch}.is_enabled()"
+                case "bfloat16":
+                    enabled = switch
+                case _:
+                    dtype, enabled = switch, f"{switch} is not None"
+            region = Autocast(run.path, run.last, enabled, dtype, run.hoists)
+            group.place(run.function, region)
+
+    def _next_ways(self, run: Run, ways: Ways) -> Ways:
+        """Of the ways to a backward, those that go on right behind a run, if they pass there at all."""
+        body = self.program.functions[run.function].body
+        lines = {stmt.path: stmt.line for stmt in ir.statements(body)}
+        behind: dict[int, set[Frames]] = {}
+        for way in ways:
+            here = [path for function, path in way if function == run.function]
+            if here and lines[here[-1]] >= lines[run.path]:
+                behind.setdefault(lines[here[-1]], set()).add(way)
+        return frozenset(behind[min(behind)]) if behind else ways
+
+    @staticmethod
+    def _ways_to(group: Group, backward: Backward) -> Ways:
+        """The ways on which a backward is met."""
+        assert group.travel is not None
+        site = (backward.function, backward.stmt.path)
+        return frozenset(w for w in group.travel.scalers.ways if w[-1] == site)
+
+    def _born(self, group: Group, runs: list[Run]) -> list[Run]:
+        """The runs that their switch is made before; raises `Blocked` where that is none of them.
+
+        What is computed earlier, while a script is still setting up, stays as it is.
+        """
+        kept = []
+        line = 0
+        for run in runs:
+            body = self.program.functions[run.function].body
+            start = next(s.line for s in ir.statements(body) if s.path == run.path)
+            births = [b.stmt.line for b in group.births if b.function == run.function]
+            if births and start < min(births):
+                line = line or start
+            else:
+                kept.append(run)
+        if line and not kept:
+            message = "a forward computation stands before the optimizer is made"
+            raise Blocked(Refusal("AMP033", message, line))
+        return kept
+
+    def _place_backwards(
+        self, group: Group, backwards: list[Backward], hoisted: dict[Site, str]
+    ) -> None:
+        assert group.travel is not None
+        for backward in backwards:
+            site = (backward.function, backward.stmt.path)
+            name = hoisted.get(site)
+            if not self.options.scaled:
+                if name is not None:
+                    group.place(
+                        backward.function, ScaleBackward(backward.stmt.path, None, name)
+                    )
+                continue
+            ways = self._ways_to(group, backward)
+            switch = group.travel.visible_in(backward.function, ways)
+            group.place(
+                backward.function, ScaleBackward(backward.stmt.path, switch, name)
+            )
+            names = self.program.modules[ir.file_of(backward.function)].identifiers
+            for inner in self.inner.before(site):
+                for edit in inner.edits(switch, names):
+                    group.place(backward.function, edit)
+
+    def _place_steps(self, group: Group, steps: Steps, placement: Placement) -> None:
+        travel = group.travel
+        assert travel is not None
+        own_updates = set()
+        for function, stmt, slot in steps:
+            switch = travel.of_receiver(receiver_of(stmt), function)
+            placed = (function, stmt.path, slot)
+            guarded = (function, stmt.path) in placement.guarded
+            update = placed in placement.update_after
+            if guarded and any(len(s) > 1 for s in travel.scalers.of_slot(slot)):
+                # Another optimizer of this scaler has stepped in any case.
+                update = False
+            else:
+                own_updates.add(placed)
+            closure = stmt.step is not None
+            step = ScalerStep(stmt.path, switch, update, guarded, closure)
+            group.place(function, step)
+        named = {(function, slot): receiver_of(stmt) for function, stmt, slot in steps}
+
+        def switch_of(slot: Slot, function: str) -> str:
+            if (function, slot) in named:
+                return travel.of_receiver(named[function, slot], function)
+            return travel.of_named(slot, function)
+
+        for function, path, slot in _in_order(placement.update_after - own_updates):
+            code = f"{switch_of(slot, function)}.update()"
+            group.place(function, Insert(path, code))
+        for function, path, slot in _in_order(placement.update_before):
+            code = f"{switch_of(slot, function)}.update()"
+            group.place(function, Insert(path, code, after=False))
+        for (function, path, slot), last in placement.protected.items():
+            group.place(function, Protect(path, last, switch_of(slot, function)))
+        for function, path, slot in _in_order(placement.unscale_before):
+            optimizer = self._optimizer_in(function, slot, named)
+            code = f"{switch_of(slot, function)}.unscale_({optimizer})"
+            group.place(function, Insert(path, code, after=False))
+
+    def _optimizer_in(
+        self, function: str, slot: Slot, named: dict[tuple[str, Slot], ir.Expr]
+    ) -> str:
+        """The optimizer as a function names it, for ``unscale_``."""
+        if (function, slot) in named:
+            text = ir.render(named[function, slot])
+            if text is not None:
+                return text
+        own = self.program.self_class(function)
+        text = ir.render(slot.expr(own[0] if own else None))
+        assert text is not None
+        return text
+
+
+def _with(groups: list[Group], group: Group) -> list[Group]:
+    """Groups with one more, joined with those that have optimizers in common with it."""
+    apart = []
+    for other in groups:
+        if other.births & group.births or other.slots & group.slots:
+            group = joined(other, group)
+        else:
+            apart.append(other)
+    return [*apart, group]
+
+
+def _receivers(steps: Steps) -> dict[str, list[ir.Expr]]:
+    """The optimizers that each function steps, as it names them."""
+    found: dict[str, list[ir.Expr]] = {}
+    for function, stmt, _ in steps:
+        found.setdefault(function, []).append(receiver_of(stmt))
+    return found
+
+
+def _in_order(placed: set[Placed]) -> list[Placed]:
+    return sorted(placed, key=lambda p: (p[0], p[1], order(p[2])))
+
+
+def _keeps_backward(function: ir.Function) -> int:
+    """The line where a ``backward`` is mentioned without being called, or 0."""
+    for stmt in ir.statements(function.body):
+        for expr in stmt.exprs:
+            called = {id(e.func) for e in ir.walk(expr) if isinstance(e, ir.Call)}
+            for inner in ir.walk(expr):
+                bound = isinstance(inner, ir.Attr) and inner.attr == "backward"
+                if bound and id(inner) not in called:
+                    return stmt.line
+    return 0

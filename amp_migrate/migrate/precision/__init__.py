@@ -1,0 +1,1 @@
+"""What would be wrong or raise in half precision, and what helps."""

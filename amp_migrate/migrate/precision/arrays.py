@@ -1,0 +1,264 @@
+"""What leaves torch for NumPy: bfloat16 raises there, float16 goes on as float16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.edit.edits import Island
+from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+
+_INTEGERS = frozenset(
+    "argmax argmin argsort long int bool nonzero multinomial eq ne lt le gt ge".split()
+)
+_WITH_PLACES = frozenset("max min topk sort median mode kthvalue".split())
+_KEEPS = frozenset(
+    "cpu cuda to detach view reshape squeeze unsqueeze flatten clone contiguous t data".split()
+)
+_LEAVES = ("asarray", "array", "ascontiguousarray")
+_DEEPEST = 6
+_MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """The call without autocast by which the function at hand is run."""
+
+    call: ir.Call
+    at: Made
+    caller: _Caller | None
+
+
+class Arrays:
+    """Plans the casts of what becomes an array."""
+
+    def __init__(
+        self,
+        remedies: Remedies,
+        forward: Forward,
+        regions: Statements,
+        in_regions: Statements,
+    ) -> None:
+        """``regions``: the statements of regions; ``in_regions``: and of what these call."""
+        self.remedies = remedies
+        self.program = remedies.program
+        self.forward = forward
+        islands = {
+            (function, edit.path)
+            for function, edit in remedies.edits
+            if isinstance(edit, Island)
+        }
+        self.regions = frozenset(regions) - islands
+        self.autocast = frozenset(in_regions) - islands
+        self._asked: set[tuple[object, ...]] = set()
+
+    def refusal(self, functions: Iterable[str]) -> Refusal | None:
+        """The first array of some functions that may be made of half values, and cannot be helped."""
+        for function in functions:
+            if self._is_custom(function):
+                continue
+            for stmt in ir.statements(self.program.functions[function].body):
+                if stmt.kind in ("functiondef", "classdef"):
+                    continue
+                for call in calls_of(stmt):
+                    for tensor in self._leaving(call, function):
+                        found = self._of(tensor, function, stmt, call.line)
+                        if found is not None:
+                            return found
+        return None
+
+    def _is_custom(self, function: str) -> bool:
+        """Whether a function is a method of an autograd function, which is run in fp32 if need be."""
+        owner = self.program.functions[function].class_name
+        return owner is not None and (
+            "torch.autograd.Function" in self.program.external_bases(owner)
+        )
+
+    def _leaving(self, call: ir.Call, function: str) -> Iterator[ir.Expr]:
+        func = call.func
+        origin = self.program.origin(func, function)
+        if origin is None:
+            if isinstance(func, ir.Attr) and func.attr == "numpy":
+                yield func.value
+        elif origin.startswith("numpy.") and origin.rsplit(".", 1)[-1] in _LEAVES:
+            yield from (arg.value for arg in call.args[:1] if not arg.star)
+
+    def _of(
+        self, tensor: ir.Expr, function: str, stmt: ir.Stmt, line: int
+    ) -> Refusal | None:
+        at = Made(tensor, function, stmt)
+        self._asked = set()
+        if not self._is_half(at):
+            return None
+        if self.remedies.halves.is_never_half(at) or self._is_integer(at, 0):
+            return None
+        if self.remedies.dtypes.is_fp32(at):
+            try:
+                self.remedies.upcast(function, stmt, tensor)
+                return None
+            except Unclear:
+                pass
+        message = "an array is made of what may be in half precision"
+        return Refusal("AMP020", message, line)
+
+    def _is_half(
+        self, at: Made, caller: _Caller | None = None, rest: tuple[int, ...] = ()
+    ) -> bool:
+        """Whether a value is seen to come out of a forward computation under autocast.
+
+        ``caller``: of a function that is looked into because it is called without autocast. ``rest``:
+        which element of the element is meant, and so on.
+        """
+        key = (id(at.expr), at.function, at.stmt.path, at.index, caller, rest)
+        if key in self._asked or len(self._asked) > _MOST:
+            return False
+        self._asked.add(key)
+        expr = at.expr
+        view = dtype_table.view_of(expr)
+        if view is not None:
+            expr = view
+        match expr:
+            case ir.Name() | ir.Attr():
+                return any(
+                    self._is_half(*found)
+                    for found in self._made(replace(at, expr=expr), caller, rest)
+                )
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                return any(
+                    self._is_half(replace(at, expr=branch), caller, rest)
+                    for branch in (body, orelse)
+                )
+            case ir.Operation(op=op, operands=operands):
+                return op in (*dtype_table.ARITHMETIC, "-x", "**") and any(
+                    self._within(at, operand, caller) for operand in operands
+                )
+            case ir.Item(value=value, key=ir.Const(value=int() as index)):
+                rest = rest if at.index is None else (at.index, *rest)
+                of = Made(value, at.function, at.stmt, index)
+                return self._is_half(of, caller, rest)
+            case ir.Item(value=value):
+                return self._within(at, value, caller)
+            case ir.Display():
+                element, *others = rest or (None,)
+                return any(
+                    self._is_half(
+                        Made(item, at.function, at.stmt, element), caller, tuple(others)
+                    )
+                    for item in _meant(expr, at.index)
+                )
+            case ir.Call():
+                return self._call_is_half(at, expr, caller, rest)
+        return False
+
+    def _made(
+        self, at: Made, caller: _Caller | None, rest: tuple[int, ...]
+    ) -> Iterator[tuple[Made, _Caller | None, tuple[int, ...]]]:
+        """What made a variable or attribute, and the call by which that is run if it is known."""
+        sites = self.program.call_sites.get(at.function, ()) if caller else ()
+        for one in self.remedies.flow.made(at) or ():
+            inside = rest
+            if one.index is None:
+                one = replace(one, index=at.index)
+            elif at.index is not None:
+                inside = (at.index, *rest)
+            local = isinstance(at.expr, ir.Name) and one.function == at.function
+            inner = caller if local else None
+            if caller and any(
+                site.caller == one.function and site.stmt is one.stmt for site in sites
+            ):
+                # What other callers give to a parameter is not given here.
+                if one.stmt is not caller.at.stmt:
+                    continue
+                inner = caller.caller
+            yield one, inner, inside
+
+    def _within(self, at: Made, expr: ir.Expr, caller: _Caller | None) -> bool:
+        return self._is_half(Made(expr, at.function, at.stmt), caller)
+
+    def _call_is_half(
+        self, at: Made, call: ir.Call, caller: _Caller | None, rest: tuple[int, ...]
+    ) -> bool:
+        func, name = call.func, _last(call)
+        origin = self.program.origin(func, at.function)
+        keeps = name in _KEEPS | dtype_table.SAME | dtype_table.JOINS
+        if origin is not None and origin.startswith("torch."):
+            return keeps and any(
+                self._within(at, arg.value, caller) for arg in call.args
+            )
+        autocast = self._is_under_autocast(at, caller)
+        refs = self.program.resolve(func, at.function)
+        if refs and all(ref.kind == "function" for ref in refs):
+            inner = None if autocast else _Caller(call, at, caller)
+            return any(
+                self._is_half(made, inner, rest)
+                for ref in refs
+                for made in self.remedies.flow.returned(ref.name, at.index) or ()
+            )
+        if self.forward.is_forward(call, at.function, MODULES):
+            return autocast
+        return (
+            keeps and isinstance(func, ir.Attr) and self._within(at, func.value, caller)
+        )
+
+    def _is_under_autocast(self, at: Made, caller: _Caller | None) -> bool:
+        where = self.autocast if caller is None else self.regions
+        return (at.function, at.stmt.path) in where
+
+    def _is_integer(self, at: Made, depth: int) -> bool:
+        """Whether a value holds integers, such as places of largest elements."""
+        if depth > _DEEPEST:
+            return False
+        match at.expr:
+            case ir.Operation(op=op):
+                return op in dtype_table.COMPARISONS
+            case ir.Attr(value=value, attr=attr) if attr in ("indices", "data"):
+                inner = Made(value, at.function, at.stmt)
+                return attr == "indices" or self._is_integer(inner, depth + 1)
+            case ir.Item(value=ir.Call() as call, key=ir.Const(value=1 | -1)):
+                return _last(call) in _WITH_PLACES
+            case ir.Item(value=value):
+                return self._is_integer(Made(value, at.function, at.stmt), depth + 1)
+            case ir.Call(func=func):
+                name = _last(at.expr)
+                if name in _WITH_PLACES:
+                    return at.index == 1
+                if name in _INTEGERS:
+                    return True
+                return (
+                    name in _KEEPS
+                    and isinstance(func, ir.Attr)
+                    and self._is_integer(
+                        Made(func.value, at.function, at.stmt), depth + 1
+                    )
+                )
+            case ir.Name() | ir.Attr():
+                made = self.remedies.flow.made(at)
+                return bool(made) and all(
+                    one.expr != at.expr and self._is_integer(one, depth + 1)
+                    for one in made or ()
+                )
+        return False
+
+
+def _last(call: ir.Call) -> str:
+    return (
+        call.func.attr
+        if isinstance(call.func, ir.Attr)
+        else (ir.key_of(call.func) or "")
+    )
+
+
+def _meant(display: ir.Display, index: int | None) -> tuple[ir.Expr, ...]:
+    """The element that an index means, or all where that cannot be told."""
+    items = display.items
+    starred = any(isinstance(i, ir.Operation) and i.op == "starred" for i in items)
+    if index is None or starred or display.kind not in ("tuple", "list"):
+        return items
+    return items[index:][:1]

@@ -1,0 +1,172 @@
+"""Operations that fail on half operands, or on operands of two dtypes, and the casts that help them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import CastLike, Upcast
+from amp_migrate.migrate.precision.remedies import Found, Remedies
+from amp_migrate.program import ir
+
+_SOURCES = {
+    "scatter": (2, "src"),
+    "scatter_": (2, "src"),
+    "scatter_add": (2, "src"),
+    "scatter_add_": (2, "src"),
+    "scatter_reduce": (2, "src"),
+    "scatter_reduce_": (2, "src"),
+    "index_add": (2, "source"),
+    "index_add_": (2, "source"),
+    "index_copy": (2, "source"),
+    "index_copy_": (2, "source"),
+    "masked_scatter": (1, "source"),
+    "masked_scatter_": (1, "source"),
+    "put_": (1, "source"),
+}
+"""Methods that want a source of their tensor's dtype, and where it is given."""
+
+
+class Casts:
+    """Plans the casts of one program's operands."""
+
+    def __init__(self, remedies: Remedies) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.dtypes = remedies.dtypes
+        self.halves = remedies.halves
+
+    # -- fp32 operands --------------------------------------------------------------------------
+
+    def raise_operands(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """Cast the operands of a call up that is not implemented in half precision, if that is one."""
+        operands = list(self._operands(function, call))
+        if not operands:
+            return False
+        edits: list[Found] = []
+        for operand in operands:
+            at = Made(operand, function, stmt)
+            if not self.dtypes.is_fp32(at):
+                # Without AMP it may be double, complex or no tensor.
+                if self.halves.is_never_half(at):
+                    continue
+                return False
+            if self.halves.is_never_half(at):
+                continue
+            steps = steps_to(stmt, operand)
+            if steps is None:
+                return False
+            edits.append((function, Upcast(stmt.path, steps)))
+        self.remedies.edits.update(dict.fromkeys(edits))
+        return True
+
+    def _operands(self, function: str, call: ir.Call) -> Iterator[ir.Expr]:
+        origin = self.program.origin(call.func, function)
+        if origin is not None:
+            if dtype_table.FP32_ONLY.fullmatch(origin):
+                count = 2 if origin.endswith("solve") else 1
+                yield from (arg.value for arg in call.args[:count] if not arg.star)
+        elif (
+            isinstance(call.func, ir.Attr)
+            and call.func.attr in dtype_table.FP32_METHODS
+        ):
+            yield call.func.value
+
+    # -- losses -----------------------------------------------------------------------------------
+
+    def raise_mean(self, function: str, stmt: ir.Stmt, call: ir.Call) -> None:
+        """Cast up what a loss is the mean of.
+
+        The gradient of a half loss is the scale, cast to half: at the first scale it is inf, which
+        costs the first step, and holds the scale down for good. Where nothing can be shown, that is
+        all that it costs, and so no reason to leave a loop alone.
+        """
+        origin = self.program.origin(call.func, function)
+        if origin == "torch.mean" and len(call.args) == 1:
+            operand = call.args[0].value
+        elif origin is None and isinstance(call.func, ir.Attr):
+            if call.func.attr != "mean" or call.args:
+                return
+            operand = call.func.value
+        else:
+            return
+        at = Made(operand, function, stmt)
+        if self.halves.is_never_half(at) or not self.dtypes.is_fp32(at):
+            return
+        steps = steps_to(stmt, operand)
+        if steps is not None:
+            self.remedies.edit(function, Upcast(stmt.path, steps))
+            self.halves.made_full.add(id(call))
+
+    # -- one dtype ------------------------------------------------------------------------------
+
+    def source_of(self, call: ir.Call, function: str) -> tuple[ir.Expr, ir.Expr] | None:
+        """What a function or method puts into a tensor of whose dtype it has to be, and the tensor."""
+        if not isinstance(call.func, ir.Attr) or call.func.attr not in _SOURCES:
+            return None
+        position, name = _SOURCES[call.func.attr]
+        tensor: ir.Expr | None = call.func.value
+        if self.program.origin(call.func, function) is not None:
+            tensor = call.argument(0, "input")
+            position += 1
+        source = call.argument(position, name)
+        if tensor is None or source is None or isinstance(source, ir.Const):
+            return None
+        return source, tensor
+
+    def differ(
+        self, function: str, stmt: ir.Stmt, one: ir.Expr, other: ir.Expr
+    ) -> bool:
+        """Whether of two values that are of one dtype without AMP only one is half with it."""
+        left, right = Made(one, function, stmt), Made(other, function, stmt)
+        if self.dtypes.is_number(right) or not self.dtypes.is_fp32(left):
+            return False
+        return self.halves.is_never_half(left) != self.halves.is_never_half(right)
+
+    def cast_like(
+        self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr
+    ) -> bool:
+        """Cast what goes into a tensor to that tensor's dtype, if that can be another.
+
+        Without AMP nothing changes: where the dtypes differ, the operation raises.
+        """
+        given = Made(source, function, stmt)
+        if self.dtypes.is_number(given):
+            return True
+        whole = self.halves.is_never_half(Made(tensor, function, stmt))
+        if whole and self.halves.is_never_half(given):
+            return True
+        text, steps = ir.render(tensor), steps_to(stmt, source)
+        if steps is None:
+            return False
+        if text is None or "(" in text:
+            if whole and self.dtypes.is_fp32(given):
+                self.remedies.edit(function, Upcast(stmt.path, steps))
+                return True
+            return False
+        if not self._is_tensor(given):
+            return False
+        self.remedies.edit(function, CastLike(stmt.path, steps, text))
+        return True
+
+    def _is_tensor(self, at: Made) -> bool:
+        """Whether a value is a tensor, and no number."""
+        if self.dtypes.is_fp32(at):
+            return True
+        expr = at.expr
+        if isinstance(expr, ir.Item):
+            inner = expr.value
+            return isinstance(inner, ir.Call) and _is_tensor_method(inner)
+        return isinstance(expr, ir.Call) and _is_tensor_method(expr)
+
+
+_TENSOR_METHODS = frozenset(
+    """detach view reshape squeeze unsqueeze clone contiguous mean sum max min flatten permute
+    transpose cuda cpu expand""".split()
+)
+
+
+def _is_tensor_method(call: ir.Call) -> bool:
+    return isinstance(call.func, ir.Attr) and call.func.attr in _TENSOR_METHODS

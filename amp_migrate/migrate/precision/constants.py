@@ -1,0 +1,466 @@
+"""Constants that half precision cannot hold, in what runs under autocast: replaced, or refused.
+
+A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, which in fp32 is still
+-1e9. An epsilon needs its operand in fp32.
+"""
+
+from __future__ import annotations
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables.vocabulary import HALVES, Half
+from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Bound
+from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.sigmoids import Sigmoids
+from amp_migrate.program import ir
+
+_FILLS = frozenset(
+    "masked_fill masked_fill_ fill_ full_like new_full pad clamp clamp_ clip where".split()
+)
+_FOLLOWED_FILLS = frozenset(
+    "masked_fill masked_fill_ fill_ clamp clamp_ clip where".split()
+)
+"""Fills whose value is also looked for behind a variable."""
+_FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
+_ODD_FILLS = frozenset(
+    """threshold fill_diagonal_ index_fill index_fill_ scatter scatter_ new_tensor full tensor""".split()
+)
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "compare")
+_COMPARING = frozenset(
+    "eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isclose".split()
+)
+_SUMS = frozenset("add add_ sub sub_ subtract subtract_ rsub".split())
+_LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
+_SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
+_MOST_NAMES = 4
+
+
+class Constants:
+    """Looks through names, parameters and attributes for numbers."""
+
+    def __init__(self, remedies: Remedies, sigmoids: Sigmoids, dtype: str) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.dtypes = remedies.dtypes
+        self.halves = remedies.halves
+        self.sigmoids = sigmoids
+        self.half: Half = HALVES[dtype]
+        self.numbers = Numbers(self.program, self.half)
+        self._settled: list[ir.Expr] = []
+        """Expressions that are found harmless where they stand."""
+
+    def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first constant of a statement for which there is no remedy."""
+        self._settled = []
+        found = self._of_store(function, stmt) or self._of_odd_form(function, stmt)
+        if found is not None:
+            return found
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                at = Made(inner, function, stmt)
+                if isinstance(inner, ir.Call):
+                    found = self._of_call(at, inner)
+                elif isinstance(inner, ir.Operation):
+                    found = self._of_operation(at, inner)
+                found = found or self._of_comparison(at, inner)
+                if found is not None:
+                    return found
+        return None
+
+    # -- where they stand -----------------------------------------------------------------------
+
+    def _of_store(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``scores[mask] = -1e9``."""
+        if stmt.kind != "assign" or stmt.value is None:
+            return None
+        for target in stmt.targets:
+            if not isinstance(target, ir.Item) or isinstance(target.key, ir.Const):
+                continue
+            for value in self.numbers.all(stmt.value, function):
+                if self._overflows(value):
+                    at = Made(stmt.value, function, stmt)
+                    return self._bound(at, value, target.value, stmt.line)
+        return None
+
+    def _of_odd_form(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """Forms in which a number meets a tensor, and for which there is no remedy."""
+        if stmt.kind == "assign" and stmt.value is not None:
+            for target in stmt.targets:
+                if isinstance(target, ir.Item):
+                    numbers = self.numbers.all(stmt.value, function)
+                    by_place = isinstance(target.key, ir.Const)
+                    for value in numbers:
+                        if self._underflows(value) or (
+                            by_place and self._overflows(value)
+                        ):
+                            return self._unfit(value, stmt.line)
+        if (
+            stmt.kind == "augassign"
+            and stmt.op in ("+", "-")
+            and stmt.value is not None
+        ):
+            for inner in ir.walk(stmt.value):
+                for value in self.numbers.all(inner, function, passed=False):
+                    if self._overflows(value):
+                        return self._unfit(value, stmt.line)
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Operation) and inner.op == "*":
+                    found = self._of_cast_factor(function, inner, stmt.line)
+                    if found is not None:
+                        return found
+            for call in ir.calls_in(expr):
+                method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+                if method not in _ODD_FILLS | _SUMS | _FILLS:
+                    continue
+                for arg in call.args:
+                    for inner in ir.walk(arg.value):
+                        numbers = self.numbers.all(inner, function, passed=False)
+                        for value in numbers:
+                            small = self._underflows(value) and method not in _FLOORS
+                            large = self._overflows(value) and method not in _FILLS
+                            if small or large:
+                                return self._unfit(value, call.line)
+        return None
+
+    def _of_cast_factor(
+        self, function: str, product: ir.Operation, line: int
+    ) -> Refusal | None:
+        """``mask.to(scores.dtype) * -1e9``: half already where it is multiplied."""
+        made: list[ir.Expr] = [product]
+        for inner in ir.walk(product):
+            if isinstance(inner, ir.Name):
+                owner = self.program.owner(inner.id, function)
+                found = self.program.definitions(owner, inner.id) if owner else ()
+                made += [d.value for d in found if d.value is not None]
+        casts = any(
+            isinstance(inner, ir.Call)
+            and isinstance(inner.func, ir.Attr)
+            and inner.func.attr in ("to", "type", "type_as")
+            and any(
+                _is_dtype_of(arg.value) and "device" not in (ir.key_of(arg.value) or "")
+                for arg in inner.args
+            )
+            for one in made
+            for inner in ir.walk(one)
+        )
+        for operand in product.operands if casts else ():
+            for value in self.numbers.all(operand, function, passed=False):
+                if self._overflows(value):
+                    return self._unfit(value, line)
+        return None
+
+    @staticmethod
+    def _unfit(value: float, line: int) -> Refusal:
+        message = f"{value:g} cannot be represented in half precision"
+        return Refusal("AMP021", message, line)
+
+    def _of_call(self, at: Made, call: ir.Call) -> Refusal | None:
+        program = self.program
+        origin = program.origin(call.func, at.function) or ""
+        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        if origin in ("torch.finfo", "numpy.finfo"):
+            if any(one is call for one in self._settled) or self._is_of_half(at, call):
+                return None
+            message = "the limits of float32 overflow in half precision"
+            return Refusal("AMP021", message, call.line)
+        if method not in _FILLS | _FLOORS:
+            return None
+        tensor = self._filled(call, origin, method)
+        for arg in call.args:
+            if arg.value is tensor:
+                continue
+            numbers = self.numbers.all(arg.value, at.function, followed=False)
+            if not isinstance(arg.value, ir.Const) and method in _FOLLOWED_FILLS:
+                numbers = self.numbers.all(arg.value, at.function)
+            given = Made(arg.value, at.function, at.stmt)
+            for value in numbers:
+                found = None
+                if self._overflows(value) and method in _FILLS:
+                    found = self._bound(given, value, tensor, call.line)
+                elif (self._underflows(value) and method in _FLOORS) or (
+                    self.numbers.is_nearly_one(arg.value, at.function)
+                    and method in _FLOORS
+                ):
+                    found = self._raise_operand(at, tensor, value, call.line)
+                if found is not None:
+                    return found
+                self._settled += ir.walk(arg.value)
+        return None
+
+    def _is_of_half(self, at: Made, call: ir.Call) -> bool:
+        """Whether limits are asked of a tensor that may be half, and so are half's own then."""
+        if len(call.args) != 1:
+            return False
+        match call.args[0].value:
+            case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
+                # Parameters stay as they are.
+                return False
+            case ir.Attr(value=tensor, attr="dtype"):
+                return not self.halves.is_never_half(Made(tensor, at.function, at.stmt))
+        return False
+
+    @staticmethod
+    def _filled(call: ir.Call, origin: str, method: str) -> ir.Expr | None:
+        """The tensor whose dtype has to hold what a call fills in."""
+        plain = [arg.value for arg in call.args if arg.name is None and not arg.star]
+        if not origin:
+            if method == "where" and isinstance(call.func, ir.Attr):
+                return call.func.value
+            return call.func.value if isinstance(call.func, ir.Attr) else None
+        if method == "where":
+            tensors = [value for value in plain[1:] if not isinstance(value, ir.Const)]
+            return tensors[0] if len(tensors) == 1 else None
+        return plain[0] if plain else None
+
+    def _of_operation(self, at: Made, operation: ir.Operation) -> Refusal | None:
+        op, line = operation.op, at.stmt.line
+        if op not in ("+", "-", "*", "/", "+=") or len(operation.operands) != 2:
+            return None
+        if any(one is operation for one in self._settled):
+            return None
+        for position, operand in enumerate(operation.operands):
+            value = self.numbers.one(operand, at.function)
+            if value is None:
+                continue
+            other = operation.operands[1 - position]
+            found = None
+            if op in ("+", "-") and self._underflows(value):
+                found = self._raise_operand(at, other, value, line)
+            elif self._overflows(value):
+                given = Made(operand, at.function, at.stmt)
+                found = self._bound(given, value, other, line)
+            if found is not None:
+                return found
+        if op == "-" and operation.operands[0] == ir.Const(1):
+            value = self.numbers.one(operation.operands[1], at.function)
+            if value is not None and FP32_NEXT_TO_ONE < value < self.half.next_to_one:
+                message = f"1 - {value:g} rounds to 1 in half precision"
+                return Refusal("AMP021", message, line)
+        return None
+
+    def _of_comparison(self, at: Made, expr: ir.Expr) -> Refusal | None:
+        """``scores == -1e9``: what was filled with that is -65504 in half precision."""
+        operands = _compared(expr)
+        for operand in operands:
+            others = [other for other in operands if other is not operand]
+            if not any(self._may_be_half_tensor(other, at) for other in others):
+                continue
+            for inner in ir.walk(operand):
+                value = self.numbers.one(inner, at.function)
+                if value is None:
+                    continue
+                if self._overflows(value):
+                    return self._unfit(value, at.stmt.line)
+                if self._underflows(value) and inner is operand:
+                    other, *_ = others
+                    return self._raise_operand(at, other, value, at.stmt.line)
+        return None
+
+    def _may_be_half_tensor(self, expr: ir.Expr, at: Made) -> bool:
+        """Whether something compared may be half: of a name in a test, where that is shown only."""
+        of = Made(expr, at.function, at.stmt)
+        if self._is_number(expr, at) or self.halves.is_never_half(of):
+            return False
+        if at.stmt.kind in ("if", "while", "assert"):
+            return any(isinstance(e, ir.Call) for e in ir.walk(expr)) or (
+                self.dtypes.is_fp32(of)
+            )
+        return True
+
+    def _overflows(self, value: float) -> bool:
+        return self.half.largest < abs(value) < float("inf")
+
+    def _underflows(self, value: float) -> bool:
+        return 0 < abs(value) < self.half.smallest
+
+    # -- what helps -----------------------------------------------------------------------------
+
+    def _bound(
+        self, at: Made, value: float, tensor: ir.Expr | None, line: int
+    ) -> Refusal | None:
+        """Keep a large number within what a tensor's dtype holds."""
+        refusal = Refusal(
+            "AMP021", f"{value:g} is beyond half precision's largest number", line
+        )
+        if tensor is None:
+            return refusal
+        of = Made(tensor, at.function, at.stmt)
+        if self._is_number(tensor, at) or self.halves.is_never_half(of):
+            self._settled += ir.walk(at.expr)
+            return None
+        holder = _holder(tensor)
+        text = None if holder is None else ir.render(holder)
+        steps = steps_to(at.stmt, at.expr)
+        if holder is None or text is None or "(" in text or steps is None:
+            return refusal
+        if not self._is_floating(Made(holder, at.function, at.stmt)):
+            return refusal
+        name = "max" if value < 0 else "min"
+        if self.program.origin(ir.Name(name), at.function) != f"builtins.{name}":
+            return refusal
+        if not self._is_always_number(at):
+            return refusal
+        if self._is_enlarged(at.function, at.stmt, at.expr):
+            return refusal
+        self._settled += ir.walk(at.expr)
+        edit = Bound(at.stmt.path, steps, text, value < 0)
+        self.remedies.edit(at.function, edit)
+        return None
+
+    def _is_enlarged(self, function: str, filling: ir.Stmt, fill: ir.Expr) -> bool:
+        """Whether what is filled in is multiplied later: beyond the bound it is infinite, and a
+        softmax of nothing else is not a number."""
+        names = {t.id for t in filling.targets if isinstance(t, ir.Name)}
+        for stmt in ir.statements(self.program.functions[function].body):
+            if stmt.line < filling.line:
+                continue
+            for expr in stmt.exprs:
+                for inner in ir.walk(expr):
+                    if not isinstance(inner, ir.Operation) or inner.op not in "*/":
+                        continue
+                    for operand in inner.operands:
+                        filled = (
+                            any(e is fill for e in ir.walk(operand))
+                            and operand is not fill
+                            and isinstance(operand, ir.Call)
+                            if stmt is filling
+                            else isinstance(operand, ir.Name) and operand.id in names
+                        )
+                        if filled and self._enlarges(inner, operand, function):
+                            return True
+        return False
+
+    def _enlarges(
+        self, operation: ir.Operation, filled: ir.Expr, function: str
+    ) -> bool:
+        left, right = operation.operands
+        other = right if filled is left else left
+        value = self.numbers.one(other, function)
+        if value is not None:
+            return abs(value) > 1 if operation.op == "*" else abs(value) < 1
+        return False
+
+    def _raise_operand(
+        self, at: Made, tensor: ir.Expr | None, value: float, line: int
+    ) -> Refusal | None:
+        """Compute with a small number, or one next to 1, in fp32."""
+        if 0 < abs(value) < self.half.smallest:
+            message = f"{value:g} is 0 in half precision"
+        else:
+            message = "what is next to 1 rounds to 1 in half precision"
+        refusal = Refusal("AMP021", message, line)
+        if tensor is None:
+            return refusal
+        of = Made(tensor, at.function, at.stmt)
+        if self._is_number(tensor, at) or self.halves.is_never_half(of):
+            return None
+        try:
+            self.sigmoids.raise_operand(of)
+        except Unclear:
+            return refusal
+        return None
+
+    def _is_number(self, expr: ir.Expr, at: Made) -> bool:
+        return self.dtypes.is_number(Made(expr, at.function, at.stmt))
+
+    def _is_always_number(self, at: Made, depth: int = 0) -> bool:
+        """Whether a constant, also behind a name, is a number and nothing else."""
+        if depth > _MOST_NAMES:
+            return False
+        expr = at.expr
+        if isinstance(expr, (ir.Const, ir.Operation)) or self._is_number(expr, at):
+            return True
+        if isinstance(expr, ir.Attr) and isinstance(expr.value, ir.Call):
+            return True
+        if (self.program.origin(expr, at.function) or "").startswith("sys."):
+            return True
+        made = self.remedies.flow.made(at)
+        return bool(made) and all(
+            self._is_always_number(one, depth + 1)
+            for one in made or ()
+            if one.expr != expr
+        )
+
+    def _is_floating(self, at: Made) -> bool:
+        """Whether a tensor is shown to hold no integers, of whatever remedies."""
+        if self.dtypes.is_fp32(at):
+            return True
+        made = self.remedies.flow.made(at)
+        if made and all(_divides(one.expr) for one in made):
+            return True
+        return self._goes_into_softmax(at)
+
+    def _goes_into_softmax(self, at: Made) -> bool:
+        """Whether a function takes the softmax of a variable, which integers do not have."""
+        if not isinstance(at.expr, ir.Name):
+            return False
+        names = {at.expr.id} | {
+            target.id for target in at.stmt.targets if isinstance(target, ir.Name)
+        }
+        body = self.program.functions[at.function].body
+        for stmt in ir.statements(body):
+            for expr in stmt.exprs:
+                for call in ir.calls_in(expr):
+                    given = [arg.value for arg in call.args[:1]]
+                    if isinstance(call.func, ir.Attr):
+                        given.append(call.func.value)
+                    if self._is_softmax(call, at.function) and any(
+                        isinstance(value, ir.Name) and value.id in names
+                        for value in given
+                    ):
+                        return True
+        return False
+
+    def _is_softmax(self, call: ir.Call, function: str) -> bool:
+        if (ir.key_of(call.func) or "").rsplit(".", 1)[-1] in _SOFTMAX:
+            return True
+        modules = self.remedies.modules.of(call.func, function) or []
+        return bool(modules) and all(
+            (self.program.origin(m.call.func, m.function) or "").rsplit(".", 1)[-1]
+            in _SOFTMAX
+            for m in modules
+        )
+
+
+def _compared(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What an expression compares with each other."""
+    match expr:
+        case ir.Operation(op=op, operands=operands) if op in _COMPARISONS:
+            return operands
+        case ir.Call(func=ir.Attr(value=value, attr=attr), args=args) if (
+            attr in _COMPARING
+        ):
+            given = tuple(arg.value for arg in args[:2])
+            return given if len(given) == 2 else (value, *given)
+    return ()
+
+
+def _is_dtype_of(expr: ir.Expr) -> bool:
+    """``scores.dtype``, or the tensor itself."""
+    return isinstance(expr, ir.Name) or (
+        isinstance(expr, ir.Attr) and expr.attr == "dtype"
+    )
+
+
+def _holder(expr: ir.Expr) -> ir.Expr | None:
+    """The variable that gives an expression its dtype."""
+    match expr:
+        case ir.Name() | ir.Attr():
+            return expr
+        case ir.Operation(op="+" | "-" | "*" | "/", operands=operands):
+            held = [o for o in operands if not isinstance(o, ir.Const)]
+            return _holder(held[0]) if len(held) == 1 else None
+        case ir.Call(func=ir.Attr(attr=attr), args=args) if attr in _LIKE and args:
+            return _holder(args[0].value)
+    return None
+
+
+def _divides(expr: ir.Expr) -> bool:
+    """Whether an expression is a quotient, which is never of integers."""
+    return isinstance(expr, ir.Operation) and (
+        expr.op == "/"
+        or (expr.op in ("+", "-", "*") and any(map(_divides, expr.operands)))
+    )

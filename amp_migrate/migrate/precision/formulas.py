@@ -1,0 +1,267 @@
+"""Formulas written out by hand that lose their digits, or overflow, on half operands.
+
+Autocast runs `var`, `norm` and `logsumexp` in fp32 by themselves; what is put together of products,
+means and sigmoids it does not know.
+"""
+
+from __future__ import annotations
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Upcast
+from amp_migrate.migrate.precision.remedies import SHAPES, Remedies, Unclear
+from amp_migrate.migrate.precision.sigmoids import POWERS, SQUASHES, Sigmoids
+from amp_migrate.program import ir
+
+_LOGS = frozenset("log log2 log10 log1p log_ log1p_ logit".split())
+_REDUCES = frozenset("mean sum".split())
+_MEANS = frozenset(("mean",))
+_KEEPS = frozenset(
+    "abs gather index_select masked_select max min sum cat stack".split()
+)
+_MOST = 100
+_DEEPEST = 4
+
+
+class Formulas:
+    """Plans for one program."""
+
+    def __init__(
+        self,
+        remedies: Remedies,
+        sigmoids: Sigmoids,
+        forward: Forward,
+        overflows: bool,
+    ) -> None:
+        """``overflows``: squares of half values may be infinite."""
+        self.remedies = remedies
+        self.program = remedies.program
+        self.dtypes = remedies.dtypes
+        self.halves = remedies.halves
+        self.sigmoids = sigmoids
+        self.forward = forward
+        self.overflows = overflows
+
+    def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first formula of a statement for which there is no remedy."""
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                at = Made(inner, function, stmt)
+                found = self._of_log(at) or self._of_reduced(at) or self._of_spread(at)
+                if found is not None:
+                    return found
+        return None
+
+    # -- logarithms -----------------------------------------------------------------------------
+
+    def _of_log(self, at: Made) -> Refusal | None:
+        """``log(sigmoid(x))``: in half precision the sigmoid is 0 or 1 soon."""
+        operand = self._operand(at, _LOGS)
+        if operand is None:
+            return None
+        of = Made(operand, at.function, at.stmt)
+        planned = self.sigmoids.planned()
+        try:
+            self.sigmoids.squash(of)
+        except Unclear:
+            self.sigmoids.take_back(planned)
+            if not self._may_be_sigmoid(of):
+                return None
+            message = (
+                "the logarithm of what may be a sigmoid or softmax, soon 0 or 1 in half"
+            )
+            return Refusal("AMP020", message, at.stmt.line)
+        return None
+
+    def _may_be_sigmoid(self, at: Made) -> bool:
+        """Whether a value is computed from a sigmoid, or from what is not in sight."""
+        pending, seen = [at], set[tuple[int, str]]()
+        while pending and len(seen) < _MOST:
+            one = pending.pop()
+            if (id(one.expr), one.function) in seen:
+                continue
+            seen.add((id(one.expr), one.function))
+            match one.expr:
+                case ir.Name() | ir.Attr():
+                    pending += self.remedies.flow.made(one) or ()
+                    continue
+                case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
+                    if word in SQUASHES:
+                        return True
+                    if word not in SHAPES | POWERS | _KEEPS:
+                        if self.forward.is_forward(call, one.function, MODULES):
+                            returned = self._returned(call, one)
+                            if returned:
+                                pending += returned
+                            elif not self.dtypes.is_fp32(
+                                one
+                            ) or self.dtypes.has_squashed(SQUASHES):
+                                return True
+                        continue
+                case ir.Display(items=items) if one.index is not None:
+                    meant = items[one.index :][:1]
+                    pending += [Made(i, one.function, one.stmt) for i in meant or items]
+                    continue
+            pending += [
+                Made(child, one.function, one.stmt) for child in ir.children(one.expr)
+            ]
+        return bool(pending)
+
+    def _returned(self, call: ir.Call, at: Made) -> list[Made]:
+        """What the functions and modules of the program that a call runs return; nothing where one of
+        them is not in sight."""
+        found: list[Made] = []
+        for ref in self.program.resolve(call.func, at.function):
+            name = ref.name if ref.kind == "function" else None
+            if ref.kind == "instance":
+                name = self.program.method(ref.name, "forward")
+            if name is None:
+                return []
+            returned = self.remedies.flow.returned(name, at.index)
+            if not returned:
+                return []
+            found += returned
+        return found
+
+    # -- squares --------------------------------------------------------------------------------
+
+    def _of_reduced(self, at: Made) -> Refusal | None:
+        """``(x * x).mean()``: beyond 256 the square is infinite."""
+        operand = self._operand(at, _REDUCES) if self.overflows else None
+        if operand is None:
+            return None
+        for made in self._same(Made(operand, at.function, at.stmt), 0):
+            factor = _factor(made.expr)
+            if factor is not None:
+                found = self._raise(Made(factor, made.function, made.stmt))
+                if found is not None:
+                    return found
+        return None
+
+    def _of_spread(self, at: Made) -> Refusal | None:
+        """``(x ** 2).mean() - x.mean() ** 2``: what is left of two large numbers."""
+        operands = _difference(at.expr)
+        if operands is None:
+            return None
+        left, right = (
+            self._same(Made(operand, at.function, at.stmt), 0) for operand in operands
+        )
+        if not any(self._is_mean_of_squares(made) for made in left):
+            return None
+        for made in right:
+            base = _squared(made.expr)
+            if base is None:
+                continue
+            for mean in self._same(Made(base, made.function, made.stmt), 0):
+                # A sum is in fp32 by itself.
+                operand = self._operand(mean, _MEANS)
+                if operand is None:
+                    continue
+                found = self._raise(Made(operand, mean.function, mean.stmt))
+                if found is not None:
+                    return found
+        return None
+
+    def _is_mean_of_squares(self, at: Made) -> bool:
+        operand = self._operand(at, _REDUCES)
+        return operand is not None and any(
+            _squared(made.expr) is not None
+            for made in self._same(Made(operand, at.function, at.stmt), 0)
+        )
+
+    # -- what helps -----------------------------------------------------------------------------
+
+    def _raise(self, at: Made) -> Refusal | None:
+        if self.halves.is_never_half(at) or self.dtypes.is_number(at):
+            return None
+        steps = steps_to(at.stmt, at.expr)
+        if steps is None or not self.dtypes.is_fp32(at):
+            message = "a square of large numbers loses its digits in half precision"
+            return Refusal("AMP020", message, at.stmt.line)
+        self.remedies.edit(at.function, Upcast(at.stmt.path, steps))
+        self.halves.made_full.add(id(at.expr))
+        return None
+
+    def _operand(self, at: Made, names: frozenset[str]) -> ir.Expr | None:
+        """What one of some functions or methods of torch is applied to."""
+        call = at.expr
+        if not isinstance(call, ir.Call):
+            return None
+        origin = self.program.origin(call.func, at.function)
+        if origin is not None:
+            if not origin.startswith("torch.") or origin[6:] not in names:
+                return None
+            return call.argument(0, "input")
+        func = call.func
+        if not isinstance(func, ir.Attr) or func.attr not in names:
+            return None
+        if self.program.resolve(func, at.function):
+            return None
+        if names is _LOGS and call.args:
+            # `wandb.log(...)`
+            return None
+        return func.value
+
+    def _same(self, at: Made, depth: int) -> list[Made]:
+        """An expression, or what made the variable that it is."""
+        if not isinstance(at.expr, (ir.Name, ir.Attr)) or depth > _DEEPEST:
+            return [at]
+        return [
+            same
+            for made in self.remedies.flow.made(at) or ()
+            if made.index is None and made.expr != at.expr
+            for same in self._same(made, depth + 1)
+        ]
+
+
+def _squared(expr: ir.Expr) -> ir.Expr | None:
+    """``x`` of ``x ** 2``, ``x * x``, ``x.pow(2)``, ``torch.square(x)``."""
+    factor = _factor(expr)
+    if factor is not None:
+        return factor
+    match expr:
+        case ir.Operation(op="**", operands=(base, ir.Const(value=2 | 2.0))):
+            return base
+        case ir.Call(func=ir.Attr(value=base, attr=attr), args=args):
+            given = [arg.value for arg in args]
+            if attr == "square":
+                return given[0] if given else base
+            if attr == "pow" and given and given[-1] in (ir.Const(2), ir.Const(2.0)):
+                return given[0] if len(given) == 2 else base
+    return None
+
+
+def _factor(expr: ir.Expr) -> ir.Expr | None:
+    """The first ``x`` of ``x * x``, ``torch.mul(x, x)``, ``x.mul(x)``."""
+    match expr:
+        case ir.Operation(op="*", operands=(left, right)):
+            pass
+        case ir.Call(
+            func=ir.Attr(attr="mul" | "multiply"),
+            args=(ir.Arg(value=left), ir.Arg(value=right)),
+        ):
+            pass
+        case ir.Call(
+            func=ir.Attr(value=left, attr="mul" | "multiply"),
+            args=(ir.Arg(value=right),),
+        ):
+            pass
+        case _:
+            return None
+    return left if left == right and not isinstance(left, ir.Const) else None
+
+
+def _difference(expr: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
+    match expr:
+        case ir.Operation(op="-", operands=(left, right)):
+            return left, right
+        case ir.Call(
+            func=ir.Attr(value=base, attr="sub" | "subtract"), args=args
+        ) if args:
+            given = [arg.value for arg in args if arg.name is None]
+            if len(given) == 2:
+                return given[0], given[1]
+            return (base, given[0]) if len(given) == 1 else None
+    return None

@@ -1,0 +1,610 @@
+"""What raises or lies in half precision, or breaks under a scaled gradient: reasons to leave alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from amp_migrate.analysis.objects.attached import attached
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.paths import hooks
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
+from amp_migrate.core.options import Options
+from amp_migrate.edit.edits import Edit
+from amp_migrate.migrate.precision import strict
+from amp_migrate.migrate.precision.arrays import Arrays
+from amp_migrate.migrate.precision.casts import Casts
+from amp_migrate.migrate.precision.constants import Constants
+from amp_migrate.migrate.precision.formulas import Formulas
+from amp_migrate.migrate.precision.leaving import Leaving
+from amp_migrate.migrate.precision.probabilities import Probabilities
+from amp_migrate.migrate.precision.products import of_products
+from amp_migrate.migrate.precision.remedies import Remedies
+from amp_migrate.migrate.precision.sigmoids import Sigmoids
+from amp_migrate.migrate.precision.stores import Stores
+from amp_migrate.migrate.regions.regions import Regions, Run
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+_RAISES = re.compile(
+    r"torch\.nn\.AdaptiveLogSoftmaxWithLoss"
+    r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
+    r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
+    r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
+    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_|spmm|smm|sspaddmm|hspmm)"
+    r"|torch\.sparse\.(mm|addmm|sampled_addmm|spsolve)"
+    r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
+    r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
+)
+_RAISING_METHODS = frozenset(
+    """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
+    matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
+)
+_REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+_PLAIN_BASES = frozenset(
+    f"torch.nn.{name}"
+    for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
+)
+_NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
+_MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
+_DOUBLES = frozenset(("torch.double", "torch.float64"))
+_HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
+_REPLACES_DATA = "Parameter register_parameter set_ setattr __setattr__ vars".split()
+_TESTS = ("==", "!=", "is", "is not", "in", "not in")
+_HIGHER_ORDER = re.compile(
+    r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
+)
+
+
+class Hazards:
+    """Looks for hazards where a program's forward can reach them."""
+
+    def __init__(
+        self,
+        program: Program,
+        forward: Forward,
+        options: Options,
+        files: frozenset[str],
+        live: Live | None,
+    ) -> None:
+        """``files``: those that can take part where the loops run, but for what they import. ``live``:
+        what can run with the loops; None where callers out of sight run them.
+        """
+        self.program = program
+        self.forward = forward
+        self.options = options
+        self.files = program.importing(files)
+        self.live = live
+        self.functions = self.called_from(
+            [q for q in program.functions if ir.file_of(q) in files]
+        )
+        self.edits: list[tuple[str, Edit]] = []
+        """What `find` wants to be done: a function, and an edit of one of its statements."""
+        self.more: list[Run] = []
+        """The regions that it wants besides."""
+
+    def find(
+        self,
+        functions: frozenset[str],
+        runs: Iterable[Run],
+        regions: Regions | None = None,
+    ) -> Refusal | None:
+        """The first hazard for loops in ``functions`` whose regions are ``runs``.
+
+        ``regions`` looks at what leaves them, and adds others.
+        """
+        runs = list(runs)
+        refusal = self._of_training(functions)
+        if refusal is None and self.options.dtype != "float16":
+            refusal = self._of_bfloat16()
+        if refusal is not None:
+            return refusal
+        reached = list(self.reached(runs))
+        under = frozenset((function, stmt.path) for function, stmt in reached)
+        inside = frozenset(
+            (run.function, stmt.path)
+            for run in runs
+            for stmt in _statements_of(self.program.functions[run.function], run)
+        )
+        remedies = self._remedies = Remedies(self.program, under)
+        sigmoids = Sigmoids(remedies)
+        refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
+        if refusal is not None:
+            return refusal
+        self._constants = Constants(remedies, sigmoids, self.options.dtype)
+        self._casts = Casts(remedies)
+        self._stores = Stores(remedies, self._casts)
+        overflows = self.options.dtype != "bfloat16"
+        self._formulas = Formulas(remedies, sigmoids, self.forward, overflows)
+        for function, stmt in reached:
+            refusal = self._remedied(function, stmt)
+            if refusal is not None:
+                return refusal
+        arrays = Arrays(remedies, self.forward, inside, under)
+        refusal = arrays.refusal(self.functions)
+        if refusal is not None:
+            return refusal
+        if regions is not None:
+            called = {f for f, _ in under} - {f for f, _ in inside}
+            leaving = Leaving(
+                remedies,
+                self.forward,
+                self._casts,
+                regions,
+                runs,
+                called,
+                self.files,
+                self._can_run,
+            )
+            refusal = leaving.refusal()
+            if refusal is not None:
+                return refusal
+            if leaving.more:
+                self.more += leaving.more
+                return self.find(functions, [*runs, *leaving.more], regions)
+        self.edits = list(remedies.edits)
+        return None
+
+    # -- reach --------------------------------------------------------------------------------
+
+    def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
+        """Statements that run under autocast: regions, what they call, and the modules that may be
+        among that."""
+        program = self.program
+        pending: list[str] = []
+        names = {"forward", "__call__"}
+        for run in runs:
+            for stmt in _statements_of(program.functions[run.function], run):
+                yield run.function, stmt
+                yield from self._lambdas(run.function, stmt)
+                pending += self._called(run.function, stmt)
+                names.update(self._asked(run.function, stmt))
+        for function, stmt, hooked in attached(program, self.files):
+            if self._can_run(function):
+                pending += hooked
+                if any(map(_has_lambda, stmt.exprs)):
+                    yield function, stmt
+        methods = self._methods()
+        seen: dict[str, None] = {}
+        while True:
+            pending += [qualname for name, qualname in methods if name in names]
+            new = [q for q in self.called_from(pending) if q not in seen]
+            if not new:
+                return
+            for function in new:
+                seen[function] = None
+                for stmt in ir.statements(program.functions[function].body):
+                    yield function, stmt
+                    yield from self._lambdas(function, stmt)
+                    names.update(self._asked(function, stmt))
+            pending = []
+
+    def _methods(self) -> list[tuple[str, str]]:
+        """The methods of the modules that a region may run without a call in sight.
+
+        Under the name of ``forward``: those that something else than the program calls.
+        """
+        program = self.program
+        found = []
+        for class_name in program.classes:
+            if ir.file_of(class_name) not in self.files:
+                continue
+            if not self.forward.is_module_class(class_name):
+                continue
+            if self.live is not None and (
+                class_name not in self.live.classes or self.live.is_apart(class_name)
+            ):
+                continue
+            plain = program.external_bases(class_name) <= _PLAIN_BASES
+            for name, qualname in program.classes[class_name].methods:
+                by_itself = name.startswith("__") if plain else True
+                shown = "forward" if by_itself and name != "__init__" else name
+                found.append((shown, qualname))
+        return found
+
+    def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        """The names of methods that a statement may call on what is not known."""
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Attr):
+                    if not self.program.resolve(inner, function):
+                        yield inner.attr
+                elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                    yield inner.value
+                elif isinstance(inner, ir.Call) and len(inner.args) > 1:
+                    name = inner.args[1].value
+                    origin = self.program.origin(inner.func, function)
+                    if origin == "builtins.getattr" and not isinstance(name, ir.Const):
+                        yield from (name for name, _ in self._methods())
+
+    def _lambdas(self, function: str, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
+        """The statements that make the lambdas which a statement calls."""
+        for call in calls_of(stmt):
+            owner = (
+                self.program.owner(call.func.id, function)
+                if isinstance(call.func, ir.Name)
+                else None
+            )
+            if owner is not None and isinstance(call.func, ir.Name):
+                for definition in self.program.definitions(owner, call.func.id):
+                    if isinstance(definition.value, ir.Deferred):
+                        yield definition.function, definition.stmt
+
+    def called_from(self, functions: list[str]) -> dict[str, None]:
+        """Functions with all that they may call, in the order in which they are met."""
+        pending = list(functions)
+        seen: dict[str, None] = {}
+        while pending:
+            function = pending.pop(0)
+            if function not in seen and self._can_run(function):
+                seen[function] = None
+                for stmt in ir.statements(self.program.functions[function].body):
+                    pending += self._called(function, stmt)
+        return seen
+
+    def _can_run(self, function: str) -> bool:
+        return self.live is None or function in self.live.functions
+
+    def _called(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        program = self.program
+        for call in calls_of(stmt):
+            yield from program.callees(call, function)
+            # `checkpoint(run, x)` calls what it is given.
+            for arg in call.args:
+                for ref in program.resolve(arg.value, function):
+                    if ref.kind == "function":
+                        yield ref.name
+
+    # -- setup --------------------------------------------------------------------------------
+
+    def of_setup(self) -> Refusal | None:
+        """The first hazard that counts wherever it stands in the files, and in what they call."""
+        for function, _, call in self.program.all_calls():
+            if function not in self.functions:
+                continue
+            refusal = None
+            if not self._copies_data(call):
+                refusal = self.of_setup_call(function, call)
+            if refusal is None and self.options.scaled:
+                refusal = strict.of_call(self.program, function, call)
+            if refusal is not None:
+                return refusal
+        if not self.options.scaled:
+            return None
+        kept = hooks.kept(self.program, self.functions)
+        if kept is not None:
+            seen, line = kept
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
+        return strict.of_aborts(self.program, self.functions)
+
+    def of_setup_call(self, function: str, call: ir.Call) -> Refusal | None:
+        """The hazard that a call is wherever it stands."""
+        program = self.program
+        origin = program.origin(call.func, function) or ""
+        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        line = call.line
+        if (
+            "FullyShardedDataParallel" in origin
+            or origin == "torch.distributed.fsdp.FSDP"
+        ):
+            return Refusal(
+                "AMP007",
+                "FSDP shards the gradients: a plain scaler would diverge",
+                line,
+            )
+        if origin.endswith(".MixedPrecisionPolicy"):
+            message = "MixedPrecisionPolicy sets another precision by hand"
+            return Refusal("AMP006", message, line)
+        if _HIGHER_ORDER.fullmatch(origin):
+            return Refusal(
+                "AMP023", f"{origin}() differentiates outside of backward()", line
+            )
+        seen = hooks.seen_by(program, function, call) if self.options.scaled else None
+        if seen is not None:
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
+        if (
+            origin == "torch.set_default_dtype"
+            and not any(self._is_fp32_dtype(arg.value, function) for arg in call.args)
+        ) or (
+            origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
+        ):
+            return Refusal("AMP006", "the default dtype is changed", line)
+        if origin == "" and method in ("half", "bfloat16", "double") and not call.args:
+            assert isinstance(call.func, ir.Attr)
+            # x.double() of a tensor is no matter of AMP; of a module it is.
+            if method != "double" or self.forward.is_module(call.func.value, function):
+                return Refusal(
+                    "AMP006", f".{method}() sets another precision by hand", line
+                )
+        if method == "apply" and any(map(_casts, call.args)):
+            return Refusal("AMP006", "apply() sets another precision by hand", line)
+        if origin == "" and method == "to":
+            assert isinstance(call.func, ir.Attr)
+            dtypes = {
+                ref.name
+                for arg in call.args
+                for ref in program.resolve(arg.value, function)
+                if ref.kind == "external" and _HALF_DTYPES.fullmatch(ref.name)
+            }
+            if dtypes - _DOUBLES or (
+                dtypes and self.forward.is_module(call.func.value, function)
+            ):
+                message = ".to(dtype) sets another precision by hand"
+                return Refusal("AMP006", message, line)
+        if origin == "" and method == "to" and self._takes_over(function, call):
+            message = "a module takes over a dtype that need not be fp32"
+            return Refusal("AMP006", message, line)
+        return None
+
+    def _copies_data(self, call: ir.Call) -> bool:
+        """``kept = p.data.half()``: a tensor of its own, where nothing makes tensors parameters."""
+        return (
+            isinstance(call.func, ir.Attr)
+            and isinstance(call.func.value, ir.Attr)
+            and call.func.value.attr == "data"
+            and not self._replaces_data
+        )
+
+    @cached_property
+    def _replaces_data(self) -> bool:
+        """Whether the program gives parameters other tensors: ``p.data = low``, ``Parameter(low)``."""
+        if any(
+            not any(_is_fresh(arg.value) for arg in call.args[:1])
+            for name in _REPLACES_DATA
+            for _, _, call in self.program.calls_named(name)
+        ):
+            return True
+        return any(
+            isinstance(inner, ir.Attr) and inner.attr == "data"
+            for _, stmt in self.program.all_statements()
+            for target in stmt.targets
+            for inner in ir.walk(target)
+        ) or any(
+            call.argument(99, "assign") is not None
+            for _, _, call in self.program.calls_named("load_state_dict")
+        )
+
+    def _takes_over(self, function: str, call: ir.Call) -> bool:
+        """``model.to(x)``, ``model.to(x.dtype)``."""
+        assert isinstance(call.func, ir.Attr)
+        moved = call.func.value
+        last = (ir.key_of(moved) or "").rsplit(".", 1)[-1]
+        if not self.forward.is_module(moved, function) or not (
+            self.program.resolve(moved, function) or _MODEL.fullmatch(last)
+        ):
+            return False
+        return any(
+            kind_of(self.program, arg.value, function) in (DTYPE, TENSOR)
+            and not self._is_fp32_dtype(arg.value, function)
+            for arg in call.args
+        )
+
+    def _is_fp32_dtype(self, expr: ir.Expr, function: str) -> bool:
+        names = {self.program.origin(expr, function) or ""}
+        names |= {
+            r.name for r in self.program.resolve(expr, function) if r.kind == "external"
+        }
+        return any(names) and all(
+            dtype_table.FLOAT.fullmatch(name) for name in names if name
+        )
+
+    def _of_training(self, functions: frozenset[str]) -> Refusal | None:
+        """Hazards of the training functions themselves."""
+        for function in sorted(functions):
+            facts = self.program.functions[function]
+            if facts.is_async:
+                return Refusal("AMP034", f"{facts.name}() is async", facts.line)
+        return None
+
+    def _of_bfloat16(self) -> Refusal | None:
+        for function, _, call in self.program.all_calls():
+            func = call.func
+            if function not in self.functions:
+                continue
+            if _last(func, self.program, function) in _REPLICATES:
+                message = (
+                    "DataParallel runs its replicas in float16 whatever the dtype says"
+                )
+                return Refusal("AMP020", message, call.line)
+        for _, stmt, hooked in attached(self.program, self.files):
+            body = [
+                inner
+                for name in self.called_from(hooked)
+                for inner in ir.statements(self.program.functions[name].body)
+            ]
+            for inner in (stmt, *body):
+                for call in calls_of(inner):
+                    if _is_numpy(call):
+                        return Refusal("AMP020", _NO_NUMPY, call.line)
+        return None
+
+    # -- forward ------------------------------------------------------------------------------
+
+    def of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first hazard in a statement that runs under autocast, as it stands; after `find`."""
+        known = self._remedies.edits
+        self._remedies.edits = dict(known)
+        try:
+            found = self._remedied(function, stmt)
+            if found is None and len(self._remedies.edits) > len(known):
+                message = "an operation wants fp32 operands"
+                found = Refusal("AMP020", message, stmt.line)
+            return found
+        finally:
+            self._remedies.edits = known
+
+    def _remedied(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """The first hazard in a statement for which there is no remedy; those for others are planned."""
+        program = self.program
+        if stmt.kind in ("functiondef", "classdef"):
+            return None
+        for call in calls_of(stmt):
+            if self._casts.raise_operands(function, stmt, call):
+                continue
+            if not self._is_method_of_module(function):
+                self._casts.raise_mean(function, stmt, call)
+            refusal = self._of_call(program, function, stmt, call)
+            if refusal is not None:
+                return refusal
+        refusal = self._stores.refusal(function, stmt)
+        refusal = refusal or self._of_dtype_test(function, stmt)
+        refusal = refusal or self._constants.refusal(function, stmt)
+        refusal = refusal or self._formulas.refusal(function, stmt)
+        if refusal is not None:
+            return refusal
+        for expr in stmt.exprs:
+            refusal = of_products(program, function, expr, stmt.line)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _of_call(
+        self, program: Program, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> Refusal | None:
+        origin = program.origin(call.func, function)
+        refs = program.resolve(call.func, function)
+        names = {origin or ""} | {ref.name for ref in refs if ref.kind == "made"}
+        for ref in refs:
+            if ref.kind in ("class", "instance"):
+                names |= program.external_bases(ref.name)
+        for name in names:
+            if _RAISES.fullmatch(name):
+                short = name.rsplit(".", 1)[-1]
+                return Refusal(
+                    "AMP020",
+                    f"{short} fails or loses its meaning in half precision",
+                    call.line,
+                )
+        put = self._casts.source_of(call, function)
+        if put is not None and not (refs and origin is None):
+            source, tensor = put
+            if not self._casts.cast_like(function, stmt, source, tensor):
+                name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+                message = (
+                    f"{name}() raises when its source is half and its target is not"
+                )
+                return Refusal("AMP020", message, call.line)
+        if origin is not None or not isinstance(call.func, ir.Attr):
+            return None
+        method = call.func.attr
+        if method in _RAISING_METHODS and not refs:
+            return Refusal(
+                "AMP020", f".{method}() is not implemented in half precision", call.line
+            )
+        return None
+
+    def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``assert h.dtype == torch.float32``, where autocast makes it half."""
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
+                    continue
+                if any(
+                    self._is_integer_dtype(o, function)
+                    or self._is_no_dtype_of_torch(o, function)
+                    or self._are_both_precisions(o, function)
+                    for o in inner.operands
+                ):
+                    continue
+                for operand in inner.operands:
+                    match operand:
+                        case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
+                            continue
+                        case ir.Attr(value=tensor, attr="dtype"):
+                            at = Made(tensor, function, stmt)
+                            if not self._remedies.halves.is_never_half(at):
+                                message = "what is asked for its dtype may be half here"
+                                return Refusal("AMP020", message, stmt.line)
+        return None
+
+    def _is_no_dtype_of_torch(self, expr: ir.Expr, function: str) -> bool:
+        """``np.float32``, ``"float32"``: what is equal to these belongs to an array or a space."""
+        if isinstance(expr, ir.Display):
+            return bool(expr.items) and all(
+                self._is_no_dtype_of_torch(item, function) for item in expr.items
+            )
+        if isinstance(expr, ir.Call):
+            expr = expr.func
+        return isinstance(expr, ir.Const) or (
+            self.program.origin(expr, function) or ""
+        ).startswith("numpy.")
+
+    def _are_both_precisions(self, expr: ir.Expr, function: str) -> bool:
+        """``(torch.float16, torch.float32)``, where a test of either comes to the same."""
+        if not isinstance(expr, ir.Display):
+            return False
+        names = {self.program.origin(one, function) for one in expr.items}
+        half = {f"torch.{self.options.dtype}"}
+        if self.options.dtype == "float16":
+            half.add("torch.half")
+        return bool(names & half) and not names.isdisjoint(
+            ("torch.float", "torch.float32")
+        )
+
+    def _is_integer_dtype(self, expr: ir.Expr, function: str) -> bool:
+        """``torch.bool``, or a choice of such."""
+        inside = expr.items if isinstance(expr, ir.Display) else (expr,)
+        return bool(inside) and all(
+            dtype_table.INTEGERS.fullmatch(self.program.origin(one, function) or "")
+            for one in inside
+        )
+
+    def _is_method_of_module(self, function: str) -> bool:
+        own = self.program.self_class(function)
+        return own is not None and self.forward.is_module_class(own[1])
+
+
+def _last(func: ir.Expr, program: Program, function: str) -> str:
+    """The last word of what is called, by its own name where it was imported under another."""
+    name = program.origin(func, function) or ir.key_of(func) or ""
+    return name.rsplit(".", 1)[-1]
+
+
+def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
+    """The statements of a run, blocks included."""
+    parent, (field, first) = run.path[:-1], run.path[-1]
+    return [
+        stmt
+        for stmt in ir.statements(function.body)
+        if len(stmt.path) > len(parent)
+        and stmt.path[: len(parent)] == parent
+        and stmt.path[len(parent)][0] == field
+        and first <= stmt.path[len(parent)][1] <= run.last
+    ]
+
+
+def _is_numpy(call: ir.Call) -> bool:
+    """Whether a call makes an array of a tensor that may be half."""
+    func = call.func
+    if not isinstance(func, ir.Attr) or func.attr != "numpy":
+        return False
+    chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
+    known = {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}
+    return not chain & known
+
+
+def _has_lambda(expr: ir.Expr) -> bool:
+    return any(isinstance(inner, ir.Deferred) for inner in ir.walk(expr))
+
+
+def _casts(arg: ir.Arg) -> bool:
+    """Whether a function that is given casts what it is called with: ``lambda m: m.double()``."""
+    return isinstance(arg.value, ir.Deferred) and any(
+        isinstance(inner, ir.Attr) and inner.attr in ("half", "bfloat16", "double")
+        for inner in ir.walk(arg.value)
+    )
+
+
+def _is_fresh(expr: ir.Expr) -> bool:
+    """Whether a tensor is made of nothing but a shape: ``torch.zeros(3)``."""
+    return (
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Attr)
+        and expr.func.attr in dtype_table.FACTORIES
+    )

@@ -1,0 +1,416 @@
+"""What leaves a region in half precision and is used outside of it by what wants fp32.
+
+Where the value is shown to be fp32 with AMP off, it is cast where it is used. Else the use gets a
+region of its own, in a function that has regions. Arithmetic promotes, and needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from amp_migrate.analysis.objects.attached import attached
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.modules import Construction
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.values.traces import At, Trace, Traces
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import CastLike, Upcast
+from amp_migrate.migrate.precision.casts import Casts
+from amp_migrate.migrate.precision.remedies import Remedies
+from amp_migrate.migrate.regions.regions import Regions, Run
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+
+_SAYS = "what leaves a region in half precision is used outside of it by"
+
+
+_PARAMETER = "torch.nn.Parameter"
+_KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
+"""What keeps a tensor, in its dtype, for uses that are not followed."""
+
+
+class Leaving:
+    """Plans what becomes of one group's half values outside of its regions."""
+
+    def __init__(
+        self,
+        remedies: Remedies,
+        forward: Forward,
+        casts: Casts,
+        regions: Regions,
+        runs: list[Run],
+        called: Collection[str],
+        files: Collection[str],
+        can_run: Callable[[str], bool],
+    ) -> None:
+        """``called``: the functions that regions call. ``files``: where to look, at what can run."""
+        self.program = remedies.program
+        self.remedies = remedies
+        self.forward = forward
+        self.casts = casts
+        self.regions = regions
+        self.runs = runs
+        self.called = called
+        self.can_run = can_run
+        self.more: list[Run] = []
+        """The regions that uses need."""
+        self.inside = frozenset(self._inside(files))
+        self.outside = self._find_outside(files)
+        self.traces = Traces(
+            remedies.flow,
+            remedies.modules,
+            forward,
+            self.inside,
+            called,
+            self.outside,
+            self._hooks(files),
+        )
+        for function, edit in remedies.edits:
+            if isinstance(edit, Upcast):
+                self.traces.cast.add(id(self._addressed(function, edit)))
+
+    def _hooks(self, files: Collection[str]) -> set[str | tuple[str, ir.Path]]:
+        found: set[str | tuple[str, ir.Path]] = set()
+        for function, stmt, hooked in attached(self.program, files):
+            found |= {(function, stmt.path), *hooked}
+        return found
+
+    def _addressed(self, function: str, edit: Upcast) -> ir.Expr:
+        body = self.program.functions[function].body
+        expr = next(s.value for s in ir.statements(body) if s.path == edit.path)
+        for step in edit.at:
+            assert expr is not None
+            expr = ir.children(expr)[step]
+        assert expr is not None
+        return expr
+
+    def _inside(self, files: Collection[str]) -> Iterator[tuple[str, ir.Path]]:
+        """The statements of regions, and of those that are under autocast already."""
+        for run in self.runs:
+            for stmt in self.regions.statements_in(run):
+                yield run.function, stmt.path
+        for function, scope in self.program.functions.items():
+            if ir.file_of(function) not in files:
+                continue
+            for stmt in ir.statements(scope.body):
+                if stmt.kind == "with" and any(map(_speaks_of_autocast, stmt.exprs)):
+                    yield from ((function, s.path) for s in ir.statements((stmt,)))
+
+    def _find_outside(self, files: Collection[str]) -> dict[str, None]:
+        """The functions that run outside of every region, callers first."""
+        program = self.program
+        pending = [
+            name
+            for name, scope in program.functions.items()
+            if ir.file_of(name) in files
+            and (
+                ir.is_top(name)
+                or any(run.function == name for run in self.runs)
+                or not (
+                    program.call_sites.get(name)
+                    or name in self.called
+                    or scope.name in ("forward", "__call__")
+                )
+            )
+        ]
+        found: dict[str, None] = {}
+        while pending:
+            function = pending.pop(0)
+            if function in found or not self.can_run(function):
+                continue
+            found[function] = None
+            for stmt in self._outside_in(function):
+                for call in calls_of(stmt):
+                    pending += program.callees(call, function)
+        return found
+
+    def _outside_in(self, function: str) -> Iterator[ir.Stmt]:
+        for stmt in ir.statements(self.program.functions[function].body):
+            if (function, stmt.path) not in self.inside and stmt.kind not in (
+                "functiondef",
+                "classdef",
+            ):
+                yield stmt
+
+    # -- uses ---------------------------------------------------------------------------------
+
+    def refusal(self) -> Refusal | None:
+        """The first use for which there is no remedy; those for others are planned."""
+        for function in self.outside:
+            for stmt in self._outside_in(function):
+                found = self._of_statement(function, stmt)
+                if found is not None:
+                    return found
+        return None
+
+    def _of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        for expr in stmt.exprs:
+            for inner in _now(expr):
+                found = None
+                if isinstance(inner, ir.Call):
+                    found = self._of_call(function, stmt, inner)
+                elif isinstance(inner, ir.Operation) and inner.op == "@":
+                    operands = list(inner.operands)
+                    found = self._of_alike(function, stmt, operands, True, "a product")
+                elif isinstance(inner, ir.Operation) and inner.op == "**":
+                    self._widened(function, stmt, inner.operands[0])
+                if found is not None:
+                    return Refusal("AMP020", found, stmt.line)
+        if stmt.kind == "augassign" and stmt.value is not None and stmt.op in "+-":
+            for target in stmt.targets:
+                if self._trace(function, stmt, target).off in ("number", "none"):
+                    # A running sum, which would end where half precision does.
+                    self._widened(function, stmt, stmt.value)
+        return self._of_store(function, stmt)
+
+    def _widened(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> None:
+        """Compute with a half value in fp32 what fp32 is wanted for, if it can be cast."""
+        if any(
+            self.program.origin(call.func, function) == "torch.autograd.grad"
+            for call in calls_of(stmt)
+        ):
+            return  # only its gradient counts
+        if self._trace(function, stmt, value).half:
+            self._helped(function, stmt, [value], [value], False, "")
+
+    def _trace(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> Trace:
+        return self.traces.of(At(expr, function, stmt, False))
+
+    def _of_call(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
+        func = call.func
+        origin = self.program.origin(func, function)
+        values = [arg.value for arg in call.args if not arg.star]
+        if origin is None and self._wants_fp32(func, function):
+            halves = [v for v in values if self._trace(function, stmt, v).half]
+            return self._helped(function, stmt, halves, values[:1], True, "a module")
+        if origin is not None and not origin.startswith("torch."):
+            return None
+        if origin in _KEEPERS:
+            halves = [v for v in values if self._trace(function, stmt, v).half]
+            refused = self._helped(function, stmt, halves, [], False, "a parameter")
+            return refused if origin == _PARAMETER else None
+        if origin is None:
+            if not isinstance(func, ir.Attr) or self.program.resolve(func, function):
+                return None
+            name, operands = func.attr, [func.value, *values]
+        else:
+            name, operands = origin.rsplit(".", 1)[-1], values
+        put = self.casts.source_of(call, function)
+        if put is not None:
+            source, tensor = put
+            return self._stored(function, stmt, source, tensor, f"{name}()")
+        if name in dtype_table.FP32_METHODS or (
+            origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
+        ):
+            halves = [v for v in operands if self._trace(function, stmt, v).half]
+            return self._helped(
+                function, stmt, halves, operands[:1], False, f"{name}()"
+            )
+        if name in dtype_table.GROWING:
+            self._widened(function, stmt, operands[0])
+        if name in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS:
+            return self._of_alike(function, stmt, operands, True, f"{name}()")
+        if name in dtype_table.ALIKE:
+            return self._of_alike(function, stmt, operands, False, f"{name}()")
+        return None
+
+    def _of_alike(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        operands: list[ir.Expr],
+        product: bool,
+        what: str,
+    ) -> str | None:
+        """Operands that have to be of one dtype."""
+        items = [
+            item
+            for one in operands
+            for item in (one.items if isinstance(one, ir.Display) else (one,))
+        ]
+        traces = [self._trace(function, stmt, item) for item in items]
+        full = any(not t.half and t.off in ("fp32", "data") for t in traces)
+        open_ = any(not t.half and t.off == "?" for t in traces)
+        halves = [i for i, t in zip(items, traces, strict=True) if t.half]
+        if full:
+            return self._helped(function, stmt, halves, items[:2], product, what)
+        if halves and open_ and product:
+            # What is not followed may be half as well: only a region is right for both.
+            self._own_region(function, stmt)
+        return None
+
+    def _of_store(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``buffer[mask] = half``."""
+        if stmt.kind != "assign" or stmt.value is None:
+            return None
+        for target, value, index in unpacked(stmt):
+            if value is None or index is not None:
+                continue
+            if isinstance(target, ir.Attr) and target.attr in ("data", "grad"):
+                halves = [value] if self._trace(function, stmt, value).half else []
+                found = self._helped(function, stmt, halves, [], False, "a parameter")
+                if found is not None:
+                    return Refusal("AMP020", found, stmt.line)
+            if not isinstance(target, ir.Item):
+                continue
+            if not self._differ(function, stmt, value, target.value):
+                continue
+            if not self._is_tensor_key(target.key, function, stmt):
+                continue
+            found = self._stored(
+                function, stmt, value, target.value, "an indexed store"
+            )
+            if found is not None:
+                return Refusal("AMP020", found, stmt.line)
+        return None
+
+    def _is_tensor_key(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        keys = key.items if isinstance(key, ir.Display) else (key,)
+        return any(
+            isinstance(one, (ir.Call, ir.Name, ir.Attr, ir.Operation, ir.Item))
+            and self._trace(function, stmt, one).off == "data"
+            for one in keys
+        )
+
+    def _differ(
+        self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr
+    ) -> bool:
+        """Whether one of two tensors, and only one, is half."""
+        put = self._trace(function, stmt, source)
+        if put.off in ("?", "number"):
+            return False
+        held = self._trace(function, stmt, tensor)
+        return put.half != held.half and held.off not in ("?", "number")
+
+    def _stored(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        source: ir.Expr,
+        tensor: ir.Expr,
+        what: str,
+    ) -> str | None:
+        if not self._differ(function, stmt, source, tensor):
+            return None
+        if self._trace(function, stmt, source).off == "fp32":
+            text, steps = ir.render(tensor), steps_to(stmt, source)
+            if text is not None and "(" not in text and steps is not None:
+                self.remedies.edit(function, CastLike(stmt.path, steps, text))
+                return None
+        return f"{_SAYS} {what}"
+
+    # -- modules ------------------------------------------------------------------------------
+
+    def _wants_fp32(self, func: ir.Expr, function: str) -> bool:
+        """Whether a module is called that has parameters."""
+        made = self.remedies.modules.of(func, function)
+        if made is None and isinstance(func, ir.Name):
+            owner = self.program.owner(func.id, function)
+            found = [] if owner is None else self.program.definitions(owner, func.id)
+            lambdas = [d.value for d in found if isinstance(d.value, ir.Deferred)]
+            if lambdas:
+                return any(
+                    self._wants_fp32(call.func, function)
+                    for one in lambdas
+                    for call in ir.calls_in(one.body)
+                )
+        if made is None:
+            return not self.program.resolve(func, function) and self.traces.is_model(
+                func, function
+            )
+        return any(self._has_parameters(one, ()) for one in made)
+
+    def _has_parameters(self, made: Construction, around: tuple[str, ...]) -> bool:
+        program = self.program
+        origin = program.origin(made.call.func, made.function)
+        if origin is not None:
+            if dtype_table.IMAGE_MODELS.fullmatch(origin):
+                return True
+            if dtype_table.PARAMETRIC.fullmatch(origin):
+                return not (
+                    dtype_table.NORMS.fullmatch(origin)
+                    or dtype_table.EMBEDDING.fullmatch(origin)
+                )
+            inner = [
+                part
+                for expr, where in self.remedies.modules.layers(made) or ()
+                for part in self.remedies.modules.of(expr, where) or ()
+            ]
+            return any(self._has_parameters(one, around) for one in inner)
+        for ref in program.resolve(made.call.func, made.function):
+            if ref.kind != "class" or ref.name in around:
+                continue
+            for name, method in program.classes[ref.name].methods:
+                if name != "__init__":
+                    continue
+                for stmt in ir.statements(program.functions[method].body):
+                    for call in calls_of(stmt):
+                        one = Construction(call, method)
+                        known = program.origin(call.func, method)
+                        if (known or "").endswith((".Parameter", ".Sequential")):
+                            return True
+                        if self._has_parameters(one, (*around, ref.name)):
+                            return True
+        return False
+
+    # -- remedies -----------------------------------------------------------------------------
+
+    def _helped(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        halves: list[ir.Expr],
+        firm: list[ir.Expr],
+        product: bool,
+        what: str,
+    ) -> str | None:
+        """Cast values up, or put their use into a region; else say what they are used by.
+
+        ``firm``: values that are not None, or the program raises.
+        """
+        found = []
+        for value in halves:
+            at = Made(value, function, stmt)
+            steps = steps_to(stmt, value)
+            trace = self._trace(function, stmt, value)
+            off = trace.used.off if value in firm else trace.off
+            if steps is None or not (off == "fp32" or self.remedies.dtypes.is_fp32(at)):
+                if product and self._own_region(function, stmt):
+                    return None
+                return f"{_SAYS} {what}"
+            found.append((value, Upcast(stmt.path, steps)))
+        for value, edit in found:
+            self.remedies.edit(function, edit)
+            self.traces.cast.add(id(value))
+            self.traces.forget()
+        return None
+
+    def _own_region(self, function: str, stmt: ir.Stmt) -> bool:
+        """Put a statement into a region of its own, if there can be one."""
+        if stmt.blocks or stmt.is_elif or self.regions.is_barrier(stmt, function):
+            return False
+        if all(run.function != function for run in self.runs):
+            return False
+        run = Run(function, stmt.path, stmt.path[-1][1])
+        if run not in self.more:
+            self.more.append(run)
+        return True
+
+
+def _now(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """An expression and what is computed with it; bodies of lambdas are not."""
+    if isinstance(expr, ir.Deferred):
+        return
+    for child in ir.children(expr):
+        yield from _now(child)
+    yield expr
+
+
+def _speaks_of_autocast(expr: ir.Expr) -> bool:
+    return any(
+        isinstance(inner, (ir.Name, ir.Attr))
+        and (ir.key_of(inner) or "").rsplit(".", 1)[-1] == "autocast"
+        for inner in ir.walk(expr)
+    )

@@ -1,0 +1,109 @@
+"""BCELoss under autocast: its island of fp32, and the sigmoids before it, which need fp32, too.
+
+BCELoss raises under autocast. In fp16 the sigmoid of 9 is 1, and the loss of a wrong answer 100
+instead of 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.values.bce import BceCall, BceLosses
+from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.migrate.precision.islands import TANGLED, Islands
+from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.sigmoids import Sigmoids
+from amp_migrate.program import ir
+
+_MOST = 200
+
+
+class Probabilities:
+    """Plans for one program."""
+
+    def __init__(self, remedies: Remedies, sigmoids: Sigmoids) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.flow = remedies.flow
+        self.halves = remedies.halves
+        self.sigmoids = sigmoids
+        self.losses = BceLosses(self.program)
+        self.islands = Islands(remedies, self.losses)
+
+    def plan(
+        self,
+        functions: Collection[str],
+        regions: Statements,
+    ) -> Refusal | None:
+        """Plan for the losses in ``functions``; the reason where that cannot be.
+
+        ``regions``: those that stand in a region themselves, and are not only called from there.
+        """
+        refusal = self.losses.unclear(functions)
+        if refusal is not None:
+            return refusal
+        try:
+            for found in self.losses.calls(functions):
+                if self._matters(found, regions):
+                    self._plan_call(found)
+        except Unclear as unclear:
+            return unclear.refusal
+        return None
+
+    def _plan_call(self, found: BceCall) -> None:
+        call, line = found.call, found.call.line
+        probability, target = call.argument(0, "input"), call.argument(1, "target")
+        if probability is None or target is None:
+            raise Unclear("BCELoss is given arguments that are not followed", line)
+        if not self.losses.is_certain(found):
+            raise Unclear("what is called may be BCELoss, or another loss", line)
+        self.sigmoids.squash(Made(probability, found.function, found.stmt))
+        if (found.function, found.stmt.path) not in self.halves.under_autocast:
+            if not any(one is call for one in _calls_now(found.stmt)):
+                raise Unclear(TANGLED, line)
+            return
+        self.islands.isolate(found)
+        at = Made(target, found.function, found.stmt)
+        if not self.halves.is_never_half(at):
+            # BCELoss takes a target of its input's dtype only: it is fp32 when AMP is off.
+            if self.program.is_library(found.function):
+                raise Unclear("the target of BCELoss is given out of sight", line)
+            self.remedies.upcast(found.function, found.stmt, target)
+
+    def _matters(self, found: BceCall, regions: Statements) -> bool:
+        """Whether a loss may run under autocast, or on what autocast made."""
+        function = found.function
+        now = any(call is found.call for call in _calls_now(found.stmt))
+        called_unseen = not ir.is_top(function) and (
+            function in self.program.escaping or function not in self.program.call_sites
+        )
+        return (
+            (function, found.stmt.path) in self.halves.under_autocast
+            or not now
+            or called_unseen
+            or self._comes_from(regions, found)
+        )
+
+    def _comes_from(self, regions: Statements, found: BceCall) -> bool:
+        """Whether a loss outside of autocast is given what a region computes."""
+        pending = [Made(a.value, found.function, found.stmt) for a in found.call.args]
+        seen: set[tuple[ir.Expr, str, ir.Path]] = set()
+        while pending and len(seen) < _MOST:
+            one = pending.pop()
+            if (one.function, one.stmt.path) in regions:
+                return True
+            for inner in ir.walk(one.expr):
+                at = Made(inner, one.function, one.stmt)
+                key = (inner, one.function, one.stmt.path)
+                if isinstance(inner, (ir.Name, ir.Attr)) and key not in seen:
+                    seen.add(key)
+                    pending += self.flow.made(at) or ()
+        return bool(pending)
+
+
+def _calls_now(stmt: ir.Stmt) -> Iterator[ir.Call]:
+    """The calls of a statement that run with it, and not whenever a lambda is called."""
+    for expr in stmt.exprs:
+        yield from ir.calls_in(expr)

@@ -1,0 +1,283 @@
+"""The sigmoids that a value comes from, and what makes them run in fp32.
+
+In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is fp32 from there on.
+"""
+
+from __future__ import annotations
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.modules import Construction
+from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
+from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
+from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import SplitLast
+from amp_migrate.migrate.precision.remedies import SHAPES, Found, Remedies, Unclear
+from amp_migrate.program import ir
+
+SQUASHES = frozenset("sigmoid tanh".split())
+_SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
+POWERS = frozenset(
+    "pow square add sub subtract rsub mul multiply div neg add_ sub_ mul_ div_ neg_".split()
+)
+"""Arithmetic by functions and methods."""
+_PARALLEL = frozenset(
+    f"torch.nn.parallel.{name}"
+    for name in ("data_parallel", "data_parallel.data_parallel")
+)
+_MOST = 200
+
+
+Planned = tuple[set[int], dict[Found, None]]
+
+
+class Sigmoids:
+    """Plans for one program."""
+
+    def __init__(self, remedies: Remedies) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.flow = remedies.flow
+        self.modules = remedies.modules
+        self.dtypes = remedies.dtypes
+        self.halves = remedies.halves
+        self._asked: set[tuple[int, str, ir.Path, int | None]] = set()
+
+    def squash(self, at: Made) -> None:
+        """Make all sigmoids that a value comes from run in fp32.
+
+        Raises `Unclear` where they are not all in sight.
+        """
+        if rebinds(at):
+            raise self._lost(at)
+        self._asked = set()
+        self._squash(at)
+
+    def raise_operand(self, at: Made) -> None:
+        """Make an operand fp32, with the sigmoids that it comes from.
+
+        Raises `Unclear` where there are none.
+        """
+        planned = self.planned()
+        try:
+            self.squash(at)
+        except Unclear:
+            self.take_back(planned)
+            if not self.dtypes.is_fp32(at) or self.dtypes.has_squashed(SQUASHES):
+                raise
+            self.remedies.upcast(at.function, at.stmt, at.expr)
+
+    def planned(self) -> Planned:
+        """What is planned so far, for `take_back`."""
+        return set(self.halves.made_full), dict(self.remedies.edits)
+
+    def take_back(self, planned: Planned) -> None:
+        """Forget what was planned since."""
+        self.halves.made_full, self.remedies.edits = planned
+
+    def _squash(self, at: Made) -> None:
+        key = (id(at.expr), at.function, at.stmt.path, at.index)
+        if key in self._asked:
+            return
+        self._asked.add(key)
+        if len(self._asked) > _MOST:
+            raise Unclear("BCELoss is given what comes from far away", at.stmt.line)
+        expr = at.expr
+        match expr:
+            case ir.Name() | ir.Attr():
+                made = self.flow.made(at)
+                if not made:
+                    raise self._lost(at)
+                for one in made:
+                    if at.index is not None and one.index is not None:
+                        raise self._lost(at)
+                    index = at.index if one.index is None else one.index
+                    self._squash(Made(one.expr, one.function, one.stmt, index))
+            case ir.Display(items=items) if at.index is not None:
+                if at.index >= len(items):
+                    raise self._lost(at)
+                self._squash(Made(items[at.index], at.function, at.stmt))
+            case ir.Item(value=value, key=key_):
+                if self._gives_several(value, at):
+                    element = key_.value if isinstance(key_, ir.Const) else None
+                    if not isinstance(element, int) or element < 0:
+                        raise self._lost(at)
+                    self._squash(Made(value, at.function, at.stmt, element))
+                else:
+                    self._squash(Made(value, at.function, at.stmt))
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                for branch in (body, orelse):
+                    self._squash(Made(branch, at.function, at.stmt, at.index))
+            case ir.Operation(op=op, operands=operands) if op in (
+                *ARITHMETIC,
+                "-x",
+                "**",
+            ):
+                for operand in operands:
+                    if not isinstance(operand, ir.Const):
+                        self._squash(Made(operand, at.function, at.stmt))
+            case ir.Call():
+                self._squash_call(at, expr)
+            case _:
+                raise self._lost(at)
+
+    def _gives_several(self, value: ir.Expr, at: Made) -> bool:
+        """Whether an expression gives a tuple, as far as can be seen."""
+        pending = [Made(value, at.function, at.stmt)]
+        for _ in range(_MOST):
+            if not pending:
+                return False
+            one = pending.pop()
+            if isinstance(one.expr, ir.Display):
+                return True
+            if isinstance(one.expr, (ir.Name, ir.Attr)):
+                pending += self.flow.made(one) or ()
+            elif isinstance(one.expr, ir.Call):
+                for callee in self.program.callees(one.expr, one.function):
+                    pending += self.flow.returned(callee, None) or ()
+        return True
+
+    def _squash_call(self, at: Made, call: ir.Call) -> None:
+        program = self.program
+        func = call.func
+        first = call.args[0].value if call.args and not call.args[0].star else None
+        origin = program.origin(func, at.function)
+        if origin is not None:
+            name = origin.rsplit(".", 1)[-1]
+            plain = origin in (f"torch.{name}", f"torch.nn.functional.{name}")
+            if plain and name in SQUASHES and first is not None:
+                self._squash_operand(at, first)
+            elif plain and name in SHAPES and first is not None:
+                self._squash(Made(first, at.function, at.stmt))
+            elif plain and name in POWERS:
+                self._squash_terms(at, [arg.value for arg in call.args])
+            elif origin in _PARALLEL:
+                self._squash_parallel(at, call)
+            elif plain and name in ("cat", "stack") and isinstance(first, ir.Display):
+                for item in first.items:
+                    self._squash(Made(item, at.function, at.stmt))
+            else:
+                self._expect_fp32(at)
+            return
+        refs = program.resolve(func, at.function)
+        if refs and all(ref.kind == "function" for ref in refs):
+            for ref in refs:
+                self._squash_returned(ref.name, at)
+            return
+        modules = self.modules.of(func, at.function)
+        if modules is not None:
+            kinds = {program.origin(m.call.func, m.function) for m in modules}
+            if len(kinds) > 1:
+                raise self._lost(at)
+            for module in modules:
+                self._squash_module(at, call, module)
+            return
+        if not refs and isinstance(func, ir.Attr):
+            if func.attr in SQUASHES and not call.args:
+                self._squash_operand(at, func.value)
+                return
+            if func.attr in SHAPES:
+                self._squash(Made(func.value, at.function, at.stmt))
+                return
+            if func.attr in POWERS:
+                self._squash_terms(at, [func.value, *(a.value for a in call.args)])
+                return
+        self._expect_fp32(at)
+
+    def _squash_terms(self, at: Made, terms: list[ir.Expr]) -> None:
+        for term in terms:
+            if not self.dtypes.is_number(Made(term, at.function, at.stmt)):
+                self._squash(Made(term, at.function, at.stmt))
+
+    def _squash_operand(self, at: Made, operand: ir.Expr) -> None:
+        """Cast up what goes into a sigmoid, unless it is fp32 already."""
+        if isinstance(operand, ir.Call) and isinstance(operand.func, ir.Attr):
+            if operand.func.attr == "float" and not operand.args:
+                return
+        self.halves.made_full.add(id(at.expr))
+        if not self.dtypes.is_fp32(Made(operand, at.function, at.stmt)):
+            message = (
+                "what goes into the sigmoid before BCELoss is not shown to be fp32"
+            )
+            raise Unclear(message, at.stmt.line)
+        self.remedies.upcast(at.function, at.stmt, operand)
+
+    def _squash_returned(self, function: str, at: Made) -> None:
+        returned = self.flow.returned(function, at.index)
+        if not returned:
+            raise self._lost(at)
+        for one in returned:
+            self._squash(one)
+
+    def _squash_module(self, at: Made, call: ir.Call, module: Construction) -> None:
+        """The sigmoid that a module ends in."""
+        program = self.program
+        origin = program.origin(module.call.func, module.function)
+        if origin is None:
+            refs = program.resolve(module.call.func, module.function)
+            for ref in refs:
+                forward = program.method(ref.name, "forward")
+                if ref.kind != "class" or forward is None:
+                    raise self._lost(at)
+                self._squash_returned(forward, at)
+            return
+        if module.wrapped or len(call.args) != 1 or call.args[0].star:
+            raise self._lost(at)
+        given = call.args[0].value
+        if origin in _SQUASHING:
+            self._squash_operand(at, given)
+            return
+        self._split(at, call, call.func, given, module)
+
+    def _squash_parallel(self, at: Made, call: ir.Call) -> None:
+        """The sigmoid at the end of what ``data_parallel(layers, x)`` runs."""
+        if len(call.args) < 2 or any(arg.star or arg.name for arg in call.args[:2]):
+            raise self._lost(at)
+        layers, given = (arg.value for arg in call.args[:2])
+        modules = self.modules.of(layers, at.function)
+        if modules is None or len(modules) != 1:
+            raise self._lost(at)
+        self._split(at, call, layers, given, modules[0])
+
+    def _split(
+        self,
+        at: Made,
+        call: ir.Call,
+        named: ir.Expr,
+        given: ir.Expr,
+        module: Construction,
+    ) -> None:
+        """Take the last layer, a sigmoid, out of a call of layers in a row."""
+        layers = self.modules.layers(module)
+        if layers is None or module.wrapped:
+            raise self._lost(at)
+        *others, (last, function) = layers
+        ends = self.modules.of(last, function)
+        if not ends or any(
+            self.program.origin(end.call.func, end.function) not in _SQUASHING
+            for end in ends
+        ):
+            raise self._lost(at)
+        start = Made(given, at.function, at.stmt)
+        if (
+            has_module_hooks(self.program)
+            or may_be_rebuilt(self.modules, named, module)
+            or not self.dtypes.is_fp32_through(others, start)
+        ):
+            raise self._lost(at)
+        steps = steps_to(at.stmt, call)
+        if steps is None or ir.key_of(named) is None:
+            raise self._lost(at)
+        self.halves.made_full.add(id(at.expr))
+        edit = SplitLast(at.stmt.path, steps, named is not call.func)
+        self.remedies.edit(at.function, edit)
+
+    def _expect_fp32(self, at: Made) -> None:
+        """What is no sigmoid has to be fp32 by itself."""
+        if not self.dtypes.is_fp32(at) or not self.halves.is_never_half(at):
+            raise self._lost(at)
+
+    @staticmethod
+    def _lost(at: Made) -> Unclear:
+        message = "the sigmoid before BCELoss, which must run in fp32, was not found"
+        return Unclear(message, at.stmt.line)

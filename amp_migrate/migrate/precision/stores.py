@@ -1,0 +1,195 @@
+"""Stores by a mask or by indices, which want a value of their tensor's dtype."""
+
+from __future__ import annotations
+
+import re
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.migrate.precision.casts import Casts
+from amp_migrate.migrate.precision.remedies import Remedies
+from amp_migrate.program import ir
+
+_SAY_THEIR_DTYPE = frozenset(
+    "float to type long type_as int bool item tolist numpy argmax size".split()
+)
+
+
+class Stores:
+    """Plans the casts of what one program's statements store."""
+
+    def __init__(self, remedies: Remedies, casts: Casts) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.casts = casts
+
+    def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """``buffer[mask] = half``: index_put wants equal dtypes."""
+        if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
+            return None
+        says_dtype = (
+            isinstance(stmt.value, ir.Call)
+            and isinstance(stmt.value.func, ir.Attr)
+            and stmt.value.func.attr in _SAY_THEIR_DTYPE
+        )
+        for target in stmt.targets:
+            if not isinstance(target, ir.Item) or _is_text(target.key):
+                continue
+            if isinstance(target.value, ir.Name):
+                owner = self.program.owner(target.value.id, function)
+                made = self.program.definitions(owner, target.value.id) if owner else []
+                is_buffer = any(
+                    self._copies_buffer(d.value, d.function)
+                    or (
+                        _is_fresh_tensor(d.value)
+                        and not self._is_numpy(d.value, d.function)
+                        and not self._holds_integers(d.value, d.function)
+                    )
+                    for d in made
+                )
+            elif isinstance(target.value, ir.Attr):
+                is_buffer = self._may_be_buffer(target.value, function)
+            else:
+                continue
+            # A value that says its dtype itself is right for a buffer.
+            is_buffer = is_buffer and not says_dtype
+            if not is_buffer and stmt.value is not None:
+                is_buffer = self.casts.differ(function, stmt, target.value, stmt.value)
+            if is_buffer and not self._is_integer(target.key, function):
+                at = Made(target.value, function, stmt)
+                if self._is_surely_tensor(target.value, function) or (
+                    self.remedies.dtypes.is_fp32(at)
+                ):
+                    value = stmt.value
+                    if value is not None and self.casts.cast_like(
+                        function, stmt, value, target.value
+                    ):
+                        continue
+                message = "an indexed store of a half result into an fp32 buffer raises"
+                return Refusal("AMP020", message, stmt.line)
+        return None
+
+    def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
+        """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            made = self.program.definitions(owner, expr.id) if owner else []
+            return bool(made) and all(
+                self._copies_buffer(d.value, d.function)
+                or (
+                    _is_fresh_tensor(d.value)
+                    and not self._is_numpy(d.value, d.function)
+                )
+                for d in made
+            )
+        own = self.program.self_class(function)
+        if own is None or not isinstance(expr, ir.Attr):
+            return False
+        return expr.value == ir.Name(own[0]) and any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr == "register_buffer"
+            and call.argument(0, "name") == ir.Const(expr.attr)
+            for caller, _, call in self.program.all_calls()
+            if (found := self.program.self_class(caller)) is not None
+            and found[1] in self.program.family(own[1])
+        )
+
+    def _copies_buffer(self, value: ir.Expr | None, function: str) -> bool:
+        """``self.memory.clone()``."""
+        return (
+            isinstance(value, ir.Call)
+            and isinstance(value.func, ir.Attr)
+            and value.func.attr in ("clone", "detach", "contiguous")
+            and (
+                self._is_surely_tensor(value.func.value, function)
+                if isinstance(value.func.value, ir.Attr)
+                else self._copies_buffer(value.func.value, function)
+            )
+        )
+
+    def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
+        """Whether an array is made with NumPy: no tensor is stored into one under autocast."""
+        return isinstance(value, ir.Call) and (
+            self.program.origin(value.func, function) or ""
+        ).startswith("numpy.")
+
+    def _holds_integers(self, value: ir.Expr | None, function: str) -> bool:
+        """``torch.full(..., dtype=torch.int64)``: nothing that autocast touches is stored there."""
+        return value is not None and any(
+            dtype_table.INTEGERS.fullmatch(
+                self.program.origin(arg.value, function) or ""
+            )
+            for call in ir.calls_in(value)
+            for arg in call.args
+            if arg.name == "dtype"
+        )
+
+    def _may_be_buffer(self, expr: ir.Attr, function: str) -> bool:
+        """Whether an attribute of one's own is not known to be a dict or a list."""
+        own = self.program.self_class(function)
+        if own is None or expr.value != ir.Name(own[0]):
+            return False
+        made = [
+            d.value
+            for class_name in self.program.instance_classes(expr.value, function)
+            for d in self.program.attribute_definitions(class_name, expr.attr)
+        ]
+        return not made or not all(
+            isinstance(value, (ir.Display, ir.Comprehension))
+            or value == ir.Const(None)
+            or (
+                isinstance(value, ir.Call)
+                and re.fullmatch(
+                    r"builtins\.\w+|collections\.\w+|numpy\.\w+|torch\.nn\.Module(Dict|List)",
+                    self.program.origin(value.func, function) or "",
+                )
+            )
+            for value in made
+        )
+
+    def _is_integer(self, key: ir.Expr, function: str) -> bool:
+        match key:
+            case ir.Const():
+                return True
+            case ir.Display(items=items):
+                return all(self._is_integer(item, function) for item in items)
+            case ir.Operation(op="slice"):
+                return True
+            case ir.Operation(
+                op="+" | "-" | "*" | "//" | "%" | "-x", operands=operands
+            ):
+                return all(self._is_integer(operand, function) for operand in operands)
+            case ir.Name(id=name):
+                owner = self.program.owner(name, function)
+                found = (
+                    self.program.definitions(owner, name) if owner is not None else []
+                )
+                return bool(found) and all(
+                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const)
+                    for d in found
+                )
+        return False
+
+
+def _is_text(key: ir.Expr) -> bool:
+    """Whether a key is made of strings: what has such keys is no tensor."""
+    return any(
+        (isinstance(inner, ir.Const) and isinstance(inner.value, str))
+        or (isinstance(inner, ir.Operation) and inner.op == "joinedstr")
+        for inner in ir.walk(key)
+    )
+
+
+def _is_fresh_tensor(value: ir.Expr | None) -> bool:
+    """``torch.zeros(...)``, ``x.new_empty(...)``, also with ``.to(device)`` behind it."""
+    if not isinstance(value, ir.Call):
+        return False
+    if isinstance(value.func, ir.Attr) and re.fullmatch(
+        r"(new_)?(zeros|ones|empty|full)(_like)?", value.func.attr
+    ):
+        return True
+    return any(
+        isinstance(inner, ir.Attr) and inner.attr in ("zeros", "ones", "empty", "full")
+        for inner in ir.walk(value)
+    )

@@ -1,0 +1,181 @@
+"""A program's texts through all rooms: facts, program, plan, codemod, and the check of what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
+from amp_migrate.analysis.values.device import Told
+from amp_migrate.core.options import Options
+from amp_migrate.core.results import (
+    Loop,
+    Note,
+    Outcome,
+    Place,
+    Result,
+    SourceError,
+    Unaligned,
+)
+from amp_migrate.edit.edits import FilePlan
+from amp_migrate.edit.program_work import ProgramWork
+from amp_migrate.edit.rewritten import WrongError
+from amp_migrate.migrate.plan import Planned, plan_program
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+from amp_migrate.program.programs import ProgramSources
+from amp_migrate.program.reader import read_module
+
+
+class Migration(ProgramWork):
+    """The migration of one program."""
+
+    def __init__(
+        self,
+        sources: ProgramSources,
+        options: Options,
+        given: Collection[str],
+        shown: Mapping[str, str],
+        *,
+        told: Told = lambda function, birth: None,
+        wanted: Callable[[TrainingLoop], bool] = lambda loop: True,
+    ) -> None:
+        """``told`` and ``wanted``: see `plan_program`."""
+        super().__init__(sources, options, given, shown)
+        self.told = told
+        self.wanted = wanted
+        self.unread = dict(sources.unread)
+        self.program: Program | None = None
+        """As it was before the migration, once it is read."""
+
+    def run(self) -> dict[str, Result | SourceError]:
+        """An entry for each given file that holds training loops, is to be changed, or cannot be read."""
+        planned = self._plan(self.sources.texts)
+        outputs = dict(self.sources.texts)
+        if planned.file_plans:
+            try:
+                outputs |= self._rewrite(planned)
+            except WrongError as wrong:
+                refused = Refusal("AMP090", wrong.what, ir.Line(1, wrong.file))
+                for loop in planned.loops:
+                    if loop.refusal is None and not loop.off:
+                        loop.refuse(refused)
+        found: dict[str, Result | SourceError] = {}
+        for file in self.given:
+            if file in self.errors:
+                found[file] = self.errors[file]
+                continue
+            loops = [loop for loop in planned.loops if _file_of(loop) == file]
+            text = self.sources.texts[file]
+            if loops or outputs[file] != text:
+                loops.sort(key=lambda loop: loop.backwards[0].event.line)
+                found[file] = Result(
+                    self.telling.file(file),
+                    text,
+                    outputs[file],
+                    tuple(self._loop(loop) for loop in loops),
+                    tuple(planned.explanation.get(file, ())),
+                    tuple(
+                        Note(self._place(note.line, 1), note.message)
+                        for note in planned.notes.get(file, ())
+                    ),
+                )
+        for file, one in found.items():
+            if isinstance(one, Result):
+                found[file] = replace(one, unaligned=self._unaligned())
+                break
+        return found
+
+    def _unaligned(self) -> Unaligned:
+        """The sizes that lint would warn of: a hint, which no migration fails for."""
+        # Imported here: only programs that train have a use for it.
+        from amp_migrate.lint.context import Context
+        from amp_migrate.lint.shapes.count import unaligned
+
+        assert self.program is not None
+        context = Context(self.program, self.sources, self.options, self.telling)
+        try:
+            return unaligned(
+                context, (one for one in self.given if one not in self.errors)
+            )
+        except Exception:
+            return Unaligned()
+
+    def _plan(self, texts: Mapping[str, str]) -> Planned:
+        modules = []
+        for file, text in texts.items():
+            try:
+                modules.append(read_module(text, file))
+            except SourceError as error:
+                self.errors[file] = self.telling.error(file, error)
+                self.unread[file] = text
+        known = replace(self.sources, unread=self.unread)
+        program = Program(modules, self.sources.layout)
+        self.program = self.program or program
+        return plan_program(
+            program,
+            self.options,
+            writable=frozenset(self.given),
+            mentioned_elsewhere=known.mentions,
+            shown=self.telling.file,
+            spot=self.telling.spot,
+            told=self.told,
+            wanted=self.wanted,
+        )
+
+    def _rewrite(self, planned: Planned) -> dict[str, str]:
+        """The new texts; raises `WrongError` where one of them does not pass its check."""
+        texts = self.sources.texts
+        outputs = {
+            file: self._rewrite_file(file, plan)
+            for file, plan in planned.file_plans.items()
+        }
+        from amp_migrate.edit.verify import first_difference
+
+        wrong = first_difference(
+            {file: (texts[file], output) for file, output in outputs.items()}
+        )
+        if wrong is not None:
+            raise WrongError(*wrong)
+        again = self._plan({**texts, **outputs})
+        if again.file_plans:
+            raise WrongError(
+                min(again.file_plans), "a second run would change it again"
+            )
+        return outputs
+
+    def _rewrite_file(self, file: str, plan: FilePlan) -> str:
+        from amp_migrate.edit.apply import apply_plan
+
+        return self.rewritten(
+            file, lambda text, mode: apply_plan(text, plan, mode.line_length)
+        )
+
+    # -- what is told ---------------------------------------------------------------------------
+
+    def _loop(self, loop: TrainingLoop) -> Loop:
+        event = loop.backwards[0].event
+        place = self._place(event.line, event.column)
+        function = ir.local_name(loop.function)
+        if loop.off:
+            return Loop(place, function, Outcome.OFF)
+        found = loop.refusal
+        if found is None:
+            return Loop(place, function, Outcome.MIGRATED)
+        blame = self._place(found.line, 1) if found.line else None
+        diagnostic = self.diagnostic(
+            found.code, place, found.message, blame, found.by_hand
+        )
+        outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
+        return Loop(place, function, outcome, diagnostic)
+
+    def _place(self, line: int, column: int) -> Place:
+        assert isinstance(line, ir.Line)
+        return self.telling.place(line.file, line, column)
+
+
+def _file_of(loop: TrainingLoop) -> str:
+    return ir.file_of(loop.function)
+
+
+migrate_program = Migration.work

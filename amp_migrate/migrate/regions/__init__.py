@@ -1,0 +1,1 @@
+"""Where autocast begins and ends."""

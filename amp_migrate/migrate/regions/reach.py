@@ -1,0 +1,260 @@
+"""Which optimizers are sure to find gradients of a loss: a scaler raises where one finds none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.loops import Backward
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.migrate.regions.regions import Regions, Run
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+_CUTS_OFF = frozenset(
+    """detach detach_ data no_grad inference_mode set_grad_enabled argmax argmin item numpy tolist
+    round sign long int bool multinomial sample topk bernoulli where""".split()
+)
+"""What gradients do not pass, or not all of them."""
+
+_MAY_BE_LEFT_OUT = frozenset("if for while try trystar match".split())
+_SEVERAL_VALUES = frozenset({"if", "and", "or"})
+
+
+class Reach:
+    """Answers for the losses of one group."""
+
+    def __init__(
+        self,
+        program: Program,
+        regions: Regions,
+        forward: Forward,
+        ownership: Ownership,
+    ) -> None:
+        self.program = program
+        self.regions = regions
+        self.forward = forward
+        self.ownership = ownership
+
+    def reached(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
+        """The optimizers that hold a module which the forward of a loss mentions."""
+        found: set[Slot] = set()
+        for function, stmt, _ in self._statements(backward, runs):
+            found |= self._mentioned(function, stmt)
+        return frozenset(found | self._holders_of_terms(backward))
+
+    def _holders_of_terms(self, backward: Backward) -> set[Slot]:
+        """The optimizers of parameters that are terms of a loss by themselves, above its backward and
+        in no region: ``-(self.log_alpha * entropy.detach()).mean()``."""
+        function = backward.function
+        needed = self.forward.reads_of(backward.receiver, function)
+        found: set[Slot] = set()
+        for stmt in reversed(self._before(backward)):
+            if stmt.kind not in ("assign", "annassign", "augassign") or not (
+                self.forward.writes(stmt, function) & needed
+            ):
+                continue
+            for inner in () if stmt.value is None else _uncut(stmt.value):
+                if isinstance(inner, (ir.Name, ir.Attr)):
+                    found |= self.ownership.holders(inner, function, stmt)
+                    needed.add(self.forward.variable(inner, function) or "")
+        return found
+
+    def surely(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
+        """Those among them that get gradients whenever the loss goes backward."""
+        statements = list(self._statements(backward, runs))
+        if any(_cuts_off(stmt) for _, stmt, _ in statements):
+            return frozenset()
+        found: set[Slot] = set()
+        for function, stmt, always in statements:
+            if always:
+                found |= self._mentioned(function, stmt, alone=True)
+        return frozenset(found)
+
+    def only(self, backward: Backward, runs: Sequence[Run]) -> bool:
+        """Whether all modules of a forward belong to the optimizers, so that one of them, at least,
+        gets gradients."""
+        for function, stmt, _ in self._statements(backward, runs):
+            own = self.program.self_class(function)
+            if own is not None and self.forward.is_module_class(own[1]):
+                # A part of a module that is held as a whole.
+                continue
+            for call in calls_of(stmt):
+                if not self.forward.is_forward(call, function, MODULES):
+                    continue
+                if self.program.callees(call, function):
+                    # What it runs is looked at as well.
+                    continue
+                if self.program.origin(call.func, function) is not None:
+                    continue
+                if not self.ownership.holders(call.func, function, stmt):
+                    key = ir.key_of(call.func) or ""
+                    if "loss" not in key.lower() and "crit" not in key.lower():
+                        return False
+        return True
+
+    def _statements(
+        self, backward: Backward, runs: Sequence[Run]
+    ) -> Iterator[tuple[str, ir.Stmt, bool]]:
+        """The statements of a forward, and whether each runs whenever the loss is made."""
+        yield backward.function, backward.stmt, True
+        seen: set[str] = set()
+        needed = self.forward.reads_of(backward.receiver, backward.function)
+        for run in reversed(runs):
+            always = True
+            for outer in ir.statements(self.program.functions[run.function].body):
+                if outer.path == run.path[: len(outer.path)] and outer.path != run.path:
+                    if outer.kind == "with":
+                        yield run.function, outer, True
+                    elif outer.kind in _MAY_BE_LEFT_OUT:
+                        own = run.function == backward.function
+                        both = outer.path == backward.stmt.path[: len(outer.path)]
+                        always = always and own and both
+            inside = self.regions.statements_in(run)
+            if run.function == backward.function:
+                inside = self._that_matter(run.function, inside, needed)
+            yield from self._in_block(run.function, inside, len(run.path), seen, always)
+        yield from self._called(backward.function, backward.stmt, seen, True)
+
+    def _before(self, backward: Backward) -> list[ir.Stmt]:
+        """The statements above a backward in its block."""
+        parent, (field, index) = backward.stmt.path[:-1], backward.stmt.path[-1]
+        return [
+            stmt
+            for stmt in ir.statements(self.program.functions[backward.function].body)
+            if stmt.path[:-1] == parent
+            and stmt.path[-1][0] == field
+            and stmt.path[-1][1] < index
+        ]
+
+    def _that_matter(
+        self, function: str, body: list[ir.Stmt], needed: set[str]
+    ) -> list[ir.Stmt]:
+        """Those of some statements, in order, from which a loss is made."""
+        kept = []
+        for stmt in reversed(body):
+            if stmt.blocks or self.forward.writes(stmt, function) & needed:
+                needed |= self.forward.uses(stmt, function)
+                kept.append(stmt)
+            elif stmt.kind not in ("assign", "annassign", "augassign"):
+                kept.append(stmt)
+        return kept[::-1]
+
+    def _in_block(
+        self,
+        function: str,
+        body: Sequence[ir.Stmt],
+        depth: int,
+        seen: set[str],
+        always: bool,
+    ) -> Iterator[tuple[str, ir.Stmt, bool]]:
+        outer = {s.path for s in body if s.kind in _MAY_BE_LEFT_OUT}
+        for stmt in body:
+            inside = any(
+                stmt.path[:size] in outer for size in range(depth, len(stmt.path))
+            )
+            here = always and not inside and not _chooses(stmt)
+            yield function, stmt, here
+            yield from self._called(function, stmt, seen, here)
+
+    def _called(
+        self, function: str, stmt: ir.Stmt, seen: set[str], always: bool
+    ) -> Iterator[tuple[str, ir.Stmt, bool]]:
+        for call in calls_of(stmt):
+            for callee in self.program.callees(call, function):
+                if callee not in seen:
+                    seen.add(callee)
+                    found = self.program.functions[callee]
+                    body = list(ir.statements(found.body))
+                    depth = len(found.path) + 1
+                    yield from self._in_block(callee, body, depth, seen, always)
+
+    def _mentioned(
+        self, function: str, stmt: ir.Stmt, alone: bool = False
+    ) -> set[Slot]:
+        """``alone``: only by names that stand for one module, which runs as a whole."""
+        found: set[Slot] = set()
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
+                    if alone:
+                        found |= self.ownership.runs(inner, function, stmt)
+                    else:
+                        found |= self.ownership.holders(inner, function, stmt)
+        return found
+
+    @cached_property
+    def switched(self) -> frozenset[Slot]:
+        """The optimizers some of whose parameters may be kept from getting gradients for a while."""
+        found: set[Slot] = set()
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                for holder in _switches(stmt):
+                    found |= self.ownership.may_hold(holder, qualname, stmt)
+        return frozenset(found)
+
+    def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
+        """Whether what comes before a step in its block lets its optimizer have gradients again."""
+        parent, (field, index) = step.path[:-1], step.path[-1]
+        on = False
+        for stmt in ir.statements(self.program.functions[function].body):
+            beside = stmt.path[:-1] == parent and stmt.path[-1][0] == field
+            if not beside or stmt.path[-1][1] >= index:
+                continue
+            for call in calls_of(stmt):
+                callees = self.program.callees(call, function)
+                if not any(map(self._is_switch, callees)):
+                    continue
+                given = [inner for arg in call.args for inner in ir.walk(arg.value)]
+                if any(
+                    optimizer in self.ownership.holders(inner, function, stmt)
+                    for inner in given
+                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+                ):
+                    on = ir.Const(True) in given
+        return on
+
+    def _is_switch(self, function: str) -> bool:
+        body = ir.statements(self.program.functions[function].body)
+        return any(any(_switches(stmt)) for stmt in body)
+
+
+def _switches(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """Whose ``requires_grad`` a statement sets to anything but True."""
+    if stmt.kind == "assign" and stmt.value != ir.Const(True):
+        for target in stmt.targets:
+            if isinstance(target, ir.Attr) and target.attr == "requires_grad":
+                yield target.value
+    for call in calls_of(stmt):
+        if isinstance(call.func, ir.Attr) and call.func.attr == "requires_grad_":
+            if call.args and call.args[0].value != ir.Const(True):
+                yield call.func.value
+
+
+def _cuts_off(stmt: ir.Stmt) -> bool:
+    return any(
+        (isinstance(inner, ir.Attr) and inner.attr in _CUTS_OFF)
+        or (isinstance(inner, ir.Name) and inner.id in _CUTS_OFF)
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+    )
+
+
+def _chooses(stmt: ir.Stmt) -> bool:
+    return any(
+        isinstance(inner, ir.Operation) and inner.op in _SEVERAL_VALUES
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+    )
+
+
+def _uncut(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """What is inside an expression, but for what gradients do not pass."""
+    if isinstance(expr, ir.Attr) and expr.attr in _CUTS_OFF:
+        return
+    yield expr
+    for child in ir.children(expr):
+        yield from _uncut(child)

@@ -1,0 +1,678 @@
+"""Autocast regions: the smallest runs of whole statements that hold the forward of a loss.
+
+A run lies in one block, statements keep their order, and nothing that steps, goes backward, changes
+parameters or suspends the function is ever inside one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from amp_migrate.analysis.objects.forward import ANY, MODELS, MODULES, Forward
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.lazy import Lazy
+from amp_migrate.analysis.paths.loops import Backward, Refusal
+from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
+from amp_migrate.sources.cells import cell_number
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Statements ``path`` .. index ``last`` of one block of ``function``."""
+
+    function: str
+    path: ir.Path
+    last: int
+    hoists: bool = False
+
+
+@dataclass(slots=True)
+class _Slice:
+    """The statements that a loss depends on."""
+
+    function: str
+    forward: set[ir.Path]
+    members: set[ir.Path]
+    """Paths of whole statements in the slice, the forward ones included."""
+    needed: set[str] = field(default_factory=set)
+    """Variables that the slice reads and does not make."""
+    read: set[str] = field(default_factory=set)
+    """Variables that the slice reads."""
+    earlier: bool = False
+    """It is what an earlier turn leaves for this one: without gradients, that is no part of a loss."""
+
+
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
+
+
+class Regions:
+    """Plans the regions of one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        forward: Forward,
+        inner: InnerGradientsFinder,
+    ) -> None:
+        self.program = program
+        self.events = events
+        self.forward = forward
+        self.inner = inner
+        self._mutating: dict[str, bool] = {}
+        self._lazy = Lazy(program, forward)
+        self._slices: list[_Slice] = []
+        """What the plan that is being made has followed so far."""
+
+    def plan(self, backward: Backward) -> tuple[list[Run], bool] | Refusal:
+        """The runs that hold the forward of a ``backward()``, and whether its loss is hoisted."""
+        function, stmt = backward.function, backward.stmt
+        receiver = backward.receiver
+        hoists = self._must_hoist(receiver, function)
+        self._slices = []
+        needed = self.forward.reads_of(receiver, function)
+        found = self._slice(function, stmt, needed, hoists)
+        runs = self._runs_of(found, stmt.path if hoists else None)
+        whole = any(self._computes(run) for run in runs)
+        elsewhere = self._runs_elsewhere(
+            function, needed | found.needed, bool(runs), whole
+        )
+        if isinstance(elsewhere, Refusal):
+            return elsewhere
+        runs += elsewhere
+        unfit = self._trains_inside(runs) or self._is_lazy(runs)
+        if unfit is not None:
+            return unfit
+        if not runs and not hoists and self._is_of_parameters(found):
+            return [], False
+        if not any(self._computes(run) for run in runs):
+            message = "the forward computation of this loss is not visible here"
+            return Refusal("AMP033", message)
+        return runs, hoists
+
+    def _computes(self, run: Run) -> bool:
+        """Whether a run holds more than a loss: a module, or a product of matrices."""
+        scope = self.program.functions[run.function]
+        parent, (field, first) = run.path[:-1], run.path[-1]
+        return any(
+            self.forward.in_statement(stmt, run.function, MODELS)
+            for stmt in ir.statements(scope.body)
+            if stmt.path[:-1] == parent
+            and stmt.path[-1][0] == field
+            and first <= stmt.path[-1][1] <= run.last
+        )
+
+    def _is_of_parameters(self, found: _Slice) -> bool:
+        """Whether a loss is made of a parameter by itself, as a temperature's is: there is nothing in
+        it that a region would run in half precision."""
+        return any(
+            isinstance(d.value, ir.Call)
+            and (
+                self.program.origin(d.value.func, d.function) in _PARAMETERS
+                or any(
+                    arg.name == "requires_grad" and arg.value == ir.Const(True)
+                    for arg in d.value.args
+                )
+            )
+            for variable in found.read
+            for d in self._definitions(variable, found.function)
+        )
+
+    def _must_hoist(self, receiver: ir.Expr, function: str) -> bool:
+        """Whether the receiver computes something that belongs into the region.
+
+        Arithmetic and ``mean`` give the same inside and outside; every other call is moved inside.
+        """
+        for call in ir.calls_in(receiver):
+            func = call.func
+            plain = (
+                isinstance(func, ir.Attr)
+                and func.attr in ("mean", "squeeze")
+                and not call.args
+            )
+            if not plain:
+                return True
+        return False
+
+    # -- what no region may hold, or would not reach ----------------------------------------------
+
+    def _trains_inside(self, runs: list[Run]) -> Refusal | None:
+        """A loss that a call makes which trains as well."""
+        for run in runs:
+            for stmt in self.statements_in(run):
+                for event in self.events.of(run.function, stmt):
+                    if any(
+                        {"backward", "step"} & self.events.kinds(callee)
+                        for callee in event.callees
+                    ):
+                        message = (
+                            "the forward computation stands in a call that trains, too"
+                        )
+                        return Refusal("AMP033", message, stmt.line)
+        return None
+
+    def _is_lazy(self, runs: list[Run]) -> Refusal | None:
+        """A forward that runs whenever a generator is advanced, not where the generator is made."""
+        for found in self._slices:
+            for variable in sorted(found.read):
+                for definition in self._definitions(variable, found.function):
+                    line = self._lazy.line_of(definition)
+                    if line and not self._ends_inside(definition, variable, runs):
+                        message = (
+                            "a generator computes the forward whenever it is advanced"
+                        )
+                        return Refusal("AMP033", message, line)
+        return None
+
+    def _definitions(self, variable: str, function: str) -> list[Definition]:
+        own = self.program.self_class(function)
+        if "." in variable:
+            attr = variable.split(".", 1)[1]
+            return (
+                [] if own is None else self.program.attribute_definitions(own[1], attr)
+            )
+        owner = self.program.owner(variable, function)
+        return [] if owner is None else self.program.definitions(owner, variable)
+
+    def _ends_inside(
+        self, definition: Definition, variable: str, runs: list[Run]
+    ) -> bool:
+        """Whether the run that makes a generator uses it up."""
+        function = definition.function
+        body = self.program.functions[function].body
+        if "." in variable:
+            return False
+        for run in runs:
+            inside = {stmt.path for stmt in self.statements_in(run)}
+            if run.function == function and definition.stmt.path in inside:
+                return all(
+                    stmt.path in inside
+                    for stmt in ir.statements(body)
+                    for expr in stmt.exprs
+                    if variable in self.forward.reads_of(expr, function)
+                )
+        return False
+
+    def statements_in(self, run: Run) -> list[ir.Stmt]:
+        """The statements of a run, nested ones included, without a backward that is taken apart."""
+        scope = self.program.functions[run.function]
+        parent, (name, first) = run.path[:-1], run.path[-1]
+        depth = len(parent)
+        last = run.last - 1 if run.hoists else run.last
+        return [
+            stmt
+            for stmt in ir.statements(scope.body)
+            if stmt.path[:depth] == parent
+            and len(stmt.path) > depth
+            and stmt.path[depth][0] == name
+            and first <= stmt.path[depth][1] <= last
+        ]
+
+    # -- slicing ------------------------------------------------------------------------------
+
+    def _runs_before(
+        self, function: str, stmt: ir.Stmt, needed: set[str], modules_only: bool
+    ) -> list[Run]:
+        found = self._slice(function, stmt, needed, False)
+        if modules_only and not self._reaches_modules(found):
+            return []
+        return self._runs_of(found, None)
+
+    def _reaches_modules(self, found: _Slice) -> bool:
+        body = self.program.functions[found.function].body
+        return any(
+            self.forward.in_statement(stmt, found.function, MODULES)
+            for stmt in ir.statements(body)
+            if stmt.path in found.forward
+        )
+
+    def _runs_of(self, found: _Slice, hoisted: ir.Path | None) -> list[Run]:
+        if not found.forward:
+            return []
+        scope = self.program.functions[found.function]
+        return self._assemble(scope, scope.body, found, hoisted)
+
+    def _slice(
+        self, function: str, stmt: ir.Stmt, needed: set[str], hoists: bool
+    ) -> _Slice:
+        """What ``needed`` depends on, back from a statement to the start of its loop or function."""
+        scope = self.program.functions[function]
+        needed = set(needed)
+        found = _Slice(function, set(), set(), needed)
+        if hoists:
+            found.forward.add(stmt.path)
+            found.members.add(stmt.path)
+        self._slices.append(found)
+        path = stmt.path
+        carried: set[str] = set()
+        while True:
+            siblings, index = self._siblings(scope, path)
+            for earlier in reversed(siblings[:index]):
+                self._visit(earlier, needed, found)
+            parent = path[:-1]
+            if carried and not carried & needed:
+                break
+            if parent == scope.path:
+                outside = {v for v in needed if self._outlives(v, function)}
+                self._carry(scope.body, outside, found)
+                break
+            outer = self._statement(scope, parent)
+            if outer.kind in ("for", "while"):
+                bound = {
+                    self.forward.variable(target, function)
+                    for target, _, _ in unpacked(outer)
+                }
+                over = self._carry(outer.blocks[0].body, needed - bound, found)
+                if over and over != carried:
+                    # For the first turn it is made before the loop.
+                    found.needed |= needed
+                    carried = needed = over
+                elif found.forward and not carried:
+                    # What stands before the loop is not computed anew for each step.
+                    break
+            if outer.kind == "for" and outer.value is not None and not carried:
+                needed |= self.forward.reads_of(outer.value, function)
+            path = parent
+        found.needed |= needed
+        found.read |= found.needed
+        return found
+
+    def _carry(
+        self, body: tuple[ir.Stmt, ...], needed: set[str], found: _Slice
+    ) -> set[str]:
+        """Add what a loop's body makes for its next turn; the variables that carry it over, if any."""
+        function = found.function
+        changed = {
+            variable
+            for stmt in ir.statements(body)
+            for variable in self._changed(stmt, function)
+        }
+        carried = {
+            variable
+            for variable in needed & changed
+            if variable.split(".", 1)[-1] not in self.forward.module_keys
+        }
+        trial = _Slice(function, set(found.forward), set(found.members), earlier=True)
+        wanted = set(carried)
+        for _ in range(_MOST_TURNS):
+            for stmt in reversed(body):
+                self._visit(stmt, wanted, trial)
+            wanted &= changed
+        if trial.forward == found.forward:
+            return set()
+        found.forward |= trial.forward
+        found.members |= trial.members
+        found.read |= trial.read
+        return carried
+
+    def _changed(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that a statement assigns, or lists to which it adds something."""
+        changed: list[ir.Expr] = []
+        if stmt.kind in ("assign", "annassign", "augassign"):
+            changed += [target for target, _, _ in unpacked(stmt)]
+        call = stmt.value
+        if stmt.kind == "expr" and isinstance(call, ir.Call):
+            if isinstance(call.func, ir.Attr) and call.func.attr in _ADDS:
+                changed.append(call.func.value)
+        found = {self.forward.variable(target, function) for target in changed}
+        return {variable for variable in found if variable is not None}
+
+    def _outlives(self, variable: str, function: str) -> bool:
+        """Whether a variable keeps its value from one call of a function to the next."""
+        if ir.is_top(function):
+            return False
+        return "." in variable or self.program.owner(variable, function) != function
+
+    def _visit(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
+        function = found.function
+        if stmt.kind in ("functiondef", "classdef"):
+            return
+        writes = self.forward.writes(stmt, function)
+        if not writes & needed:
+            return
+        if found.earlier and stmt.kind == "with" and self._turns_gradients_off(stmt):
+            return
+        if stmt.blocks and self._must_open(stmt, function):
+            self._open(stmt, needed, found)
+            return
+        if self._only_trains(stmt, function, needed):
+            return
+        found.members.add(stmt.path)
+        if stmt.blocks:
+            inside = self._inside(stmt, function, needed)
+            computes, reads = bool(inside.forward), inside.needed
+        else:
+            computes = self.forward.gives_gradients(stmt, function)
+            reads = self.forward.uses(stmt, function, gradients=True)
+        if computes:
+            found.forward.add(stmt.path)
+        needed -= self.forward.kills(stmt, function)
+        needed |= reads
+        found.read |= reads
+
+    def _open(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
+        """Visit what a compound statement holds."""
+        wanted = set(needed)
+        for block in reversed(stmt.blocks):
+            inner = set(wanted)
+            for child in reversed(block.body):
+                self._visit(child, inner, found)
+            needed |= inner
+
+    def _inside(self, stmt: ir.Stmt, function: str, needed: set[str]) -> _Slice:
+        """What a compound statement does for some variables."""
+        found = _Slice(function, set(), set(), set(needed))
+        for _ in range(_MOST_TURNS if stmt.kind in ("for", "while") else 1):
+            self._open(stmt, found.needed, found)
+        if self.forward.gives_gradients(stmt, function):
+            found.forward.add(stmt.path)
+        if stmt.value is not None:
+            found.needed |= self.forward.reads_of(stmt.value, function, True)
+        return found
+
+    def _only_trains(self, stmt: ir.Stmt, function: str, needed: set[str]) -> bool:
+        """Whether a call for its effect has trained, and left behind what it no longer needs."""
+        bound = {self.forward.variable(target, function) for target in stmt.targets}
+        return not bound & needed and any(
+            {"backward", "step"} <= self.events.kinds(callee)
+            for event in self.events.of(function, stmt)
+            for callee in event.callees
+        )
+
+    def _must_open(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a compound statement cannot be wrapped as one piece, or need not be."""
+        if stmt.kind == "with":
+            return True
+        return any(self.is_barrier(inner, function) for inner in ir.statements((stmt,)))
+
+    def is_barrier(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether one statement's own line must stay outside every region."""
+        if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
+            # No region can begin in one cell of a notebook and end in another.
+            return True
+        if self.inner.follows(function, stmt):
+            return True
+        for event in self.events.of(function, stmt):
+            if event.kind in ("backward", "step"):
+                return True
+            if any({"backward", "step"} & self.events.kinds(c) for c in event.callees):
+                return True
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Suspend):
+                    return True
+        if stmt.kind == "with" and self._turns_gradients_off(stmt):
+            return True
+        return self._changes_parameters(stmt, function)
+
+    def _turns_gradients_off(self, stmt: ir.Stmt) -> bool:
+        names = {
+            call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
+            for call in calls_of(stmt)
+        }
+        return bool(names & {"no_grad", "inference_mode"})
+
+    def _changes_parameters(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether casts of weights made before a statement would be stale after it.
+
+        ``p.data.clamp_()``, ``p.data = ...``, ``load_state_dict``, ``model.apply(f)``, and functions
+        of the program that do such things.
+        """
+        for target in stmt.targets:
+            if _mentions_data(target):
+                return True
+        for call in calls_of(stmt):
+            if isinstance(call.func, ir.Attr):
+                method = call.func.attr
+                if method == "load_state_dict":
+                    return True
+                if method == "apply" and self.forward.is_module(
+                    call.func.value, function
+                ):
+                    return True
+                if method == "requires_grad_":
+                    continue
+                if method.endswith("_") and not method.startswith("_"):
+                    if _mentions_data(call.func.value):
+                        return True
+            if any(
+                self._mutates(callee) for callee in self.program.callees(call, function)
+            ):
+                return True
+        return False
+
+    def _mutates(self, function: str) -> bool:
+        """Whether a function of the program changes parameters in place."""
+        if function not in self._mutating:
+            self._mutating[function] = False
+            body = self.program.functions[function].body
+            self._mutating[function] = any(
+                self._changes_parameters(stmt, function) for stmt in ir.statements(body)
+            )
+        return self._mutating[function]
+
+    # -- assembling ---------------------------------------------------------------------------
+
+    def _assemble(
+        self,
+        scope: ir.Function,
+        body: tuple[ir.Stmt, ...],
+        found: _Slice,
+        hoisted: ir.Path | None,
+    ) -> list[Run]:
+        """Runs over a block: consecutive members, from a forward statement on, between barriers."""
+        runs: list[Run] = []
+        first: int | None = None
+        last = -1
+        function = scope.qualname
+
+        def close() -> None:
+            nonlocal first
+            if first is not None:
+                end = self._last_needed(function, body, first, last)
+                runs.extend(self._tighten(function, body, first, end))
+            first = None
+
+        for index, stmt in enumerate(body):
+            if stmt.path == hoisted:
+                start = index if first is None else first
+                runs.append(Run(function, body[start].path, index, hoists=True))
+                first = None
+            elif stmt.path in found.members and not (
+                stmt.path not in found.forward and self.is_barrier(stmt, function)
+            ):
+                if first is None and stmt.path in found.forward:
+                    first = index
+                last = index
+            elif any(_is_inside(path, stmt.path) for path in found.forward):
+                close()
+                for block in stmt.blocks:
+                    runs += self._assemble(scope, block.body, found, hoisted)
+            elif any(
+                self.is_barrier(inner, function) for inner in ir.statements((stmt,))
+            ):
+                close()
+        close()
+        return runs
+
+    def _last_needed(
+        self, function: str, body: tuple[ir.Stmt, ...], first: int, last: int
+    ) -> int:
+        """``last``, without trailing statements that use nothing computed in the run."""
+        while last > first:
+            made = {
+                variable
+                for stmt in body[first:last]
+                for variable in self.forward.writes(stmt, function)
+            }
+            stmt = body[last]
+            if self.forward.in_statement(stmt, function):
+                break
+            if made & self.forward.reads(stmt, function):
+                break
+            last -= 1
+        return last
+
+    def _tighten(
+        self, function: str, body: tuple[ir.Stmt, ...], first: int, last: int
+    ) -> list[Run]:
+        """Go into a lone ``if`` or ``try`` all of whose forward stands in one of its blocks."""
+        stmt = body[first]
+        if first == last and stmt.kind in ("if", "try"):
+            holding = [
+                block
+                for block in stmt.blocks
+                if any(
+                    self.forward.in_statement(child, function) for child in block.body
+                )
+            ]
+            tested = stmt.value is not None and self.forward.in_expression(
+                stmt.value, function
+            )
+            if len(holding) == 1 and not tested and not holding[0].body[0].is_elif:
+                inner = holding[0].body
+                indices = [
+                    i
+                    for i, child in enumerate(inner)
+                    if self.forward.in_statement(child, function)
+                ]
+                return self._tighten(function, inner, indices[0], indices[-1])
+        if stmt.is_elif:
+            return []
+        return [Run(function, stmt.path, last)]
+
+    # -- losses that come from elsewhere --------------------------------------------------------
+
+    def _runs_elsewhere(
+        self, function: str, needed: set[str], found: bool, whole: bool
+    ) -> list[Run] | Refusal:
+        """Forward computations behind parameters, attributes and globals that a loss depends on.
+
+        ``found``: whether the function itself holds some; then only modules count elsewhere, since
+        a functional on the way there is as likely to prepare data. ``whole``: whether some is of
+        modules, so that what is kept from earlier is no part of the loss.
+        """
+        runs: list[Run] = []
+        scope = self.program.functions[function]
+        own = self.program.self_class(function)
+        for param in scope.params:
+            if param.name not in needed or param.name == scope.self_name:
+                continue
+            for site in self.program.call_sites.get(function, []):
+                value = self.program.argument_at(site, param.name)
+                if value is None or self.forward.is_module(value, site.caller):
+                    continue
+                if self.forward.in_expression(
+                    value, site.caller, MODULES if found else ANY
+                ):
+                    message = (
+                        "a forward computation stands inside the call that passes it on"
+                    )
+                    return Refusal("AMP033", message, site.call.line)
+                reads = self.forward.reads_of(value, site.caller)
+                runs += self._runs_before(site.caller, site.stmt, reads, found)
+        for variable in sorted(needed):
+            if own is None or not variable.startswith(f"{own[0]}."):
+                continue
+            attr = variable.split(".", 1)[1]
+            for definition in self.program.attribute_definitions(own[1], attr):
+                elsewhere = self.program.functions[definition.function]
+                if definition.function == function or elsewhere.name == "__init__":
+                    continue
+                if isinstance(definition.value, ir.Const):
+                    continue
+                if self._is_loop_over_data(definition):
+                    continue
+                runs += self._runs_to(definition.function, definition.stmt, found)
+            if not whole:
+                runs += self._runs_to_kept(attr, own[1], function)
+        outer = {
+            v
+            for v in needed
+            if "." not in v and self.program.owner(v, function) != function
+        }
+        if not runs and not whole and not ir.is_top(function):
+            # What a global holds was computed by somebody called before.
+            for site in self.program.call_sites.get(function, []):
+                runs += self._runs_before(site.caller, site.stmt, outer, found)
+        if found:
+            runs += self._runs_before_step(function, outer)
+        return runs
+
+    def _runs_to_kept(self, attr: str, class_name: str, function: str) -> list[Run]:
+        """Runs that end with what other methods add to a list of the instance: ``self.log_probs``."""
+        runs: list[Run] = []
+        family = self.program.family(class_name)
+        for adds in _ADDS:
+            for other, stmt, call in self.program.calls_named(adds):
+                own = self.program.self_class(other)
+                if own is None or own[1] not in family or other == function:
+                    continue
+                if call.func == ir.Attr(ir.Attr(ir.Name(own[0]), attr), adds):
+                    runs += self._runs_to(other, stmt, True)
+        return runs
+
+    def _runs_before_step(self, function: str, outer: set[str]) -> list[Run]:
+        """Modules whose results the closure of a step takes from the scope in which it is made."""
+        runs: list[Run] = []
+        for site in self.program.call_sites.get(function, []):
+            if site.stmt.step is not None:
+                own = {
+                    v for v in outer if self.program.owner(v, function) == site.caller
+                }
+                runs += self._runs_before(site.caller, site.stmt, own, True)
+        return runs
+
+    def _is_loop_over_data(self, definition: Definition) -> bool:
+        """``for self.x, self.y in loader``: what its body computes does not make them."""
+        stmt = definition.stmt
+        if stmt.kind != "for" or stmt.value is None:
+            return False
+        return not self.forward.in_expression(stmt.value, definition.function)
+
+    def _runs_to(self, function: str, stmt: ir.Stmt, modules_only: bool) -> list[Run]:
+        """Runs that end with a statement which makes a loss."""
+        scope = self.program.functions[function]
+        found = _Slice(function, set(), {stmt.path})
+        if self.forward.in_statement(stmt, function):
+            found.forward.add(stmt.path)
+        needed = self.forward.reads(stmt, function)
+        found.read |= needed
+        self._slices.append(found)
+        siblings, index = self._siblings(scope, stmt.path)
+        for earlier in reversed(siblings[:index]):
+            self._visit(earlier, needed, found)
+        if modules_only and not self._reaches_modules(found):
+            return []
+        return self._runs_of(found, None)
+
+    # -- places -------------------------------------------------------------------------------
+
+    def _siblings(
+        self, scope: ir.Function, path: ir.Path
+    ) -> tuple[tuple[ir.Stmt, ...], int]:
+        field, index = path[-1]
+        parent = path[:-1]
+        if parent == scope.path:
+            return scope.body, index
+        outer = self._statement(scope, parent)
+        return next(block.body for block in outer.blocks if block.field == field), index
+
+    def _statement(self, scope: ir.Function, path: ir.Path) -> ir.Stmt:
+        return next(stmt for stmt in ir.statements(scope.body) if stmt.path == path)
+
+
+_MOST_TURNS = 3
+_ADDS = ("append", "extend")
+
+
+def _is_inside(path: ir.Path, outer: ir.Path) -> bool:
+    return len(path) > len(outer) and path[: len(outer)] == outer
+
+
+def _mentions_data(expr: ir.Expr) -> bool:
+    return any(isinstance(e, ir.Attr) and e.attr == "data" for e in ir.walk(expr))

@@ -1,0 +1,303 @@
+"""Where a switch is born: right behind the optimizer, or the first of those that share it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from amp_migrate.analysis.objects.optimizers import Birth, Slot
+from amp_migrate.analysis.paths.association import Scalers
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.values.device import Decision, Devices, Undecided
+from amp_migrate.edit.edits import Edit, Insert
+from amp_migrate.migrate.scaling.carried import Carried
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import bindings, calls_of, unpacked
+from amp_migrate.program.link import CallSite, Program
+
+
+class Traveller(Protocol):
+    """What is known of the way of one group's switch, and where its edits go: see `travel.Travel`."""
+
+    program: Program
+    devices: Devices
+    carried: Carried
+    scalers: Scalers
+    births: frozenset[Birth]
+    born: list[Born]
+    names: dict[Slot, str]
+    attributes: set[tuple[str, str]]
+
+    @property
+    def chosen(self) -> Traveller | None:
+        """What carries the dtype that a scaler depends on."""
+
+    def place(self, function: str, edit: Edit) -> None:
+        """Plan an edit of the file that a function stands in."""
+
+    def refuse_slots(self, slot: Slot) -> None:
+        """A class with ``__slots__`` has no room for another attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """A birth of the switch, for the explanation of a plan."""
+
+    function: str
+    line: int
+    code: str
+
+
+def decided(travel: Traveller, function: str, stmt: ir.Stmt) -> Decision:
+    """The condition under which a switch is on that is made behind a statement."""
+    decision = travel.devices.decide(function, stmt)
+    if isinstance(decision, Undecided):
+        code = "AMP005" if decision.cpu_only else "AMP041"
+        line = 0 if decision.cpu_only else decision.line or stmt.line
+        raise Blocked(Refusal(code, decision.reason, line))
+    return decision
+
+
+def made_inside(travel: Traveller, site: CallSite, given: ir.Expr | None) -> str | None:
+    """The switch that a call is given with the optimizer that is made in its argument list, as an
+    expression; None where none is."""
+    born = [birth for birth in travel.births if birth.given and birth.call is given]
+    if not born:
+        return None
+    line = site.call.line
+    decision = decided(travel, site.caller, site.stmt)
+    if decision.after is not None:
+        reason = "the device is decided behind the call that makes the optimizer"
+        raise Blocked(Refusal("AMP041", reason, line))
+    bound = {name for name, _, _ in bindings(site.stmt)}
+    if bound & set(re.findall(r"\w+", decision.enabled)):
+        reason = "the device is known only behind the call that makes the optimizer"
+        raise Blocked(Refusal("AMP041", reason, line))
+    enabled, torch = decision.enabled, travel.devices.torch_names.of(site.caller)
+    if travel.chosen is not None:
+        enabled = f"{travel.chosen.names[born[0].slot]} is {torch}.float16"
+    if travel.carried.makes is not None:
+        code = travel.carried.makes(enabled, torch)
+        travel.born.append(Born(site.caller, line, code))
+        return code
+    if site.stmt.kind not in ("expr", "assign", "return"):
+        reason = "the optimizer is made in a place where no dtype can be chosen"
+        raise Blocked(Refusal("AMP010", reason, line))
+    # What takes several statements stands before the call.
+    name = travel.names[born[0].slot]
+    code = travel.carried.made(name, enabled, torch)
+    travel.place(site.caller, Insert(site.stmt.path, code, after=False))
+    travel.born.append(Born(site.caller, line, code))
+    return name
+
+
+class Births:
+    """Plans the births of one group's switches."""
+
+    def __init__(self, travel: Traveller) -> None:
+        self.travel = travel
+
+    def give(self) -> None:
+        """Insert the births, each right behind the optimizer's own, or the first of those that share it."""
+        by_scope: dict[tuple[str, str, str, str], list[Birth]] = {}
+        for birth in sorted(self.travel.births, key=place_of):
+            if birth.given is not None:
+                # With its optimizer's, when the function is given its switch.
+                self._refuse_apart(birth)
+                continue
+            slot = birth.slot
+            key = (slot.kind, slot.owner, self.travel.names[slot], birth.function)
+            by_scope.setdefault(key, []).append(birth)
+        for scope, births in by_scope.items():
+            if len({birth.slot for birth in births}) > 1 or not self._is_whole(births):
+                beside = [k for k in by_scope if k[:3] == scope[:3]]
+                inits = scope[0] == "attribute" and any(_is_init(k[3]) for k in beside)
+                everywhere = [b for k in beside for b in by_scope[k]]
+                if inits and not _is_init(scope[3]) and self._is_whole(everywhere):
+                    # The instance has had it from the start.
+                    continue
+                whole = self._is_whole(everywhere if inits else births)
+                if self.travel.carried.is_scaler and not whole:
+                    self._scattered(births[-1].stmt.line)
+                self._give_birth_first(births)
+                continue
+            function, slot = births[0].function, births[0].slot
+            for stmt in self._anchors(function, births):
+                self._insert_birth(slot, function, stmt)
+
+    def _refuse_apart(self, birth: Birth) -> None:
+        """A switch that is made in the argument list of a call is one for what is made there."""
+        travel = self.travel
+        beside = [
+            other
+            for other in travel.births
+            if other.given is not None
+            and birth.given is not None
+            and other.given.call is birth.given.call
+        ]
+        if not self._is_whole(beside) or len(travel.scalers.of_slot(birth.slot)) != 1:
+            self._scattered(birth.stmt.line)
+
+    def _is_whole(self, births: list[Birth]) -> bool:
+        """Whether all optimizers that share a switch are made among some births."""
+        identities = self.travel.scalers.identities
+        here = {one for birth in births for one in identities.of_slot(birth.slot)}
+        return all(
+            scaler <= here
+            for birth in births
+            for scaler in self.travel.scalers.of_slot(birth.slot)
+        )
+
+    def _give_birth_first(self, births: list[Birth]) -> None:
+        """Make what several optimizers of a scope have in common behind the first of them."""
+        function = births[0].function
+        anchors: dict[ir.Path, tuple[ir.Stmt, Slot]] = {}
+        for slot in dict.fromkeys(birth.slot for birth in births):
+            for stmt in self._anchors(function, [b for b in births if b.slot == slot]):
+                anchors.setdefault(stmt.path, (stmt, slot))
+        turns: list[list[tuple[ir.Stmt, Slot]]] = []
+        for stmt, slot in sorted(anchors.values(), key=lambda found: found[0].line):
+            again = bool(turns) and slot in {other for _, other in turns[-1]}
+            if turns and not again and _comes_after(stmt.path, turns[-1][0][0].path):
+                turns[-1].append((stmt, slot))
+                continue
+            if self.travel.carried.is_scaler and turns and not again:
+                self._scattered(stmt.line)
+            turns.append([(stmt, slot)])
+        for turn in turns:
+            stmt, slot = turn[0]
+            if self.travel.carried.is_scaler and self._are_neighbours(function, turn):
+                stmt, slot = turn[-1]
+            self._insert_birth(slot, function, stmt)
+
+    def _are_neighbours(self, function: str, turn: list[tuple[ir.Stmt, Slot]]) -> bool:
+        """Whether nothing between the first and the last of some births may want the switch."""
+        first, last = turn[0][0].path, turn[-1][0].path
+        if first[:-1] != last[:-1] or first[-1][0] != last[-1][0]:
+            return False
+        return not any(
+            (
+                isinstance(call.func, ir.Attr)
+                and call.func.attr.endswith(("state_dict", "backward", "step"))
+            )
+            or self.travel.program.callees(call, function)
+            for stmt in ir.statements(self.travel.program.functions[function].body)
+            if first < stmt.path < last and stmt.path[: len(first) - 1] == first[:-1]
+            if stmt.path not in {made.path for made, _ in turn}
+            for call in calls_of(stmt)
+        )
+
+    def _scattered(self, line: int) -> None:
+        reason = "optimizers that need one scaler are made in different places"
+        raise Blocked(Refusal("AMP012", reason, line))
+
+    def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
+        """The statements that births follow: alternatives of one ``if`` share one birth."""
+        births = sorted(births, key=lambda birth: birth.stmt.line)
+        if len(births) == 1:
+            return [births[0].stmt]
+        scope = self.travel.program.functions[function]
+        anchors: dict[ir.Path, ir.Stmt] = {}
+        paths = [birth.path for birth in births]
+        for birth in births:
+            chosen = birth.stmt
+            for stmt in ir.statements(scope.body):
+                around = stmt.path == birth.path[: len(stmt.path)]
+                if not around or stmt.kind not in ("if", "try", "match"):
+                    continue
+                if stmt.is_elif or stmt.path == birth.path:
+                    continue
+                inside = [path for path in paths if path[: len(stmt.path)] == stmt.path]
+                branches = {path[len(stmt.path)][0] for path in inside}
+                if len(inside) > 1 and len(branches) > 1:
+                    chosen = stmt
+                    break
+            anchors[chosen.path] = chosen
+        return list(anchors.values())
+
+    def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
+        birth = next(
+            b
+            for b in sorted(self.travel.births, key=lambda b: b.stmt.line)
+            if b.slot == slot and b.function == function
+        )
+        targets = [
+            target.value if isinstance(target, ir.Item) else target
+            for target, _, _ in unpacked(birth.stmt)
+        ]
+        call = birth.stmt.value
+        if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
+            # `opts.append(SGD(...))`
+            assert isinstance(call.func, ir.Attr)
+            targets.append(call.func.value)
+        receiver = next(
+            (
+                t.value
+                for t in targets
+                if isinstance(t, ir.Attr) and t.attr == slot.name
+            ),
+            None,
+        )
+        if slot.key is not None and slot.kind == "variable" and slot.owner != function:
+            reason = (
+                f"{slot.shown} is made in a function that does not make {slot.name}"
+            )
+            raise Blocked(Refusal("AMP012", reason, stmt.line))
+        decision = decided(self.travel, function, stmt)
+        name = self.travel.names[slot]
+        holder = None
+        if slot.kind == "attribute" or receiver is not None:
+            holder = ir.render(receiver) if receiver is not None else None
+            if holder is None:
+                raise Blocked(
+                    Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
+                )
+            if slot.kind == "attribute":
+                self.travel.attributes.add((slot.owner, name))
+                self.travel.refuse_slots(slot)
+            name = f"{holder}.{name}"
+        enabled, torch = decision.enabled, self.travel.devices.torch_names.of(function)
+        if self.travel.chosen is not None:
+            dtype = self.travel.chosen.names[slot]
+            if holder is not None:
+                dtype = f"{holder}.{dtype}"
+            enabled = f"{dtype} is {torch}.float16"
+        code = self.travel.carried.made(name, enabled, torch)
+        anchor = decision.after if decision.after is not None else stmt
+        self._declare_global(slot, function)
+        self.travel.place(function, Insert(anchor.path, code))
+        self.travel.born.append(Born(function, anchor.line, code))
+
+    def _declare_global(self, slot: Slot, function: str) -> None:
+        """A switch born beside a ``global`` optimizer is global too."""
+        if slot.kind != "variable" or slot.owner == function:
+            return
+        for stmt in ir.statements(self.travel.program.functions[function].body):
+            if stmt.kind in ("global", "nonlocal") and slot.name in stmt.names:
+                if stmt.kind == "nonlocal":
+                    raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
+                self.travel.place(
+                    function, Insert(stmt.path, f"global {self.travel.names[slot]}")
+                )
+                return
+
+
+def _is_init(function: str) -> bool:
+    return ir.local_name(function).endswith(".__init__")
+
+
+def place_of(birth: Birth) -> tuple[int, ...]:
+    """Where an optimizer is made, to put several in order."""
+    return birth.stmt.line, birth.call.line, birth.call.column
+
+
+def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
+    """Whether a statement, or one around it, stands behind another in the same block."""
+    depth = len(earlier) - 1
+    return (
+        len(path) > depth
+        and path[:depth] == earlier[:depth]
+        and path[depth][0] == earlier[depth][0]
+        and path[depth][1] >= earlier[depth][1]
+    )

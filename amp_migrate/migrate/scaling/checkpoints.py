@@ -1,0 +1,274 @@
+"""Checkpoints: where the optimizer's state is saved or loaded, the scaler's goes along."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.unfollowed import Unfollowed
+from amp_migrate.analysis.paths.association import Scaler
+from amp_migrate.analysis.paths.loops import Blocked, Note, Refusal
+from amp_migrate.edit.edits import AddEntry, Edit, Insert, Placed
+from amp_migrate.migrate.scaling.state_files import StateFiles
+from amp_migrate.migrate.scaling.travel import Travel
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+_WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
+_OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
+
+
+def plan_checkpoints(
+    program: Program,
+    optimizers: Optimizers,
+    travel: Travel,
+    slots: frozenset[Slot],
+    files: StateFiles,
+) -> list[Placed]:
+    """The edits that save and load the scaler's state beside the optimizer's.
+
+    Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
+    """
+    keys = _Keys(program, optimizers, travel, slots)
+    edits: dict[Placed, None] = {}
+    for function, stmt, call in _state_calls(program):
+        assert isinstance(call.func, ir.Attr)
+        receiver, method = call.func.value, call.func.attr
+        slot = optimizers.slot(receiver, function)
+        if slot is None or slot not in slots:
+            continue
+        switch = travel.of_receiver(receiver, function)
+        edit: Edit | None
+        if method == "state_dict":
+            edit = files.saved(function, stmt, call, switch)
+            edit = edit or _save(program, function, stmt, call, switch, keys.of(slot))
+        else:
+            edit = files.loaded(function, stmt, call, switch)
+            edit = edit or _load(stmt, call, switch, keys.of(slot))
+        if not any(_is_same(edit, function, *other) for other in edits):
+            edits[ir.file_of(function), edit] = None
+    return list(edits)
+
+
+def unsaved(unfollowed: Unfollowed) -> list[Note]:
+    """Where an optimizer's state may be saved or loaded, and its scaler's is not.
+
+    Raises `Blocked` where what was saved before could not be loaded any more.
+    """
+    for line, name in unfollowed.taken_otherwise():
+        message = (
+            f"the optimizer's {name} is kept or saved in a form that the scaler's state "
+            "cannot join"
+        )
+        raise Blocked(Refusal("AMP040", message, line))
+    notes: dict[Note, None] = {}
+    for method, done in (("state_dict", "saved"), ("load_state_dict", "loaded")):
+        for _, _, call in unfollowed.calls(method):
+            assert isinstance(call.func, ir.Attr)
+            name = ir.render(call.func.value) or "this"
+            message = (
+                f"the scaler's state is not {done} here: whether {name} is the optimizer "
+                "of a migrated loop is not followed"
+            )
+            notes[Note(call.line, message)] = None
+    for holder, call in unfollowed.handed_to_save():
+        message = (
+            f"the scaler's state is not saved here: {ir.render(call.func)}() is given "
+            f"{ir.render(holder)}, which holds the optimizer, and is not followed"
+        )
+        notes[Note(call.line, message)] = None
+    for call in unfollowed.restored_by_attribute():
+        message = (
+            "the states of all attributes are loaded here; the scaler's would be one of "
+            "them, which older checkpoints do not have"
+        )
+        raise Blocked(Refusal("AMP040", message, call.line))
+    for holder, call in unfollowed.saved_whole():
+        name = ir.render(holder) or "what holds the optimizer"
+        message = (
+            f"{name} is saved as a whole here: what was saved before has no scaler"
+        )
+        if unfollowed.loads_objects():
+            raise Blocked(Refusal("AMP040", message, call.line))
+        notes[Note(call.line, message)] = None
+    return list(notes)
+
+
+def _is_same(edit: Edit, function: str, file: str, other: Edit) -> bool:
+    """Whether a scaler's state is there already: that of another optimizer's scaler is the same one."""
+    if file != ir.file_of(function):
+        return False
+    match edit, other:
+        case AddEntry(), AddEntry():
+            return (edit.path, edit.key) == (other.path, other.key)
+        case Insert(), Insert():
+            return edit.code == other.code and edit.path[:-1] == other.path[:-1]
+    return False
+
+
+def _state_calls(program: Program) -> list[tuple[str, ir.Stmt, ir.Call]]:
+    found = [
+        *program.calls_named("state_dict"),
+        *program.calls_named("load_state_dict"),
+    ]
+    return [found_one for found_one in found if isinstance(found_one[2].func, ir.Attr)]
+
+
+class _Keys:
+    """The keys under which scalers' states are kept, from those of their optimizers."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        travel: Travel,
+        slots: frozenset[Slot],
+    ) -> None:
+        self.program = program
+        self.travel = travel
+        self._scalers: dict[str, set[frozenset[Scaler]]] = {}
+        """Of which scalers the states would be kept under one name, going by the optimizers' keys."""
+        for function, stmt, call in _state_calls(program):
+            assert isinstance(call.func, ir.Attr)
+            slot = optimizers.slot(call.func.value, function)
+            if slot is None or slot not in slots:
+                continue
+            for key in _keys_at(program, function, stmt, call):
+                name = _sibling(program, key)
+                self._scalers.setdefault(name, set()).add(travel.scalers.of_slot(slot))
+
+    def of(self, slot: Slot) -> Callable[[str], str]:
+        """Gives the key for a scaler beside the key of one of its optimizers."""
+        scalers = self.travel.scalers.of_slot(slot)
+
+        def name(key: str) -> str:
+            if any(len(scaler) > 1 for scaler in scalers):
+                return _sibling(self.program, "optimizer")
+            found = _sibling(self.program, key)
+            if len(self._scalers.get(found, ())) > 1:
+                return f"{key}_{_WORDS[0]}"
+            return found
+
+        return name
+
+
+def _keys_at(
+    program: Program, function: str, stmt: ir.Stmt, call: ir.Call
+) -> Iterator[str]:
+    """The key under which a call's value is kept, or from which it is loaded."""
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            key = _key_of(program, function, inner, call)
+            if key is not None:
+                yield key
+    given = call.args[0].value if len(call.args) == 1 else None
+    targets = stmt.targets if stmt.value is call else ()
+    for item in (given, *targets):
+        if isinstance(item, ir.Item) and isinstance(item.key, ir.Const):
+            if isinstance(item.key.value, str):
+                yield item.key.value
+
+
+def _save(
+    program: Program,
+    function: str,
+    stmt: ir.Stmt,
+    call: ir.Call,
+    switch: str,
+    sibling: Callable[[str], str],
+) -> Edit:
+    beside = ir.render(call)
+    value = f"{switch}.state_dict()"
+    if beside is not None:
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                key = _key_of(program, function, inner, call)
+                if key is not None:
+                    return AddEntry(stmt.path, beside, sibling(key), value)
+        if stmt.kind == "assign" and stmt.value is call and len(stmt.targets) == 1:
+            target = stmt.targets[0]
+            if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
+                holder = ir.render(target.value)
+                if holder is not None and isinstance(target.key.value, str):
+                    name = sibling(target.key.value)
+                    return Insert(stmt.path, f'{holder}["{name}"] = {value}')
+    message = "the optimizer's state is saved in a form that the scaler's cannot join"
+    raise Blocked(Refusal("AMP040", message, call.line))
+
+
+def _key_of(
+    program: Program, function: str, expr: ir.Expr, call: ir.Call
+) -> str | None:
+    """The key under which a dict, written out or made by ``dict()``, holds the call's value."""
+    if isinstance(expr, ir.Display) and expr.kind == "dict":
+        # Keys and values are parallel.
+        for key, item in zip(expr.keys, expr.items, strict=True):
+            if (
+                item is call
+                and isinstance(key, ir.Const)
+                and isinstance(key.value, str)
+            ):
+                return key.value
+    if (
+        isinstance(expr, ir.Call)
+        and program.origin(expr.func, function) == "builtins.dict"
+    ):
+        for arg in expr.args:
+            if arg.value is call and arg.name is not None:
+                return arg.name
+    return None
+
+
+def _load(
+    stmt: ir.Stmt, call: ir.Call, switch: str, sibling: Callable[[str], str]
+) -> Edit:
+    given = call.args[0].value if len(call.args) == 1 else None
+    if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
+        holder = ir.render(given.value)
+        if (
+            holder is not None
+            and isinstance(given.key, ir.Const)
+            and isinstance(given.key.value, str)
+        ):
+            key = sibling(given.key.value)
+            code = (
+                f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'
+                f'    {switch}.load_state_dict({holder}["{key}"])'
+            )
+            return Insert(stmt.path, code)
+    message = "the optimizer's state is loaded in a form that the scaler's cannot join"
+    if isinstance(given, ir.Name):
+        message = (
+            f"the optimizer's state is loaded from {given.id}, which need not hold the scaler's; "
+            "write optimizer.load_state_dict(torch.load(path)), or take it from a dictionary"
+        )
+    raise Blocked(Refusal("AMP040", message, call.line))
+
+
+def _sibling(program: Program, key: str) -> str:
+    """``scaler_state_dict`` for ``optimizer_state_dict``: the file's own way to name its keys.
+
+    Not a name that the file may already use as a key, for something else.
+    """
+    taken = program.strings | _keyword_keys(program) | {key}
+    for word in _WORDS:
+        name = _OPTIMIZER_WORD.sub(word, key, count=1)
+        if name == key:
+            name = word
+        if name not in taken:
+            return name
+    return next(name for n in count(2) if (name := f"{_WORDS[0]}_{n}") not in taken)
+
+
+def _keyword_keys(program: Program) -> set[str]:
+    """The keys of the dicts that are made by ``dict()`` or ``update()``."""
+    return {
+        arg.name
+        for function, _, call in program.all_calls()
+        if program.origin(call.func, function) == "builtins.dict"
+        or (isinstance(call.func, ir.Attr) and call.func.attr == "update")
+        for arg in call.args
+        if arg.name is not None
+    }

@@ -1,0 +1,111 @@
+"""Steps that may find no gradients: a scaler raises there, where the optimizer alone does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amp_migrate.analysis.objects.collections import ANY
+from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.paths.association import Scalers, goes_through
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.loops import Backward, Refusal
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.walk import Site
+from amp_migrate.migrate.regions.reach import Reach
+from amp_migrate.migrate.regions.regions import Run
+from amp_migrate.migrate.scaling.placement import Steps
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+LossForward = tuple[Backward, Sequence[Run]]
+"""A backward, and where the forward of its loss is computed."""
+
+
+class Guards:
+    """Judges the steps of several optimizers; a lone one is taken to get what its loss gives."""
+
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        reach: Reach,
+        ownership: Ownership,
+        scalers: Scalers,
+    ) -> None:
+        self.program = program
+        self.events = events
+        self.reach = reach
+        self.ownership = ownership
+        self.scalers = scalers
+        self.identities = scalers.identities
+
+    def find(
+        self, steps: Steps, forwards: Sequence[LossForward]
+    ) -> frozenset[Site] | Refusal:
+        """The steps of optimizers that are not seen to get gradients in any case."""
+        reached_by = {
+            (backward.function, backward.stmt.path): self.reach.reached(backward, runs)
+            for backward, runs in forwards
+        }
+        reached = frozenset[Slot]().union(*reached_by.values())
+        unsure = self.reach.switched | (self.ownership.seen - reached)
+        # Nothing of a loss may be an optimizer's that steps on it.
+        missed = {
+            (site, one)
+            for (site, one), ways in self.scalers.sure.items()
+            if one in self.ownership.seen
+            and not any(one in reached_by[way[-1]] for way in ways)
+        }
+        shared = self._shared(steps)
+        if shared:
+            surely = {o for f in forwards for o in self.reach.surely(*f)} - unsure
+            only = all(self.reach.only(*forward) for forward in forwards)
+            for scaler in self.scalers.all:
+                if scaler & shared and not scaler & surely:
+                    if not only or not scaler & reached:
+                        message = (
+                            "which optimizers get gradients of this loss is not visible"
+                        )
+                        return Refusal("AMP012", message, forwards[0][0].event.line)
+            unsure |= shared - surely
+        # Of these it is all a matter of when they are switched on again.
+        switched = (self.reach.switched & reached) - shared
+        return frozenset(
+            (function, stmt.path)
+            for function, stmt, slot in steps
+            for one in self.identities.of_slot(slot)
+            if ((function, stmt.path), one) in missed
+            or one in unsure - switched
+            or (one in switched and not self.reach.switched_on(function, stmt, one))
+        )
+
+    def listed(self, steps: Steps) -> frozenset[Site]:
+        """The steps of optimizers that a comprehension makes: how many there are, and which of them a
+        loss reaches, nobody sees."""
+        return frozenset(
+            (function, stmt.path)
+            for function, stmt, slot in steps
+            if any(one.key == ANY for one in self.identities.of_slot(slot))
+            and not self._has_its_turn(function, stmt, slot)
+        )
+
+    def _shared(self, steps: Steps) -> set[Slot]:
+        """The optimizers with one scaler, but for those that a loop trains one after the other."""
+        scalers = (scaler for scaler in self.scalers.all if len(scaler) > 1)
+        shared = {one for scaler in scalers for one in scaler}
+        for function, stmt, slot in steps:
+            if self._has_its_turn(function, stmt, slot):
+                shared -= self.identities.of_slot(slot)
+        return shared
+
+    def _has_its_turn(self, function: str, step: ir.Stmt, slot: Slot) -> bool:
+        """Whether a step stands in a loop over optimizers that goes backward for each."""
+        return self.identities.is_each(slot) and any(
+            stmt.kind == "for"
+            and stmt.path == step.path[: len(stmt.path)]
+            and any(
+                ir.Name(slot.turn.name) in ir.walk(target) for target in stmt.targets
+            )
+            and not goes_through(self.events, self.identities, function, stmt)
+            for stmt in ir.statements(self.program.functions[function].body)
+        )

@@ -1,0 +1,586 @@
+"""The switch travels with the optimizer: where it is born, and how every function gets to see it.
+
+For float16 the switch is the scaler, for bfloat16 a bool; both travel the same way.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.paths.association import Scaler, Scalers
+from amp_migrate.analysis.paths.identity import order
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.walk import Frames
+from amp_migrate.analysis.values.device import Devices
+from amp_migrate.edit.addresses import occurrence_of
+from amp_migrate.edit.edits import (
+    AddArgument,
+    AddImport,
+    AddParameter,
+    Edit,
+    Insert,
+    Placed,
+)
+from amp_migrate.migrate.scaling.births import Born, made_inside, place_of
+from amp_migrate.migrate.scaling.carried import Carried
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
+
+Ways = frozenset[Frames]
+"""The ways to a backward; what scales it is the switch that is meant."""
+
+NO_WAYS: Ways = frozenset()
+
+_OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
+
+
+class Travel:
+    """Plans births, parameters, arguments and attributes of one group's switch."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        devices: Devices,
+        carried: Carried,
+        slots: frozenset[Slot],
+        births: frozenset[Birth],
+        scalers: Scalers,
+        base: str,
+        taken: set[str],
+        steps: Mapping[str, Sequence[ir.Expr]],
+        mentioned_elsewhere: Callable[[str, str], str | None],
+        chosen: Travel | None = None,
+    ) -> None:
+        """``steps``: for each function that steps, the optimizers as it names them there. ``chosen``:
+        what carries the dtype that a scaler depends on."""
+        self.steps = steps
+        self.scalers = scalers
+        self.program = program
+        self.optimizers = optimizers
+        self.devices = devices
+        self.carried = carried
+        self.chosen = chosen
+        self.slots = slots
+        self.births = births
+        self.base = base
+        self.taken = taken
+        self.mentioned_elsewhere = mentioned_elsewhere
+        self.edits: list[Placed] = []
+        self.born: list[Born] = []
+        self.names: dict[Slot, str] = {}
+        self._parameters: set[tuple[str, str]] = set()
+        """(function, name of a switch that it is given)."""
+        self._handed: dict[tuple[str, Ways], str] = {}
+        """The switches that a function is given which has no optimizer of its own."""
+        self.attributes: set[tuple[str, str]] = set()
+        """(class, name of a switch that its instances have)."""
+        self._name_slots()
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Undo what is planned inside where the switch turns out not to reach a place."""
+        before = (
+            list(self.edits),
+            set(self._parameters),
+            dict(self._handed),
+            set(self.attributes),
+        )
+        try:
+            yield
+        except Blocked:
+            self.edits, self._parameters, self._handed, self.attributes = before
+
+    def place(self, function: str, edit: Edit) -> None:
+        """Plan an edit of the file that a function stands in."""
+        self.edits.append((ir.file_of(function), edit))
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _name_slots(self) -> None:
+        """One name for all, except for optimizers that live side by side in one scope."""
+        lines = {birth.slot: place_of(birth) for birth in self.births}
+        for slot, line in lines.items():
+            if self.optimizers.trace(slot).slots & lines.keys() - {slot}:
+                reason = f"{slot.name} may be one of several optimizers"
+                raise Blocked(Refusal("AMP012", reason, line[0]))
+        ordered = sorted(
+            (
+                slot
+                for slot in self.slots - self._aliased().keys()
+                if slot not in self.optimizers.trace(slot).each
+            ),
+            key=lambda s: (lines.get(s, (sys.maxsize,)), *order(s)),
+        )
+        together: dict[tuple[str, str], dict[frozenset[Scaler], list[Slot]]] = {}
+        for slot in ordered:
+            beside = together.setdefault((slot.kind, slot.owner), {})
+            beside.setdefault(self.scalers.of_slot(slot), []).append(slot)
+        foreign = frozenset(self.taken)
+        for beside in together.values():
+            given: set[str] = set()
+            for slots in beside.values():
+                name = self.base
+                if len(beside) > 1:
+                    name = self._derived(slots, foreign | given)
+                self.names.update(dict.fromkeys(slots, name))
+                given.add(name)
+            self.taken |= given
+
+    def _derived(self, slots: list[Slot], taken: frozenset[str]) -> str:
+        """A name for one of several switches side by side: ``scaler_g`` for ``optimizer_g``."""
+        derived = _common(self.base, dict.fromkeys(map(self._derived_from, slots)))
+        if derived not in taken:
+            return derived
+        return self.carried.free_name(taken)
+
+    def _derived_from(self, slot: Slot) -> str:
+        name, key = slot.name, slot.key
+        if isinstance(key, str) and key.isidentifier():
+            name = key
+        if isinstance(key, int):
+            return f"{self.base}_{key}"
+        derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
+        return f"{name}_{self.base}" if derived == name else derived
+
+    def _aliased(self) -> dict[Slot, Slot]:
+        """Variables that are only another name for a slot seen from the same scope."""
+        found: dict[Slot, Slot] = {}
+        for slot in self.slots:
+            trace = self.optimizers.trace(slot)
+            source = trace.aliases.get(slot)
+            if source is None or slot in trace.parameters:
+                continue
+            if slot.kind != "variable" and (
+                slot.key is None or source.kind == "variable"
+            ):
+                continue
+            if any(birth.slot == slot for birth in self.births):
+                continue
+            found[slot] = source
+        return found
+
+    # -- what a function sees -----------------------------------------------------------------
+
+    def of_receiver(self, receiver: ir.Expr, function: str) -> str:
+        """The switch that belongs to an optimizer expression, as text for ``function``."""
+        slot = self.optimizers.slot(receiver, function)
+        if slot is None:
+            raise Blocked(
+                Refusal("AMP010", "an optimizer that is not followed to its origin")
+            )
+        return self._of_slot(slot, receiver, function)
+
+    def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
+        aliases = self._aliased()
+        trace = self.optimizers.trace(slot)
+        if slot in trace.each:
+            return self._of_each(slot, trace.each[slot], function)
+        if slot in aliases:
+            source = aliases[slot]
+            values = trace.values.get(slot, [])
+            definitions = []
+            if slot.kind == "variable":
+                definitions = self.program.definitions(slot.owner, slot.name)
+            if len(values) != 1 or (slot.key is None and len(definitions) != 1):
+                reason = f"{slot.shown} may be one of several optimizers"
+                line = definitions[0].stmt.line if definitions else 0
+                raise Blocked(Refusal("AMP012", reason, line))
+            value, there = values[0]
+            own = self.program.self_class(function)
+            if source.kind == "attribute" and own is not None:
+                if own[1] in self.program.family(source.owner):
+                    return self._of_slot(source, source.expr(own[0]), function)
+            if there != function and not self.program.encloses(there, function):
+                reason = f"{slot.shown} is put together in another function"
+                raise Blocked(Refusal("AMP012", reason))
+            return self._of_slot(source, value, there)
+        if slot.key is not None and isinstance(expr, ir.Item):
+            expr = expr.value
+        if slot.kind == "attribute":
+            self._carry_attribute(slot)
+            if not isinstance(expr, ir.Attr):
+                raise Blocked(
+                    Refusal("AMP010", "an optimizer attribute under another name")
+                )
+            holder = ir.render(expr.value)
+            if holder is None:
+                raise Blocked(Refusal("AMP010", "an optimizer held by an expression"))
+            return f"{holder}.{self.names[slot]}"
+        name = self.names[slot]
+        if slot in self.optimizers.trace(slot).parameters:
+            self._pass_parameter(slot.owner, name, slot, NO_WAYS)
+        if ir.file_of(slot.owner) != ir.file_of(function):
+            return self._imported(expr, function, name)
+        return name
+
+    def _of_each(self, slot: Slot, members: tuple[Slot, ...], function: str) -> str:
+        """The switch that all optimizers have which a loop goes through."""
+        own = self.program.self_class(function)
+        found = {
+            self._of_slot(member, member.expr(own[0] if own else None), function)
+            for member in members
+        }
+        if len(found) != 1:
+            reason = (
+                f"the optimizers that {slot.shown} stands for have scalers of their own"
+            )
+            raise Blocked(Refusal("AMP012", reason))
+        return found.pop()
+
+    def _imported(self, expr: ir.Expr, function: str, name: str) -> str:
+        """A switch of another file's top level, where ``expr`` is the optimizer that it belongs to."""
+        if isinstance(expr, ir.Attr):
+            # `settings.optimizer`: the module is in sight, and with it the switch.
+            holder = ir.render(expr.value)
+            assert holder is not None
+            return f"{holder}.{name}"
+        assert isinstance(expr, ir.Name)
+        owner = self.program.owner(expr.id, function)
+        assert owner is not None
+        statements = self.program.bindings(owner, expr.id)
+        if ir.file_of(owner) != ir.file_of(function):
+            for definition in self.program.definitions(owner, "__all__"):
+                reason = "the switch would have to join __all__"
+                raise Blocked(Refusal("AMP035", reason, definition.stmt.line))
+        for definition in statements:
+            if definition.stmt.kind == "importfrom":
+                self.place(owner, AddImport(definition.stmt.path, name))
+                there = self.program.imported_from(expr, owner)
+                if there is not None:
+                    self._imported(there[0], there[1], name)
+        return name
+
+    def _imported_as(self, slot: Slot, function: str) -> ir.Expr | None:
+        """The expression by which a function's file knows another file's variable, if it does."""
+        top = ir.top_of(function)
+        for local, _ in self.program.functions[top].imports:
+            for expr in (ir.Name(local), ir.Attr(ir.Name(local), slot.name)):
+                if self.program.elsewhere(expr, top) == (
+                    ir.Name(slot.name),
+                    slot.owner,
+                ):
+                    return expr
+        return None
+
+    def of_named(self, slot: Slot, function: str) -> str:
+        """The switch of an optimizer that a function knows under a name of its own."""
+        own = self.program.self_class(function)
+        return self._of_slot(slot, slot.expr(own[0] if own else None), function)
+
+    def near(self, function: str, ways: Ways) -> str:
+        """A switch for a region: the one that belongs to its loss, or any that is in sight.
+
+        All of a program's switches are on or off together.
+        """
+        for wanted in (ways, None):
+            for texts in self._in_sight(function, wanted):
+                if texts:
+                    return texts[0]
+        return self.visible_in(function, ways)
+
+    def visible_in(self, function: str, ways: Ways) -> str:
+        """The switch of what some ways lead to, as a function on them gets it, passed along where it
+        must be."""
+        if (function, ways) in self._handed:
+            return self._handed[function, ways]
+        for texts in self._in_sight(function, ways):
+            distinct = list(dict.fromkeys(texts))
+            if len(distinct) == 1:
+                return distinct[0]
+            if distinct:
+                name = ir.local_name(function)
+                reason = f"several optimizers are in scope of {name}()"
+                raise Blocked(Refusal("AMP012", reason))
+        parent = self.program.functions[function].parent
+        if (
+            parent is not None
+            and not ir.is_top(parent)
+            and not self._is_method(function)
+        ):
+            return self.visible_in(parent, ways)
+        given = [name for (at, _), name in self._handed.items() if at == function]
+        name = self.base if not given else self.carried.free_name(self.taken)
+        self.taken.add(name)
+        self._handed[function, ways] = name
+        self._pass_parameter(function, name, None, ways)
+        return name
+
+    def _belongs(self, slot: Slot, function: str, ways: Ways | None) -> bool:
+        """Whether a slot's switch is the one that scales what all of the ways lead to."""
+        for way in ways or ():
+            inside = [i for i, frame in enumerate(way) if frame[0] == function]
+            here = way[: inside[-1] + 1] if inside else ()
+            found = self.scalers.identities.on_way(slot, here)
+            scalers = {self.scalers.of_optimizer(one) for one in found}
+            if scalers != {self.scalers.of_way(way)}:
+                return False
+        return True
+
+    def _in_sight(self, function: str, ways: Ways | None) -> Iterator[list[str]]:
+        """The switches that a function can name, nearest first: by its own steps, its own variables
+        and those around it, its instance, the module. ``ways``: only those that scale what these lead
+        to."""
+        stepped = []
+        for receiver in self.steps.get(function, ()):
+            slot = self.optimizers.slot(receiver, function)
+            if slot is not None and self._belongs(slot, function, ways):
+                stepped.append(self.of_receiver(receiver, function))
+        yield stepped[:1]
+        own = self.program.self_class(function)
+        ordered = sorted(
+            (slot for slot in self.names if self._belongs(slot, function, ways)),
+            key=order,
+        )
+        variables = [slot for slot in ordered if slot.kind == "variable"]
+        near = [s for s in variables if not ir.is_top(s.owner) or ir.is_top(function)]
+        yield [
+            self._of_slot(slot, slot.expr(None), function)
+            for slot in near
+            if self.program.encloses(slot.owner, function)
+        ]
+        attributes = []
+        for slot in ordered:
+            if slot.kind == "attribute" and own is not None:
+                if own[1] in self.program.family(slot.owner):
+                    self._carry_attribute(slot)
+                    attributes.append(f"{own[0]}.{self.names[slot]}")
+        yield attributes
+        yield [
+            self._of_slot(slot, slot.expr(None), function)
+            for slot in variables
+            if slot.owner == ir.top_of(function)
+        ]
+        yield [
+            self._of_slot(slot, known, function)
+            for slot in variables
+            if ir.is_top(slot.owner)
+            and (known := self._imported_as(slot, function)) is not None
+        ]
+
+    def _is_method(self, function: str) -> bool:
+        return self.program.functions[function].class_name is not None
+
+    # -- carrying -----------------------------------------------------------------------------
+
+    def _carry_attribute(self, slot: Slot) -> None:
+        """``self.scaler = scaler`` wherever ``self.optimizer = optimizer`` takes one over."""
+        carried = (slot.owner, self.names[slot])
+        if carried in self.attributes:
+            return
+        self.attributes.add(carried)
+        self.refuse_slots(slot)
+        born = {(b.function, b.path) for b in self.births}
+        for definition in self.program.attribute_definitions(slot.owner, slot.name):
+            if (definition.function, definition.stmt.path) in born:
+                continue
+            if definition.value == ir.Const(None):
+                continue
+            if definition.call is not None and definition.value is not None:
+                self._carry_field(slot, definition, definition.call, definition.value)
+                continue
+            value = definition.value
+            if slot.key is not None and value is not None:
+                value = self.optimizers.collections.element(
+                    value, slot.key, definition.function
+                ) or ir.Item(value, ir.Const(slot.key))
+            if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
+                reason = f"{slot.shown} is taken over in a form that is not followed"
+                raise Blocked(Refusal("AMP010", reason, definition.stmt.line))
+            source = self.of_receiver(value, definition.function)
+            own = self.program.self_class(definition.function)
+            holder = own[0] if own is not None else "self"
+            code = f"{holder}.{self.names[slot]} = {source}"
+            self.place(definition.function, Insert(definition.stmt.path, code))
+
+    def _carry_field(
+        self, slot: Slot, definition: Definition, call: ir.Call, optimizer: ir.Expr
+    ) -> None:
+        """A dataclass gets one more field, and each call of it the argument."""
+        found = self.program.classes[slot.owner]
+        if self.program.is_public(slot.owner):
+            reason = f"{found.name} is made out of sight, too, without a new field"
+            raise Blocked(Refusal("AMP015", reason, found.line))
+        if any(arg.star for arg in call.args):
+            reason = f"the fields of {found.name} are not given plainly"
+            raise Blocked(Refusal("AMP010", reason, call.line))
+        name = self.names[slot]
+        fields = [stmt for stmt in found.body if stmt.kind == "annassign"]
+        kind, default = self.carried.annotation, ""
+        if any(stmt.value is not None for stmt in fields):
+            default = f" = {self.carried.absent}"
+            if self.carried.absent == "None":
+                kind += " | None"
+        if kind != "bool":
+            # The file need not know torch by its name.
+            kind = f'"{kind}"'
+        field = Insert(fields[-1].path, f"{name}: {kind}{default}")
+        self.place(found.parent, field)
+        source = self.of_receiver(optimizer, definition.function)
+        self._add_argument(definition.function, definition.stmt, call, name, source)
+
+    def _add_argument(
+        self, caller: str, stmt: ir.Stmt, call: ir.Call, name: str, value: str
+    ) -> None:
+        callee = ir.render(call.func)
+        if callee is None:
+            reason = "a call that is not written plainly"
+            raise Blocked(Refusal("AMP015", reason, call.line))
+        occurrence = occurrence_of(stmt, call)
+        self.place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
+
+    def refuse_slots(self, slot: Slot) -> None:
+        """A class with ``__slots__`` has no room for another attribute."""
+        for class_name in self.program.family(slot.owner):
+            for stmt in self.program.classes[class_name].body:
+                if ir.Name("__slots__") in stmt.targets:
+                    name = ir.local_name(class_name)
+                    reason = f"{name} has __slots__, which a new attribute would have to join"
+                    raise Blocked(Refusal("AMP035", reason, stmt.line))
+            for method, _ in self.program.classes[class_name].methods:
+                if method == "__setattr__":
+                    name = ir.local_name(class_name)
+                    reason = f"{name} has a __setattr__ of its own"
+                    line = self.program.classes[class_name].line
+                    raise Blocked(Refusal("AMP035", reason, line))
+
+    def _pass_parameter(
+        self, function: str, name: str, optimizer: Slot | None, ways: Ways
+    ) -> None:
+        """Give a function a switch as its last parameter, and every call of it the argument: that of
+        the ``optimizer`` that it is given, or the one that belongs to what the ``ways`` lead to.
+        """
+        if (function, name) in self._parameters:
+            return
+        program = self.program
+        facts = program.functions[function]
+        sites = program.call_sites.get(function, [])
+        if ir.is_top(function):
+            raise Blocked(
+                Refusal(
+                    "AMP010", "the optimizer is not available to the module's own code"
+                )
+            )
+        if function in program.escaping or facts.name in ("forward", "__call__"):
+            reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
+            raise Blocked(Refusal("AMP015", reason, facts.line))
+        if not sites:
+            reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
+            raise Blocked(Refusal("AMP015", reason, facts.line))
+        if any(len(program.callees(site.call, site.caller)) > 1 for site in sites):
+            reason = f"a call may run {facts.name}() or another function"
+            raise Blocked(Refusal("AMP015", reason, sites[0].call.line))
+        public = facts.name
+        if facts.name == "__init__" and facts.class_name is not None:
+            public = program.classes[facts.class_name].name
+        by_name = self._called_by_name(facts.name)
+        if by_name:
+            reason = f"{facts.name}() is looked up by its name here"
+            raise Blocked(Refusal("AMP015", reason, by_name))
+        elsewhere = self.mentioned_elsewhere(public, ir.file_of(function))
+        if elsewhere is not None:
+            reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
+            raise Blocked(Refusal("AMP015", reason, facts.line))
+        self._parameters.add((function, name))
+        optional = optimizer is not None and any(
+            self._gives_none(given) or self._is_foreign(given, site.caller)
+            for site in sites
+            for given in (_given(program, site, optimizer),)
+        )
+        optional = optional or program.is_public(function)
+        torch = self.devices.torch_names.of(function)
+        off = self.carried.off(torch) if optional else None
+        self.place(function, AddParameter(facts.path, name, off))
+        for site in sites:
+            if optimizer is not None:
+                given = _given(program, site, optimizer)
+                if given is None or self._gives_none(given):
+                    self._need_none_default(function, optimizer.name, site.call.line)
+                    # A call that leaves the optimizer out has no switch to pass either.
+                    continue
+                if self._is_foreign(given, site.caller):
+                    # Another program's, which stays as it is.
+                    continue
+                value = made_inside(self, site, given) or self.of_receiver(
+                    given, site.caller
+                )
+            else:
+                value = self.visible_in(site.caller, _through(ways, site))
+            self._add_argument(site.caller, site.stmt, site.call, name, value)
+
+    def _is_foreign(self, given: ir.Expr | None, function: str) -> bool:
+        """Whether an argument is an optimizer that this switch does not belong to."""
+        slot = None if given is None else self.optimizers.slot(given, function)
+        return slot is not None and slot not in self.slots
+
+    def _need_none_default(self, function: str, optimizer: str, line: int) -> None:
+        """A call without an optimizer is plain only where that means None."""
+        for param in self.program.functions[function].params:
+            if param.name == optimizer and param.default not in (None, ir.Const(None)):
+                reason = (
+                    f"this call leaves {optimizer} to a default that is an optimizer"
+                )
+                raise Blocked(Refusal("AMP015", reason, line))
+
+    def _called_by_name(self, name: str) -> int:
+        """The line where a function may be looked up by its name as a string, or 0."""
+        for _, stmt, call in self.program.all_calls():
+            key = ir.key_of(call.func) or ""
+            if key in ("getattr", "operator.methodcaller", "methodcaller"):
+                if ir.Const(name) in (arg.value for arg in call.args):
+                    return stmt.line
+            if key in ("exec", "eval") and any(
+                isinstance(arg.value, ir.Const) and name in str(arg.value.value)
+                for arg in call.args
+            ):
+                return stmt.line
+        for function in self.program.functions.values():
+            for stmt in ir.statements(function.body):
+                for expr in stmt.exprs:
+                    for inner in ir.walk(expr):
+                        if isinstance(inner, ir.Item) and inner.key == ir.Const(name):
+                            if isinstance(inner.value, ir.Call) and (
+                                ir.key_of(inner.value.func)
+                                in ("globals", "locals", "vars")
+                            ):
+                                return stmt.line
+        return 0
+
+    @staticmethod
+    def _gives_none(value: ir.Expr | None) -> bool:
+        return value is None or value == ir.Const(None)
+
+
+def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:
+    """What a call gives for an optimizer, or for the one in the collection that it gives."""
+    given = program.argument_at(site, optimizer.name)
+    if given is None or optimizer.key is None:
+        return given
+    return ir.Item(given, ir.Const(optimizer.key))
+
+
+def _through(ways: Ways, site: CallSite) -> Ways:
+    """The ways that pass through a call."""
+    return frozenset(way for way in ways if (site.caller, site.stmt.path) in way)
+
+
+def _common(base: str, names: Collection[str]) -> str:
+    """One name for several: ``scaler_D`` of ``scaler_D_A`` and ``scaler_D_B``, ``scaler_E_G`` of
+    ``scaler_E`` and ``scaler_G``."""
+    if len(names) == 1:
+        return next(iter(names))
+    rests = [name.removeprefix(base) for name in names]
+    if any(
+        rest == name or rest[-1:].isdigit()
+        for rest, name in zip(rests, names, strict=True)
+    ):
+        return base
+    words = [rest.split("_") for rest in rests]
+    shared = takewhile(lambda same: len(set(same)) == 1, zip(*words, strict=False))
+    return base + ("_".join(same[0] for same in shared) or "".join(rests))

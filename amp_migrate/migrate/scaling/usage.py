@@ -1,0 +1,126 @@
+"""Which optimizers step on the gradients of which loops, and so have to be planned together."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.paths.association import Association
+from amp_migrate.analysis.paths.events import Events
+from amp_migrate.analysis.paths.identity import Identities
+from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
+from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.paths.walk import Site
+from amp_migrate.migrate.scaling.placement import roots
+from amp_migrate.program import ir
+from amp_migrate.program.link import Program
+
+
+class Usage:
+    """Answers for all loops of a program."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        events: Events,
+        loops: list[TrainingLoop],
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.events = events
+        self.loops = loops
+        self._is_exhausted = False
+        self._walked: set[str] = set()
+        self._slots = frozenset(
+            event.slot
+            for qualname in program.functions
+            for _, event in events.direct(qualname)
+            if event.kind == "step"
+            and event.slot is not None
+            and event.slot.kind != "unknown"
+        )
+
+    def _settle_alone(self, loop: TrainingLoop) -> None:
+        """Let a loop go whose gradients the only optimizer never meets: they are another model's,
+        trained by hand, dropped before, or made to take the time of a backward()."""
+        beside = [
+            stmt.path
+            for stmt, event in self.events.direct(loop.function)
+            if event.kind == "step" and event.slot in loop.slots
+        ]
+        if any(p[: len(loop.path)] == loop.path for p in beside):
+            return
+        if not beside and not self.program.call_sites.get(loop.function):
+            # Who calls it may step.
+            return
+        sites = [(backward.function, backward.stmt.path) for backward in loop.backwards]
+        used = any(self._used.get(site) for site in sites)
+        if not used and loop.function in self._walked and not self._is_exhausted:
+            loop.slots = frozenset()
+            message = "no optimizer steps on this backward(): a manual update?"
+            loop.refuse(Refusal("AMP011", message))
+
+    @cached_property
+    def _identities(self) -> Identities:
+        traced = (self.optimizers.trace(slot).slots for slot in self._slots)
+        slots = self._slots.union(*traced)
+        return Identities(self.program, self.optimizers, slots, unborn=True)
+
+    @cached_property
+    def _used(self) -> dict[Site, set[Slot]]:
+        """The optimizers that step on what each backward leaves."""
+        identities = self._identities
+        births = {b for slot in self._slots for b in self.optimizers.trace(slot).births}
+        ownership = Ownership(
+            self.program, self.optimizers, self.events, identities, self._slots, births
+        )
+        sites = [(b.function, b.stmt.path) for o in self.loops for b in o.backwards]
+        files = self.program.around(frozenset(ir.file_of(site[0]) for site in sites))
+        walk = Association(
+            self.program, self.events, identities, ownership, frozenset(sites), True
+        )
+        for root in roots(self.program, self.events, files):
+            walk.run(root)
+        self._is_exhausted = walk.is_exhausted
+        self._walked = {function for function, _ in walk.visited}
+        used: dict[Site, set[Slot]] = {}
+        for one, ways in walk.uses.items():
+            for way in ways:
+                used.setdefault(way[-1], set()).add(one)
+        return used
+
+    def settle(self, loop: TrainingLoop) -> None:
+        """Make a loop's optimizers those that step on its gradients, near or far."""
+        if loop.refusal is not None or not self._identities.all:
+            return
+        if len(self._identities.all) < 2:
+            self._settle_alone(loop)
+            return
+        used: set[Slot] = set()
+        for backward in loop.backwards:
+            used |= self._used.get((backward.function, backward.stmt.path), set())
+        if self._is_exhausted:
+            message = (
+                "more ways lead through these loops and optimizers than are followed"
+            )
+            loop.refuse(Refusal("AMP012", message))
+            return
+        if not used:
+            if len(loop.slots) > 1:
+                # Those that stand near go on without it.
+                loop.slots = frozenset()
+                message = "no optimizer steps on this backward()"
+                loop.refuse(Refusal("AMP011", message))
+            return
+        loop.slots = frozenset(
+            slot
+            for slot in self._slots
+            if (self._identities.of_slot(slot) | {slot}) & used
+        )
+        for slot in loop.slots:
+            trace = self.optimizers.trace(slot)
+            if trace.problems or not trace.births:
+                line = trace.problems[0].line if trace.problems else 0
+                message = f"{slot.shown}, which steps on these gradients, is not followed to its origin"
+                loop.refuse(Refusal("AMP010", message, line))
