@@ -82,7 +82,7 @@ class Modernization(ProgramWork):
         if not uses:
             return {}
         # Imported here: it brings all that migrating needs.
-        from amp_migrate.modernize.apex import Apex, Stays, apart
+        from amp_migrate.modernize.apex.program import Apex, Stays, apart
 
         shown = {file: self.telling.file(file) for file in outputs}
         found: dict[str, list[OldUse]] = {}

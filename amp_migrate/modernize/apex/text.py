@@ -8,8 +8,8 @@ import libcst as cst
 from libcst.metadata import CodeRange
 
 from amp_migrate.edit.names.uses import Position
-from amp_migrate.modernize.apex_forms import UnknownFormError
-from amp_migrate.modernize.apex_names import ApexNames
+from amp_migrate.modernize.apex.forms import UnknownFormError
+from amp_migrate.modernize.apex.names import ApexNames
 
 
 class ApexText:

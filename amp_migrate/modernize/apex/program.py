@@ -17,10 +17,10 @@ from amp_migrate.core.results import Outcome, Result, SourceError
 from amp_migrate.edit.names.uses import Position, Uses
 from amp_migrate.edit.rewritten import WrongError, laid_out
 from amp_migrate.migrate.program import Migration
-from amp_migrate.modernize.apex_forms import Initialize, Removed, UnknownFormError
-from amp_migrate.modernize.apex_names import ApexNames
-from amp_migrate.modernize.apex_removal import without_apex
-from amp_migrate.modernize.apex_switch import Switch, agree
+from amp_migrate.modernize.apex.forms import Initialize, Removed, UnknownFormError
+from amp_migrate.modernize.apex.names import ApexNames
+from amp_migrate.modernize.apex.removal import without_apex
+from amp_migrate.modernize.apex.switch import Switch, agree
 from amp_migrate.program import ir
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Ambiguous, Located
@@ -173,7 +173,7 @@ class Apex:
     def _plain(self) -> _Plain:
         """The program without apex, checked."""
         from amp_migrate.edit.formatting import mode_of_file
-        from amp_migrate.modernize.apex_verify import difference
+        from amp_migrate.modernize.apex.verify import difference
 
         texts = dict(self.sources.texts)
         documents = dict(self.sources.documents)

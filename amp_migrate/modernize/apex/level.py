@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amp_migrate.modernize.apex_branches import code_of, is_pure
+from amp_migrate.modernize.apex.branches import code_of, is_pure
 
 _DROPPED = ("models", "optimizers", "verbosity", "num_losses", "enabled", "opt_level")
 _DEFAULTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from amp_migrate.edit.names.uses import Position
-from amp_migrate.modernize.apex_level import Level
+from amp_migrate.modernize.apex.level import Level
 
 
 @dataclass(frozen=True, slots=True)

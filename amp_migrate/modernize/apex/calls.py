@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amp_migrate.edit.comments import comments_of, own_lines
-from amp_migrate.modernize.apex_branches import code_of, is_pure
-from amp_migrate.modernize.apex_forms import Initialize, ScaledBackward
-from amp_migrate.modernize.apex_level import Level, arguments_of, level_of
-from amp_migrate.modernize.apex_text import ApexText
+from amp_migrate.modernize.apex.branches import code_of, is_pure
+from amp_migrate.modernize.apex.forms import Initialize, ScaledBackward
+from amp_migrate.modernize.apex.level import Level, arguments_of, level_of
+from amp_migrate.modernize.apex.text import ApexText
 
 MODULE = "<module>"
 """Where a statement stands in no function."""

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TypeGuard
 
 from amp_migrate.edit.names.uses import Position
-from amp_migrate.modernize.apex_forms import Initialize, Removed, ScaledBackward
-from amp_migrate.modernize.apex_level import Level
+from amp_migrate.modernize.apex.forms import Initialize, Removed, ScaledBackward
+from amp_migrate.modernize.apex.level import Level
 
 _PREFIX = re.compile(r"(?:\w+\.)+")
 

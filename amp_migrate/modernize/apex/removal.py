@@ -14,7 +14,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 
 from amp_migrate.edit.comments import comments_of, led_by, lost_comments, own_lines
 from amp_migrate.edit.names.uses import Position
-from amp_migrate.modernize.apex_branches import (
+from amp_migrate.modernize.apex.branches import (
     code_of,
     is_pure,
     only_declines,
@@ -22,16 +22,16 @@ from amp_migrate.modernize.apex_branches import (
     sets_constant,
     simplified,
 )
-from amp_migrate.modernize.apex_calls import MODULE, Where, initialized, scaled, scales
-from amp_migrate.modernize.apex_expressions import Expressions
-from amp_migrate.modernize.apex_forms import (
+from amp_migrate.modernize.apex.calls import MODULE, Where, initialized, scaled, scales
+from amp_migrate.modernize.apex.expressions import Expressions
+from amp_migrate.modernize.apex.forms import (
     Initialize,
     Removed,
     ScaledBackward,
     UnknownFormError,
 )
-from amp_migrate.modernize.apex_names import ApexNames
-from amp_migrate.modernize.apex_text import ApexText
+from amp_migrate.modernize.apex.names import ApexNames
+from amp_migrate.modernize.apex.text import ApexText
 
 
 def without_apex(text: str, names: ApexNames) -> Removed:

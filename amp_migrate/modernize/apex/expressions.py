@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amp_migrate.modernize.apex_branches import MASTER_PARAMETERS, code_of, is_pure
-from amp_migrate.modernize.apex_level import arguments_of
-from amp_migrate.modernize.apex_text import ApexText
+from amp_migrate.modernize.apex.branches import MASTER_PARAMETERS, code_of, is_pure
+from amp_migrate.modernize.apex.level import arguments_of
+from amp_migrate.modernize.apex.text import ApexText
 
 
 class Expressions(cst.CSTTransformer):
