@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from amp_migrate import __version__, config, engine
+from amp_migrate import __version__
 from amp_migrate.cli_shared import (
     PATHS,
     READING,
@@ -25,8 +25,9 @@ from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import Outcome, Place, SourceError
 from amp_migrate.exits import ExitCode
-from amp_migrate.jobs import Job
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.run import config, engine
+from amp_migrate.run.jobs import Job
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from amp_migrate import config, engine
 from amp_migrate.cli_probe import judged
 from amp_migrate.cli_shared import (
     PATHS,
@@ -23,15 +22,22 @@ from amp_migrate.cli_shared import (
     standard_input,
 )
 from amp_migrate.commands import Command, UserError
-from amp_migrate.config_lint import FAIL_ON, FORMATS, SEVERITIES, a_profile, prefixes
 from amp_migrate.core.options import LINT_DTYPES
 from amp_migrate.core.results import SourceError
 from amp_migrate.exits import Lint
-from amp_migrate.jobs import Job
 from amp_migrate.report.findings import formats, text
 from amp_migrate.report.findings.listing import Listing, relative_to, told
 from amp_migrate.report.findings.output import Output
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.run import config, engine
+from amp_migrate.run.config_lint import (
+    FAIL_ON,
+    FORMATS,
+    SEVERITIES,
+    a_profile,
+    prefixes,
+)
+from amp_migrate.run.jobs import Job
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [

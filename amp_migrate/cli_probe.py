@@ -8,8 +8,8 @@ from pathlib import Path
 
 from amp_migrate.catalogue.rules import CatalogueError
 from amp_migrate.commands import UserError
-from amp_migrate.config import Settings
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.run.config import Settings
 
 
 def judged(

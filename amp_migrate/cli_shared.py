@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from amp_migrate import config, engine
-from amp_migrate.jobs import Job
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.run import config, engine
+from amp_migrate.run.jobs import Job
 from amp_migrate.sources import journal
 
 STDIN = "-"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import libcst as cst
 
-from amp_migrate import config, engine
+from amp_migrate.run import config, engine
 
 PROJECTS = Path(__file__).resolve().parent.parent / "fixtures" / "projects"
 NAMES = ("reference_engine_utils", "base_trainer_template", "src_layout_reexports")

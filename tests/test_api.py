@@ -12,7 +12,7 @@ from programs import HEAD
 from shorthand import before
 
 from amp_migrate.api import Options, Outcome, SourceError, migrate_paths, migrate_source
-from amp_migrate.config import ConfigError
+from amp_migrate.run.config import ConfigError
 
 OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 SCRIPT = HEAD + OPT + before("for x, y in data:\n    STEPS\n")

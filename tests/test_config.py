@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from amp_migrate.cli import main
-from amp_migrate.config import ConfigError, Overrides, Settings, load
+from amp_migrate.run.config import ConfigError, Overrides, Settings, load
 
 
 @pytest.fixture(autouse=True)

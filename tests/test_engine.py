@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import standin
 
-from amp_migrate import engine
-from amp_migrate.config import Settings
-from amp_migrate.engine import Report
+from amp_migrate.run import engine
+from amp_migrate.run.config import Settings
+from amp_migrate.run.engine import Report
 from amp_migrate.sources.document import SIZE_LIMIT
 
 LOOP = "for x in y:\n    loss.backward()\n"

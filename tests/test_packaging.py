@@ -98,7 +98,7 @@ def test_torch_is_only_an_extra(wheel: zipfile.ZipFile) -> None:
 
 def test_importing_the_core_does_not_import_torch() -> None:
     program = (
-        "import sys, amp_migrate.engine, amp_migrate.catalogue.rules\n"
+        "import sys, amp_migrate.run.engine, amp_migrate.catalogue.rules\n"
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

@@ -12,9 +12,9 @@ import click
 import pytest
 
 from amp_migrate.catalogue.rules import refusals, rules
-from amp_migrate.config import KEYS, load
-from amp_migrate.config_lint import LINT_KEYS
 from amp_migrate.exits import ExitCode
+from amp_migrate.run.config import KEYS, load
+from amp_migrate.run.config_lint import LINT_KEYS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -46,7 +46,7 @@ class ProgramWork(ABC):
         given: Collection[str],
         shown: Mapping[str, str],
     ) -> dict[str, Result | SourceError]:
-        """Do the job: see `amp_migrate.jobs.Work`."""
+        """Do the job: see `amp_migrate.run.jobs.Work`."""
         return cls(sources, options, given, shown).run()
 
     @abstractmethod

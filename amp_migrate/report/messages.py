@@ -15,8 +15,8 @@ from amp_migrate.core.results import (
     Place,
     Result,
 )
-from amp_migrate.engine import Report
-from amp_migrate.jobs import Job
+from amp_migrate.run.engine import Report
+from amp_migrate.run.jobs import Job
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import click
 
-from amp_migrate.engine import Progress
+from amp_migrate.run.engine import Progress
 
 _PATIENCE = 0.5
 """Seconds of work before a progress bar is worth its flicker."""

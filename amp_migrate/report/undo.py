@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from amp_migrate.engine import Migration
 from amp_migrate.report import diff
+from amp_migrate.run.engine import Migration
 from amp_migrate.sources.discovery import git_root
 
 _LISTED = 20

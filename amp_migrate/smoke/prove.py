@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from amp_migrate import config
 from amp_migrate.catalogue.gpus import profiles
 from amp_migrate.catalogue.gpus.profiles import Profile
-from amp_migrate.config import Overrides, Settings
 from amp_migrate.core.results import SourceError
+from amp_migrate.run import config
+from amp_migrate.run.config import Overrides, Settings
 from amp_migrate.smoke import rewriting
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.order import Entry

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from amp_migrate.config import Settings
 from amp_migrate.core.results import Loop, SourceError
 from amp_migrate.migrate.program import migrate_program
 from amp_migrate.program.imports import scan_imports
@@ -21,6 +20,7 @@ from amp_migrate.program.programs import (
     key,
     programs_of,
 )
+from amp_migrate.run.config import Settings
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.sites import Site, sites
 from amp_migrate.sources import files

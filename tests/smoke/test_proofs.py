@@ -12,7 +12,7 @@ from fixtures_support import FIXTURES, each_migration
 from mutants import KINDS, Kind
 from projects_support import Project, migrated
 
-from amp_migrate import config
+from amp_migrate.run import config
 from amp_migrate.smoke import rewriting
 from amp_migrate.smoke.forms import Rewriting
 from amp_migrate.smoke.order import Entry

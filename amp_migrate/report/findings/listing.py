@@ -13,7 +13,7 @@ from pathlib import Path
 from amp_migrate.catalogue.rules import LintRule, lint_rule
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.core.results import SourceError
-from amp_migrate.engine import Migration
+from amp_migrate.run.engine import Migration
 from amp_migrate.sources.discovery import lexical
 
 _CELL = ":cell "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from amp_migrate.config_lint import Showing
 from amp_migrate.report.findings import formats, text
 from amp_migrate.report.findings.listing import Listing
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.run.config_lint import Showing
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amp_migrate.config import Settings
 from amp_migrate.core.deep import with_room
 from amp_migrate.core.effort import TooLargeError, limited
 from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
-from amp_migrate.jobs import Job, Work, subject
 from amp_migrate.program.programs import FileBytes, ProgramSources, key, programs_of
+from amp_migrate.run.config import Settings
+from amp_migrate.run.jobs import Job, Work, subject
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change

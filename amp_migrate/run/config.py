@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amp_migrate import config_lint
-from amp_migrate.config_lint import LINT_KEYS, Showing
 from amp_migrate.core.options import DTYPES, Options
+from amp_migrate.run import config_lint
+from amp_migrate.run.config_lint import LINT_KEYS, Showing
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists
 from amp_migrate.sources.requirements import OLDEST, needs_lightning_1, stated_torch
