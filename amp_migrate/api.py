@@ -22,9 +22,9 @@ from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.run import config, engine
 from amp_migrate.run.engine import Report
 from amp_migrate.run.jobs import Job, subject
-from amp_migrate.smoke.verdict import Verdict
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
+from amp_migrate.validate.verdict import Verdict
 
 __all__ = [
     "Diagnostic",
@@ -163,9 +163,9 @@ def validate_script(
     script from being judged is in the verdict.
     """
     from amp_migrate.core.limits import most_memory
-    from amp_migrate.smoke import prove
-    from amp_migrate.smoke.order import Entry
-    from amp_migrate.smoke.runner import Limits
+    from amp_migrate.validate import prove
+    from amp_migrate.validate.order import Entry
+    from amp_migrate.validate.runner import Limits
 
     request = prove.Request(
         entry=Entry(str(script), tuple(arguments)),

@@ -20,7 +20,7 @@ from amp_migrate.program.imports import scan_imports
 from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config
-from amp_migrate.smoke.verdict import Verdict
+from amp_migrate.validate.verdict import Verdict
 
 EXAMPLES = [
     ("amp-migrate validate train.py", "is the rewrite of this script right?"),
@@ -158,9 +158,10 @@ def validate(
     """
     from amp_migrate.core.limits import most_memory
     from amp_migrate.report import verdicts
-    from amp_migrate.smoke import prove, validate
-    from amp_migrate.smoke.order import Entry
-    from amp_migrate.smoke.runner import Limits
+    from amp_migrate.validate import prove
+    from amp_migrate.validate import validation as validate
+    from amp_migrate.validate.order import Entry
+    from amp_migrate.validate.runner import Limits
 
     if module is None and not words:
         raise click.UsageError("name a script, a directory of scripts, or -m MODULE")

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amp_migrate.smoke.verdict import Outcome
+    from amp_migrate.validate.verdict import Outcome
 
 
 class _Exit(IntEnum):
@@ -65,7 +65,7 @@ class Proof(_Exit):
     def of(cls, outcomes: Iterable[Outcome]) -> Proof:
         """What several verdicts come to."""
         # Imported here: only one command runs scripts.
-        from amp_migrate.smoke.verdict import Outcome
+        from amp_migrate.validate.verdict import Outcome
 
         found = set(outcomes)
         if found != {Outcome.NOTHING}:

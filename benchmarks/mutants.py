@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from amp_migrate.smoke.forms import Rewriting
-from amp_migrate.smoke.order import Entry
-from amp_migrate.smoke.runner import Limits, Program, Runner
-from amp_migrate.smoke.sites import sites
-from amp_migrate.smoke.validate import Validation
-from amp_migrate.smoke.verdict import Level, Outcome
+from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.order import Entry
+from amp_migrate.validate.runner import Limits, Program, Runner
+from amp_migrate.validate.sites import sites
+from amp_migrate.validate.validation import Validation
+from amp_migrate.validate.verdict import Level, Outcome
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures" / "migrate"

@@ -36,12 +36,12 @@ import torch.distributions
 import torch.utils.data
 from trees import Tree, run_main
 
-from amp_migrate.smoke.harness.backward_products import ProductCounter
-from amp_migrate.smoke.harness.processes import keep_groups
-from amp_migrate.smoke.harness.recorder import Injection, Recorder
-from amp_migrate.smoke.harness.switches import Switches
-from amp_migrate.smoke.harness.where import Where
-from amp_migrate.smoke.sites import Site, sites
+from amp_migrate.validate.harness.backward_products import ProductCounter
+from amp_migrate.validate.harness.processes import keep_groups
+from amp_migrate.validate.harness.recorder import Injection, Recorder
+from amp_migrate.validate.harness.switches import Switches
+from amp_migrate.validate.harness.where import Where
+from amp_migrate.validate.sites import Site, sites
 
 Program = str | Tree
 

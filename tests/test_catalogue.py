@@ -12,7 +12,7 @@ import pytest
 
 from amp_migrate.catalogue import rules as catalogue
 from amp_migrate.catalogue.rules import CatalogueError, Refusal, refusal, rules
-from amp_migrate.smoke.harness.protocol import rules as monitor
+from amp_migrate.validate.harness.protocol import rules as monitor
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "rules"

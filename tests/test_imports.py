@@ -8,7 +8,7 @@ from pathlib import Path
 
 import amp_migrate
 
-HARNESS = "amp_migrate.smoke.harness."
+HARNESS = "amp_migrate.validate.harness."
 PACKAGE = Path(amp_migrate.__file__).parent
 
 

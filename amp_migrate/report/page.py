@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from amp_migrate.report import page_charts, page_shapes
 from amp_migrate.report.markup import Markup, element
-from amp_migrate.smoke.verdict import Figure, Finding, LevelVerdict, Outcome, Verdict
+from amp_migrate.validate.verdict import Figure, Finding, LevelVerdict, Outcome, Verdict
 
 TONES = {
     Outcome.PROVEN: "good",

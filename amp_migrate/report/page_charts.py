@@ -9,7 +9,7 @@ from amp_migrate.report import charts
 from amp_migrate.report.axes import number
 from amp_migrate.report.charts import Bar, Series, Titles
 from amp_migrate.report.markup import Markup, element, joined
-from amp_migrate.smoke.verdict import Curve, Speed, Verdict
+from amp_migrate.validate.verdict import Curve, Speed, Verdict
 
 MAX_PLACES = 6
 """Charts of losses: scripts have one or two; a helper in a library could have a hundred."""

@@ -25,7 +25,7 @@ _HEADER = (
 
 
 def shapes(found: Mapping[str, Any]) -> Markup:
-    """What `smoke.shapes_table.as_dict` says."""
+    """What `validate.shapes_table.as_dict` says."""
     lines = [line for line in found.get("lines") or () if isinstance(line, Mapping)]
     return joined(
         element("p", _summary(found, lines)),

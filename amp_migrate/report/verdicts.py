@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from amp_migrate.smoke.verdict import LevelVerdict, Outcome, Speed, Verdict
+from amp_migrate.validate.verdict import LevelVerdict, Outcome, Speed, Verdict
 
 MARKS = {
     Outcome.PROVEN: "green",

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from amp_migrate.smoke.forms import Rewriting
-from amp_migrate.smoke.order import Entry
-from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
-from amp_migrate.smoke.sites import sites
-from amp_migrate.smoke.validate import Validation
-from amp_migrate.smoke.verdict import Outcome, Verdict
+from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.order import Entry
+from amp_migrate.validate.runner import HarnessError, Limits, Program, Runner
+from amp_migrate.validate.sites import sites
+from amp_migrate.validate.validation import Validation
+from amp_migrate.validate.verdict import Outcome, Verdict
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "migrate"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amp_migrate.smoke.verdict import Level, Verdict
+from amp_migrate.validate.verdict import Level, Verdict
 from gpu_smoke.cases import CASES, DTYPES, FP32, Case
 from gpu_smoke.measure import Timing
 

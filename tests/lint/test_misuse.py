@@ -15,7 +15,7 @@ from broken import BROKEN, Broken  # noqa: E402
 from correct import CORRECT  # noqa: E402
 
 from amp_migrate.catalogue.rules import lint_rule, lint_rules  # noqa: E402
-from amp_migrate.smoke.harness.protocol.rules import RULES  # noqa: E402
+from amp_migrate.validate.harness.protocol.rules import RULES  # noqa: E402
 
 MIGRATED = sorted((ROOT / "fixtures").rglob("*migrated*.py"))
 MIGRATED += sorted(ROOT.glob("fixtures/**/migrated/**/*.py"))

@@ -16,10 +16,10 @@ from amp_migrate.cli import main
 from amp_migrate.core.results import SourceError
 from amp_migrate.report import page
 from amp_migrate.report.destination import Destination
-from amp_migrate.smoke.kernels import KernelShares
-from amp_migrate.smoke.shapes import judge, room_for_batch
-from amp_migrate.smoke.shapes_table import as_dict
-from amp_migrate.smoke.verdict import (
+from amp_migrate.validate.kernels import KernelShares
+from amp_migrate.validate.shapes import judge, room_for_batch
+from amp_migrate.validate.shapes_table import as_dict
+from amp_migrate.validate.verdict import (
     Curve,
     Figure,
     Finding,

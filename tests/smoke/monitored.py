@@ -17,10 +17,10 @@ import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
 from trees import Tree, run_main
 
-from amp_migrate.smoke.harness.log import Log
-from amp_migrate.smoke.harness.protocol.monitor import Monitor
-from amp_migrate.smoke.harness.switches import Switches
-from amp_migrate.smoke.harness.where import Where
+from amp_migrate.validate.harness.log import Log
+from amp_migrate.validate.harness.protocol.monitor import Monitor
+from amp_migrate.validate.harness.switches import Switches
+from amp_migrate.validate.harness.where import Where
 
 TIME_LIMIT = 60.0
 """Seconds that one program may take."""

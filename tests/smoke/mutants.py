@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amp_migrate.smoke.verdict import Level
+from amp_migrate.validate.verdict import Level
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import textwrap
 import zipfile
 from pathlib import Path
 
-import amp_migrate.smoke.harness
+import amp_migrate.validate.harness
 
-HARNESS = Path(amp_migrate.smoke.harness.__file__).parent
+HARNESS = Path(amp_migrate.validate.harness.__file__).parent
 
 _SITECUSTOMIZE = """
 import os

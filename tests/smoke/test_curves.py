@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from amp_migrate.smoke import curves
-from amp_migrate.smoke.order import Order
-from amp_migrate.smoke.record import Record
+from amp_migrate.validate import curves
+from amp_migrate.validate.order import Order
+from amp_migrate.validate.record import Record
 
 
 def loss(value: float, line: int | None = None) -> dict[str, Any]:

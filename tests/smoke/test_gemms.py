@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from amp_migrate.smoke.harness.log import Log  # noqa: E402
-from amp_migrate.smoke.harness.shapes.gemms import GemmRecorder  # noqa: E402
-from amp_migrate.smoke.harness.shapes.products import sizes_of  # noqa: E402
-from amp_migrate.smoke.harness.where import Where  # noqa: E402
+from amp_migrate.validate.harness.log import Log  # noqa: E402
+from amp_migrate.validate.harness.shapes.gemms import GemmRecorder  # noqa: E402
+from amp_migrate.validate.harness.shapes.products import sizes_of  # noqa: E402
+from amp_migrate.validate.harness.where import Where  # noqa: E402
 
 Row = dict[str, Any]
 HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"

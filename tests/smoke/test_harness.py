@@ -6,9 +6,9 @@ import ast
 import sys
 from pathlib import Path
 
-import amp_migrate.smoke.harness
+import amp_migrate.validate.harness
 
-FILES = sorted(Path(amp_migrate.smoke.harness.__file__).parent.rglob("*.py"))
+FILES = sorted(Path(amp_migrate.validate.harness.__file__).parent.rglob("*.py"))
 
 
 def test_its_syntax_is_that_of_the_oldest_python() -> None:

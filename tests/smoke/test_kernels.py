@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.smoke.kernels import (
+from amp_migrate.validate.kernels import (
     NO_PRODUCT,
     NOT_TENSOR_CORE,
     TENSOR_CORE,

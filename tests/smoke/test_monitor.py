@@ -11,7 +11,7 @@ from correct import CORRECT, ON_THE_CPU
 from monitored import watch
 from projects_support import Project, migrated
 
-from amp_migrate.smoke.harness.protocol.rules import RULES
+from amp_migrate.validate.harness.protocol.rules import RULES
 
 MIGRATED = sorted(path.parent.name for path in FIXTURES.glob("*/migrated.py"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from overlay_support import Ground
 
-from amp_migrate.smoke.harness.overlay.offline import offline_environment
+from amp_migrate.validate.harness.overlay.offline import offline_environment
 
 # Stand-ins for libraries: they open files by libc, of which Python does not hear.
 _BY_C = """

@@ -13,13 +13,13 @@ from mutants import KINDS, Kind
 from projects_support import Project, migrated
 
 from amp_migrate.run import config
-from amp_migrate.smoke import rewriting
-from amp_migrate.smoke.forms import Rewriting
-from amp_migrate.smoke.order import Entry
-from amp_migrate.smoke.runner import Limits, Program, Runner
-from amp_migrate.smoke.sites import sites
-from amp_migrate.smoke.validate import Validation
-from amp_migrate.smoke.verdict import Level, Outcome, Verdict
+from amp_migrate.validate import rewriting
+from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.order import Entry
+from amp_migrate.validate.runner import Limits, Program, Runner
+from amp_migrate.validate.sites import sites
+from amp_migrate.validate.validation import Validation
+from amp_migrate.validate.verdict import Level, Outcome, Verdict
 
 STEPS = 30
 

@@ -13,8 +13,8 @@ import pytest
 from amp_migrate.catalogue.gpus.profiles import names, profile, profile_of_device
 from amp_migrate.catalogue.gpus.tiling import tiling
 from amp_migrate.catalogue.rules import rules
-from amp_migrate.smoke.shapes import Gemm, judge, room_for_batch
-from amp_migrate.smoke.shapes_table import as_dict, lines_of
+from amp_migrate.validate.shapes import Gemm, judge, room_for_batch
+from amp_migrate.validate.shapes_table import as_dict, lines_of
 
 A100 = profile("ampere")
 
@@ -267,9 +267,9 @@ def test_plain_data() -> None:
 def test_what_ran_is_judged(tmp_path: Path) -> None:
     import torch
 
-    from amp_migrate.smoke.harness.log import Log
-    from amp_migrate.smoke.harness.shapes.gemms import GemmRecorder
-    from amp_migrate.smoke.harness.where import Where
+    from amp_migrate.validate.harness.log import Log
+    from amp_migrate.validate.harness.shapes.gemms import GemmRecorder
+    from amp_migrate.validate.harness.where import Where
 
     net = torch.nn.Linear(512, 1001)
     attention = torch.nn.MultiheadAttention(250, 2, batch_first=True)

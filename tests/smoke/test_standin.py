@@ -15,7 +15,7 @@ import torch
 import torch.utils.data
 import torch.distributed as dist
 from torch import nn
-from amp_migrate.smoke.harness import standin
+from amp_migrate.validate.harness import standin
 standin.install()
 def saved():
     file = io.BytesIO()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from amp_migrate.smoke.untouched import Change, changes, snapshot
+from amp_migrate.validate.untouched import Change, changes, snapshot
 
 
 def _project(root: Path) -> Path:

@@ -10,17 +10,17 @@ from pathlib import Path
 from statistics import quantiles
 
 from amp_migrate.catalogue.gpus.profiles import Profile
-from amp_migrate.smoke import curves, kernels, levels
-from amp_migrate.smoke.compare import difference, printed, saved
-from amp_migrate.smoke.forms import Rewriting
-from amp_migrate.smoke.kernels import KernelShares
-from amp_migrate.smoke.order import AS_WRITTEN, Order, Switches, Task
-from amp_migrate.smoke.record import Record, shown
-from amp_migrate.smoke.runner import Runner
-from amp_migrate.smoke.shapes import Room, ShapesReport, judge, room_for_batch
-from amp_migrate.smoke.shapes_table import as_dict, lines_of
-from amp_migrate.smoke.sites import Site, ran
-from amp_migrate.smoke.verdict import (
+from amp_migrate.validate import curves, kernels, levels
+from amp_migrate.validate.compare import difference, printed, saved
+from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.kernels import KernelShares
+from amp_migrate.validate.order import AS_WRITTEN, Order, Switches, Task
+from amp_migrate.validate.record import Record, shown
+from amp_migrate.validate.runner import Runner
+from amp_migrate.validate.shapes import Room, ShapesReport, judge, room_for_batch
+from amp_migrate.validate.shapes_table import as_dict, lines_of
+from amp_migrate.validate.sites import Site, ran
+from amp_migrate.validate.verdict import (
     Finding,
     LevelVerdict,
     Outcome,

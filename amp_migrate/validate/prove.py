@@ -11,13 +11,13 @@ from amp_migrate.catalogue.gpus.profiles import Profile
 from amp_migrate.core.results import SourceError
 from amp_migrate.run import config
 from amp_migrate.run.config import Overrides, Settings
-from amp_migrate.smoke import rewriting
-from amp_migrate.smoke.forms import Rewriting
-from amp_migrate.smoke.order import Entry
-from amp_migrate.smoke.runner import HarnessError, Limits, Program, Runner
-from amp_migrate.smoke.untouched import Change, changes, snapshot
-from amp_migrate.smoke.validate import Progress, Validation
-from amp_migrate.smoke.verdict import Outcome, Verdict
+from amp_migrate.validate import rewriting
+from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.order import Entry
+from amp_migrate.validate.runner import HarnessError, Limits, Program, Runner
+from amp_migrate.validate.untouched import Change, changes, snapshot
+from amp_migrate.validate.validation import Progress, Validation
+from amp_migrate.validate.verdict import Outcome, Verdict
 
 DEFAULT_PROFILE = "ampere"
 NOTHING_SAID = Overrides()

@@ -12,7 +12,7 @@ from typing import Any
 
 from amp_migrate.catalogue.gpus.profiles import Profile
 from amp_migrate.catalogue.gpus.tiling import Tiling, tiling
-from amp_migrate.smoke.alignment import Misfit, is_depthwise, misfits
+from amp_migrate.validate.alignment import Misfit, is_depthwise, misfits
 
 HALF = frozenset({"float16", "bfloat16"})
 

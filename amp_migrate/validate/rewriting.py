@@ -21,10 +21,10 @@ from amp_migrate.program.programs import (
     programs_of,
 )
 from amp_migrate.run.config import Settings
-from amp_migrate.smoke.forms import Rewriting
-from amp_migrate.smoke.sites import Site, sites
 from amp_migrate.sources import files
 from amp_migrate.sources.document import open_document
+from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.sites import Site, sites
 
 _ANY = Subject(lambda text: True, lambda text: False)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from amp_migrate.smoke.kernels import KernelShares
+from amp_migrate.validate.kernels import KernelShares
 
 
 class Outcome(str, Enum):

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.smoke.alignment import Misfit
-from amp_migrate.smoke.shapes import Gemm, Room, ShapesReport, SourceLine
+from amp_migrate.validate.alignment import Misfit
+from amp_migrate.validate.shapes import Gemm, Room, ShapesReport, SourceLine
 
 MAX_ROWS = 12
 _HEADER = ("line", "time", "FLOPs", "FLOP/B", "limit", "waste", "misaligned sizes")

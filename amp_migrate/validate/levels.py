@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from amp_migrate.catalogue.rules import lint_code
-from amp_migrate.smoke import mixed
-from amp_migrate.smoke.compare import injection, new_warnings
-from amp_migrate.smoke.order import OFF, Order, Switches, Task
-from amp_migrate.smoke.record import Record, place, shown
-from amp_migrate.smoke.verdict import (
+from amp_migrate.validate import mixed
+from amp_migrate.validate.compare import injection, new_warnings
+from amp_migrate.validate.order import OFF, Order, Switches, Task
+from amp_migrate.validate.record import Record, place, shown
+from amp_migrate.validate.verdict import (
     Figure,
     Finding,
     Level,

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any
 
 from amp_migrate.core import limits
-from amp_migrate.smoke import archive
-from amp_migrate.smoke.order import Entry, Order
-from amp_migrate.smoke.record import Record, read
+from amp_migrate.validate import archive
+from amp_migrate.validate.order import Entry, Order
+from amp_migrate.validate.record import Record, read
 
 POLL = 0.02
 """Seconds between two looks at a run."""

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from amp_migrate.smoke.record import Record
-from amp_migrate.smoke.verdict import Figure
+from amp_migrate.validate.record import Record
+from amp_migrate.validate.verdict import Figure
 
 NOISE = 2.0**-11
 """Relative change of the parameters of a noise twin: half the distance of neighbours in fp16."""

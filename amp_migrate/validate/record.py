@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from amp_migrate.smoke.order import Order
+from amp_migrate.validate.order import Order
 
 Line = dict[str, Any]
 

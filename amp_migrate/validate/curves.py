@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amp_migrate.smoke.record import Line, Record
-from amp_migrate.smoke.verdict import Curve
+from amp_migrate.validate.record import Line, Record
+from amp_migrate.validate.verdict import Curve
 
 
 def losses(plain: Record, mixed: Record | None) -> tuple[Curve, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from amp_migrate.smoke.order import Injection
-from amp_migrate.smoke.record import Line, Record, place
+from amp_migrate.validate.order import Injection
+from amp_migrate.validate.record import Line, Record, place
 
 
 def difference(reference: Record, candidate: Record) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from amp_migrate.core.results import Diagnostic, Loop, Outcome
-from amp_migrate.smoke.sites import Site
+from amp_migrate.validate.sites import Site
 
 
 @dataclass(frozen=True)
