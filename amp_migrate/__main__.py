@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="amp-migrate")

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 CLIP = """\
 import torch

@@ -100,6 +100,6 @@ if __name__ in ("__main__", "__mp_main__"):
     migration.migrate_program = migrate_program
 
 if __name__ == "__main__":
-    from amp_migrate.cli import main
+    from amp_migrate.cli.main import main
 
     main(prog_name="amp-migrate")

@@ -12,9 +12,9 @@ import standin
 from click.testing import CliRunner, Result
 
 from amp_migrate import __version__
-from amp_migrate.cli import main
+from amp_migrate.cli.exits import ExitCode
+from amp_migrate.cli.main import main
 from amp_migrate.core.options import Options
-from amp_migrate.exits import ExitCode
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"
@@ -469,7 +469,7 @@ def test_nothing_heavy_is_imported_for_nothing(arguments: list[str]) -> None:
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "amp_migrate.cli" in imported
+    assert "amp_migrate.cli.main" in imported
     heavy = {"libcst", "black", "rich", "multiprocessing"}
     assert imported & heavy == set()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 SCRIPT = """\
 import torch

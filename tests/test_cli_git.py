@@ -10,7 +10,7 @@ import pytest
 import standin
 from click.testing import CliRunner, Result
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"

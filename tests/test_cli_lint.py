@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lint_cli_support import CLIP, OLD, WIDE, codes, findings, lint, write
 
-from amp_migrate.exits import Lint
+from amp_migrate.cli.exits import Lint
 
 
 @pytest.fixture(autouse=True)
@@ -328,7 +328,7 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
     write(clip=CLIP)
     code = (
         "import sys\n"
-        "from amp_migrate.cli import main\n"
+        "from amp_migrate.cli.main import main\n"
         "main(['lint', 'clip.py'], standalone_mode=False)\n"
         "print(*sys.modules)"
     )

@@ -11,10 +11,10 @@ import black
 import pytest
 from click.testing import CliRunner, Result
 
-from amp_migrate.cli import main
+from amp_migrate.cli.exits import ExitCode
+from amp_migrate.cli.main import main
 from amp_migrate.edit import apply
 from amp_migrate.edit.edits import FilePlan
-from amp_migrate.exits import ExitCode
 from amp_migrate.sources import discovery, document
 
 pytest.importorskip("nbformat")

@@ -13,9 +13,9 @@ import standin
 from click.testing import CliRunner, Result
 
 from amp_migrate.api import migrate_paths
-from amp_migrate.cli import main
+from amp_migrate.cli.exits import ExitCode
+from amp_migrate.cli.main import main
 from amp_migrate.core.results import SourceError
-from amp_migrate.exits import ExitCode
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"
@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(standin.__file__).parent)!r})
 import standin
 from amp_migrate import migration
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 migration.migrate_program = standin.migrate_program
 replace, count = Path.replace, 0
 def dying(self, target):

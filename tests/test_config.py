@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 from amp_migrate.run.config import ConfigError, Overrides, Settings, load
 
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from amp_migrate.catalogue.rules import refusals, rules
-from amp_migrate.exits import ExitCode
+from amp_migrate.cli.exits import ExitCode
 from amp_migrate.run.config import KEYS, load
 from amp_migrate.run.config_lint import LINT_KEYS
 
@@ -77,8 +77,8 @@ def test_diff_is_what_the_tool_writes() -> None:
 
 
 def test_options_exist() -> None:
-    needs("amp_migrate.cli")
-    from amp_migrate.cli import main
+    needs("amp_migrate.cli.main")
+    from amp_migrate.cli.main import main
 
     context = click.Context(main)
     names = main.list_commands(context)

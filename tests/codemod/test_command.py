@@ -14,13 +14,13 @@ from programs import HEAD
 from shorthand import before
 
 from amp_migrate.api import Options, migrate_source
-from amp_migrate.codemod.command import MigrateCommand
+from amp_migrate.codemod import MigrateCommand
 
 OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 SCRIPT = HEAD + OPT + before("for x, y in data:\n    STEPS\n")
 EVALUATES = SCRIPT + "with torch.no_grad():\n    print(model(x).mean())\n"
 STEPS_TWICE = SCRIPT + "    opt.step()\n"
-NAME = "amp_migrate.codemod.command.MigrateCommand"
+NAME = "amp_migrate.codemod.MigrateCommand"
 
 
 def transformed(text: str, **options: object) -> tuple[str, list[str]]:

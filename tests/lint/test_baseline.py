@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lint_cli_support import CLIP, OLD, codes, findings, lint, write
 
-from amp_migrate.exits import Lint
+from amp_migrate.cli.exits import Lint
 
 FILE = "baseline.json"
 

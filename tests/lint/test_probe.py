@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from amp_migrate.api import Options, lint_paths
 from amp_migrate.catalogue.layers import layer_table
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 from amp_migrate.core.findings import Confidence, Finding
 from amp_migrate.core.options import LintOptions
 from amp_migrate.lint.probe import recorder

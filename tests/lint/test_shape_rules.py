@@ -11,7 +11,7 @@ from lint_support import lint, lint_files, told
 
 from amp_migrate.api import Options, migrate_source
 from amp_migrate.catalogue.gpus.target import target, tile_waste
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.lint.shapes.scale import scale
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from amp_migrate.api import modernize_source
-from amp_migrate.cli import main
-from amp_migrate.exits import ExitCode
+from amp_migrate.cli.exits import ExitCode
+from amp_migrate.cli.main import main
 
 HEAD = """\
 import torch

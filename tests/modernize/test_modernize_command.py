@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from amp_migrate.api import modernize_paths
-from amp_migrate.cli import main
-from amp_migrate.exits import ExitCode
+from amp_migrate.cli.exits import ExitCode
+from amp_migrate.cli.main import main
 
 OLD = "import torch\n\nscaler = torch.cuda.amp.GradScaler(1024.0)\n"
 NEW = 'import torch\n\nscaler = torch.amp.GradScaler("cuda", init_scale=1024.0)\n'

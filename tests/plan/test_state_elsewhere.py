@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 
 from amp_migrate.api import migrate_paths, migrate_source
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 STEPS = """\
         for x, y in data:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from amp_migrate.catalogue.gpus.profiles import profile
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 from amp_migrate.core.results import SourceError
 from amp_migrate.report import page
 from amp_migrate.report.destination import Destination

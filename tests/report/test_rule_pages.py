@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from amp_migrate.catalogue.rules import Rule, codes, rule, rules
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 from amp_migrate.report.rules_pages import pages, with_table
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "docs" / "rules"

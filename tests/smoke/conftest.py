@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from validated import Said
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from validated import PLAIN
 
-from amp_migrate.cli import main
+from amp_migrate.cli.main import main
 
 BY_HAND = (
     PLAIN.replace("for step", 'scaler = torch.amp.GradScaler("cuda")\nfor step')

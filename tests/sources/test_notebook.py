@@ -388,7 +388,7 @@ def test_without_nbformat_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_nbformat_is_imported_for_notebooks_only() -> None:
     code = (
-        "import sys, amp_migrate.cli\n"
+        "import sys, amp_migrate.cli.main\n"
         "from amp_migrate.sources.document import open_document\n"
         "open_document('a.py', b'x')\n"
         "import amp_migrate.sources.notebook\n"

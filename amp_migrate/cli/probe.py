@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from amp_migrate.catalogue.rules import CatalogueError
-from amp_migrate.commands import UserError
+from amp_migrate.cli.commands import UserError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run.config import Settings
 

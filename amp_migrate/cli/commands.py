@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
+from amp_migrate.cli.exits import ExitCode, Lint, Proof, Told
 from amp_migrate.core.garbage import collect_seldom
-from amp_migrate.exits import ExitCode, Lint, Proof, Told
 from amp_migrate.report.terminal import Terminal
 
 

@@ -8,8 +8,8 @@ import json
 import click
 
 from amp_migrate.catalogue.rules import codes, rule
-from amp_migrate.commands import Command, UserError
-from amp_migrate.exits import Told
+from amp_migrate.cli.commands import Command, UserError
+from amp_migrate.cli.exits import Told
 from amp_migrate.report import rules
 from amp_migrate.report.terminal import Terminal
 

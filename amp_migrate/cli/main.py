@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from amp_migrate import __version__
-from amp_migrate.cli_shared import (
+from amp_migrate.cli.commands import Command, Program, UserError
+from amp_migrate.cli.exits import ExitCode
+from amp_migrate.cli.shared import (
     PATHS,
     READING,
     STDIN,
@@ -21,10 +23,8 @@ from amp_migrate.cli_shared import (
     settle,
     standard_input,
 )
-from amp_migrate.commands import Command, Program, UserError
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import Outcome, Place, SourceError
-from amp_migrate.exits import ExitCode
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
 from amp_migrate.run.jobs import Job
@@ -152,9 +152,9 @@ def modernize(**given: Any) -> ExitCode:
     return _run(Job.MODERNIZE, **given)
 
 
-main.add_lazily("lint", "amp_migrate.cli_lint:lint")
-main.add_lazily("explain", "amp_migrate.cli_explain:explain")
-main.add_lazily("validate", "amp_migrate.cli_validate:validate")
+main.add_lazily("lint", "amp_migrate.cli.lint:lint")
+main.add_lazily("explain", "amp_migrate.cli.explain:explain")
+main.add_lazily("validate", "amp_migrate.cli.validate:validate")
 
 
 def _run(

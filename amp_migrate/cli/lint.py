@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
-from amp_migrate.cli_probe import judged
-from amp_migrate.cli_shared import (
+from amp_migrate.cli.commands import Command, UserError
+from amp_migrate.cli.exits import Lint
+from amp_migrate.cli.probe import judged
+from amp_migrate.cli.shared import (
     PATHS,
     READING,
     check_reading,
@@ -21,10 +23,8 @@ from amp_migrate.cli_shared import (
     settle,
     standard_input,
 )
-from amp_migrate.commands import Command, UserError
 from amp_migrate.core.options import LINT_DTYPES
 from amp_migrate.core.results import SourceError
-from amp_migrate.exits import Lint
 from amp_migrate.report.findings import formats, text
 from amp_migrate.report.findings.listing import Listing, relative_to, told
 from amp_migrate.report.findings.output import Output

@@ -1,6 +1,6 @@
 """The migration as a LibCST codemod command.
 
-``python -m libcst.tool codemod -x amp_migrate.codemod.command.MigrateCommand FILE``
+``python -m libcst.tool codemod -x amp_migrate.codemod.MigrateCommand FILE``
 """
 
 from __future__ import annotations

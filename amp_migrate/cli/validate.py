@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from amp_migrate import __version__
-from amp_migrate.commands import Command, UserError
+from amp_migrate.cli.commands import Command, UserError
+from amp_migrate.cli.exits import Proof
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import SourceError
-from amp_migrate.exits import Proof
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal

@@ -1,1 +1,0 @@
-"""Writing: edits to new text, with LibCST."""
