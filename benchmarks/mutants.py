@@ -1,6 +1,6 @@
 """How many broken migrations `amp-migrate validate` catches, and at which level.
 
-Migrated fixtures are broken mechanically, in each way that `tests/smoke/mutants.py` knows, and proven
+Migrated fixtures are broken mechanically, in each way that `tests/validate/mutants.py` knows, and proven
 against their originals: ``python benchmarks/mutants.py [--all]``. With ``--all`` every fixture that a
 change touches is tried, not only those that each kind names; in some of them it does no harm.
 """
@@ -22,7 +22,7 @@ from amp_migrate.validate.verdict import Level, Outcome
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures" / "migrate"
-sys.path.insert(0, str(ROOT / "tests" / "smoke"))
+sys.path.insert(0, str(ROOT / "tests" / "validate"))
 
 from mutants import KINDS  # noqa: E402
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import collections
 import graphlib
 from pathlib import Path
 
 import amp_migrate
 
 HARNESS = "amp_migrate.validate.harness."
+ROOMS = """cli report validate run modernize migrate lint edit analysis program sources catalogue
+core""".split()
 PACKAGE = Path(amp_migrate.__file__).parent
 
 
@@ -43,3 +46,42 @@ def imports_of(module: str) -> set[str]:
 def test_no_module_imports_what_imports_it_not_even_in_a_function() -> None:
     graph = {module: imports_of(module) for module in FILES}
     list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def folder(module: str) -> str:
+    """The package that a module stands in; a package stands in itself."""
+    path = FILES[module]
+    return module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_a_room_imports_only_rooms_below_it() -> None:
+    inside = {room(folder(module)) for module in FILES} - {""}
+    assert inside == set(ROOMS)
+    upwards = {
+        (module, imported)
+        for module in FILES
+        for imported in imports_of(module)
+        if room(module) in ROOMS and room(imported) != room(module)
+        if room(imported) not in ROOMS
+        or ROOMS.index(room(imported)) < ROOMS.index(room(module))
+    } - {(module, "amp_migrate") for module in FILES}
+    assert not upwards
+
+
+def test_folders_import_one_way() -> None:
+    graph: dict[str, set[str]] = {}
+    for module in FILES:
+        # The harness is a program of its own, of which only the modules are in order.
+        if room(module) in ROOMS and not module.startswith(HARNESS):
+            found = {folder(imported) for imported in imports_of(module)}
+            graph.setdefault(folder(module), set()).update(found - {folder(module)})
+    list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_a_folder_is_taken_in_at_a_glance() -> None:
+    sizes = collections.Counter(folder(module) for module in FILES)
+    assert not {name: count for name, count in sizes.items() if count > 21}

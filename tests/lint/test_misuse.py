@@ -9,7 +9,7 @@ import pytest
 from lint_support import lint, lint_files
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "smoke"))
+sys.path.insert(0, str(ROOT / "tests" / "validate"))
 
 from broken import BROKEN, Broken  # noqa: E402
 from correct import CORRECT  # noqa: E402
