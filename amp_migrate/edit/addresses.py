@@ -31,7 +31,7 @@ def _steps(expr: ir.Expr, wanted: ir.Expr) -> Steps | None:
 
 
 def _is_open(expr: ir.Expr) -> bool:
-    """Whether the codemod finds its way into an expression of this kind."""
+    """Whether an edit finds its way into an expression of this kind."""
     match expr:
         case ir.Attr() | ir.Item() | ir.Call():
             return True

@@ -1,4 +1,4 @@
-"""What a plan asks of the codemod: plain data, each edit addressed to a statement by its path."""
+"""What a plan asks for: plain data, each edit addressed to a statement by its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's texts through all rooms: facts, program, plan, codemod, and the check of what came out."""
+"""A program's texts through all rooms: facts, program, plan, edits, and the check of what came out."""
 
 from __future__ import annotations
 

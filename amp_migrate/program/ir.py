@@ -1,4 +1,4 @@
-"""The intermediate representation: what `project` and `plan` know of a file.
+"""The intermediate representation: what the other rooms know of a file.
 
 Plain frozen data that travels between processes. Expressions compare by what they say, not by where
 they stand, so that two spellings of one condition are equal. ``FACTS_VERSION`` changes whenever the

@@ -3,7 +3,7 @@
 Every optimizer of torch.optim but L-BFGS calls the closure once, with gradients on, before it changes
 anything (``loss = closure()`` at the head of each ``step``). Where that holds and nothing else can tell
 the difference, the statement is read as ``loss = closure()`` with a plain step behind it, by all that
-plans; the codemod writes it so.
+plans; `edit.closures` writes it so.
 """
 
 from __future__ import annotations
