@@ -25,8 +25,8 @@ HAVE_TORCH = importlib.util.find_spec("torch") is not None
 
 NEED_TORCH = [
     "lint/test_probe.py",
-    "smoke/test_proofs.py",
-    "smoke/test_validate.py",
+    "validate/test_proofs.py",
+    "validate/test_validate.py",
     "test_exactness.py",
     "test_gpu_smoke_training.py",
     "test_projects_training.py",
