@@ -1,4 +1,4 @@
-"""Scripts of `fixtures/migrate/` after their migration, beyond what `validate/test_proofs.py` proves of all."""
+"""Scripts of `fixtures/migrate/` after their migration, beyond what `validate/test_proofs.py` proves."""
 
 from __future__ import annotations
 
