@@ -1,0 +1,170 @@
+"""Loops that could be migrated, and are refused for a reason that does not hold, or need not hold.
+
+Each test fails today, and says so when it does not any more.
+"""
+
+from __future__ import annotations
+
+import pytest
+from exactness import check_off
+
+from amp_migrate.api import migrate_source
+
+HEAD = """\
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randn(4, 3))]
+"""
+LOOPS = {
+    "a buffer that is filled in place": (
+        "a registered buffer is not followed",
+        """\
+data = [(torch.randn(4, 8), torch.tensor([0, 1, 2, 3]))]
+class Memory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("memory", torch.rand(10, 3))
+    def forward(self, v, y):
+        weight = torch.index_select(self.memory, 0, y).detach()
+        out = (weight * v).sum(1)
+        with torch.no_grad():
+            pos = torch.index_select(self.memory, 0, y.view(-1))
+            pos.mul_(0.5)
+            pos.add_(torch.mul(v, 0.5))
+            norm = pos.pow(2).sum(1, keepdim=True).pow(0.5)
+            self.memory.index_copy_(0, y, pos.div(norm))
+        return out
+model = nn.Linear(8, 3).to(device)
+criterion = Memory().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    optimizer.zero_grad()
+    loss = criterion(model(x.to(device)), y.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+""",
+    ),
+    "an exponential times a half value": (
+        "how many dimensions a value has is not known",
+        """\
+model = nn.Linear(8, 6).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def mixture(y_hat, y):
+    means = y_hat[:, :3]
+    log_scales = torch.clamp(y_hat[:, 3:], min=-32.0)
+    centered = y - means
+    inv_stdv = torch.exp(-log_scales)
+    plus = torch.sigmoid(inv_stdv * (centered + 0.5))
+    minus = torch.sigmoid(inv_stdv * (centered - 0.5))
+    delta = plus - minus
+    return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
+for x, y in data:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = mixture(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
+    ),
+    "a store of a hook that is filled before each reading": (
+        "in what order methods run is not followed",
+        """\
+class Wrapper(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.hidden = {}
+        self.projector = nn.Linear(4, 2)
+        net[0].register_forward_hook(self._hook)
+    def _hook(self, _, given, output):
+        self.hidden[0] = output.flatten(1)
+    def forward(self, x):
+        self.hidden.clear()
+        _ = self.net(x)
+        embed = self.hidden[0]
+        return self.projector(embed)
+class Learner(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.encoder = Wrapper(net).to(device)
+        self.forward(torch.randn(2, 8, device=device))
+    def forward(self, x):
+        return self.encoder(x).pow(2).mean()
+learner = Learner(nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 4)).to(device)).to(device)
+optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
+images = torch.randn(8, 8, device=device)
+loss = learner(images)
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+""",
+    ),
+    "a new model with a new optimizer": (
+        "gradients belong to names, not to objects",
+        """\
+loss_fn = nn.MSELoss()
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(epochs):
+    for epoch in range(epochs):
+        for x, y in data:
+            optimizer.zero_grad()
+            loss = loss_fn(model(x.to(device)), y.to(device))
+            loss.backward()
+            optimizer.step()
+train(5)
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    loss = loss_fn(model(x.to(device)), y.to(device))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    ),
+    "a model and its optimizer in each branch": (
+        "which model comes with which optimizer is not followed",
+        """\
+import os
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc = nn.Linear(8, width)
+    def forward(self, x):
+        return self.fc(x)
+    @staticmethod
+    def load_from_file(path):
+        saved = torch.load(path)
+        model = Model(saved["width"])
+        model.load_state_dict(saved["state"])
+        return model
+if os.path.exists("model.pt"):
+    model = Model.load_from_file("model.pt").to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+else:
+    model = Model(width=3).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason=why, strict=True))
+        for name, (why, _) in LOOPS.items()
+    ],
+)
+def test_a_loop_that_could_be_migrated(name: str) -> None:
+    source = HEAD + LOOPS[name][1]
+    result = migrate_source(source)
+    assert result.changed, result.diagnostics
+    check_off(source, result.output, f"{name}.py")
