@@ -26,7 +26,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(standin.__file__).parent)!r})
 import standin
-from amp_migrate import migration
+from amp_migrate.migrate import program as migration
 from amp_migrate.cli.main import main
 migration.migrate_program = standin.migrate_program
 replace, count = Path.replace, 0
