@@ -270,6 +270,12 @@ def test_the_sum(summary: str, sources: dict[str, str]) -> None:
     assert amp().stderr.splitlines()[-1] == summary
 
 
+def test_a_file_that_is_not_there_is_not_counted_as_analysed() -> None:
+    write(a="x = 1\n")
+    last = amp("missing.py", "a.py").stderr.splitlines()[-1]
+    assert last == "no training loops found in 1 file; 1 error"
+
+
 def test_quiet_is_quiet_but_for_errors() -> None:
     write(a=LOOP, b=REFUSED, c="# core: invalid\n" + LOOP)
     result = amp("-q", "--write")

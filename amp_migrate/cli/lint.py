@@ -314,8 +314,7 @@ def _judged(
     from amp_migrate.catalogue.rules import lint_codes
     from amp_migrate.lint.selection import is_selected
 
-    read = {*report.paths} - report.unread
-    looked = {relative_to(settings.root, path) for path in read}
+    looked = {relative_to(settings.root, path) for path in report.analysed}
     known, options = set(lint_codes()), settings.options.lint
     # Of a code that is gone, nothing will ever be found.
     return looked, lambda code: code not in known or is_selected(code, options)

@@ -97,9 +97,7 @@ def _of_units(
     if not report.files:
         return "no Python files found"
     if not units:
-        return (
-            f"no {many} found in {_number(report.files - len(report.unread), 'file')}"
-        )
+        return f"no {many} found in {_number(len(report.analysed), 'file')}"
     done = len(units) - sum(unit.outcome is Outcome.LEFT_ALONE for unit in units)
     files = sum(
         any(unit.outcome is not Outcome.ALREADY for unit in _counted(result))

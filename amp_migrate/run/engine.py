@@ -99,6 +99,11 @@ class Report:
         )
 
     @property
+    def analysed(self) -> frozenset[str]:
+        """The paths of the files that were: what is named and not there is neither."""
+        return frozenset(self.paths) - self.unread
+
+    @property
     def changed(self) -> tuple[Migration, ...]:
         """The migrations that have something to write."""
         return tuple(migration for migration in self.migrations if migration.changed)
