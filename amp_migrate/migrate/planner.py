@@ -265,7 +265,7 @@ class Planner:
         if inner is not None:
             raise Blocked(inner)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
-        self._refuse_strangers(ownership, forwards)
+        self._refuse_strangers(group, ownership, forwards)
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
         inner = higher_order.refusal(runs)
@@ -617,15 +617,26 @@ class Planner:
         )
 
     def _refuse_strangers(
-        self, ownership: Ownership, forwards: list[LossForward]
+        self, group: Group, ownership: Ownership, forwards: list[LossForward]
     ) -> None:
         """A loss without a region has to be of a parameter that an optimizer holds, beside others that
-        gain from half precision."""
+        gain from half precision; one with a region has to be of a module that may be held.
+        """
         reach = Reach(self.program, self.regions, self.forward, ownership)
         for backward, found in forwards:
             line = backward.event.line
             if not found and not reach.reached(backward, found):
                 message = "no optimizer in sight holds what this loss is made of"
+                raise Blocked(Refusal("AMP011", message, line))
+            if (
+                self.options.scaled
+                and len(ownership.seen) == 1
+                and not reach.reached(backward, found)
+                and reach.only_strangers(backward, found, group.births)
+            ):
+                message = (
+                    "the optimizer is given other modules than this loss is made with"
+                )
                 raise Blocked(Refusal("AMP011", message, line))
             if not found and not any(runs for _, runs in forwards):
                 message = "this loss is made without a module: nothing gains from AMP"

@@ -961,3 +961,40 @@ def test_a_method_that_is_called_by_its_name_alone(name: str) -> None:
     (found,) = migrate_source(source, path="train.py").diagnostics
     assert found.code == "AMP010"
     assert words in found.message
+
+
+STRANGERS = {
+    "another": ("teacher = nn.Linear(8, 3).to(device)", "teacher(x)", False),
+    "a part of it": ("inner = model.body", "inner(x)", True),
+    "a whole around it": ("outer = nn.Sequential(model)", "outer(x)", True),
+    "wrapped": ("wrapped = nn.DataParallel(model)", "wrapped(x)", True),
+    "handed back": (
+        "def same(net):\n    return net\nsame_model = same(model)",
+        "same_model(x)",
+        True,
+    ),
+    "in a function": ("def run(x):\n    return model(x)", "run(x)", True),
+    "both": ("teacher = nn.Linear(8, 3).to(device)", "model(x) + teacher(x)", True),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_lone_optimizer_of_another_model(name: str) -> None:
+    """The original trains nothing; a scaler would raise, since it sees no gradients."""
+    setup, forward, migrates = STRANGERS[name]
+    source = (
+        f"{HEAD}class Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.body = nn.Linear(8, 3)\n"
+        "    def forward(self, x):\n        return self.body(x)\n"
+        f"model = Net().to(device)\n{setup}\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nfor x, y in data:\n"
+        "    x, y = x.to(device), y.to(device)\n    optimizer.zero_grad()\n"
+        f"    loss = criterion({forward}, y)\n    loss.backward()\n    optimizer.step()\n"
+    )
+    found = [
+        (d.code, d.message) for d in migrate_source(source, path="t.py").diagnostics
+    ]
+    message = "the optimizer is given other modules than this loss is made with"
+    assert bool(found) != migrates
+    assert migrates or found[0][0] == "AMP011" and message in found[0][1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
+from amp_migrate.analysis.objects.flow import Flow
 from amp_migrate.analysis.objects.forward import MODULES, Forward
-from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.objects.modules import Modules
+from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.loops import Backward
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.migrate.regions.regions import Regions, Run
@@ -22,6 +24,9 @@ _CUTS_OFF = frozenset(
 
 _MAY_BE_LEFT_OUT = frozenset("if for while try trystar match".split())
 _SEVERAL_VALUES = frozenset({"if", "and", "or"})
+
+Place = tuple[str, int, int]
+"""Where a call stands: its function, line and column."""
 
 
 class Reach:
@@ -78,8 +83,7 @@ class Reach:
         """Whether all modules of a forward belong to the optimizers, so that one of them, at least,
         gets gradients."""
         for function, stmt, _ in self._statements(backward, runs):
-            own = self.program.self_class(function)
-            if own is not None and self.forward.is_module_class(own[1]):
+            if self._is_in_module(function):
                 # A part of a module that is held as a whole.
                 continue
             for call in calls_of(stmt):
@@ -95,6 +99,58 @@ class Reach:
                     if "loss" not in key.lower() and "crit" not in key.lower():
                         return False
         return True
+
+    def only_strangers(
+        self, backward: Backward, runs: Sequence[Run], births: Iterable[Birth]
+    ) -> bool:
+        """Whether a loss comes from modules alone that are made where no optimizer gets their
+        parameters. Asked of optimizers that are given ``model.parameters()`` and nothing else.
+        """
+        held: set[Place] = set()
+        for birth in births:
+            match birth.call.argument(0, "params"):
+                case ir.Call(func=ir.Attr(value=model, attr="parameters"), args=()):
+                    made = self._made(model, birth.function)
+                    if not made:
+                        return False
+                    held |= made
+                case _:
+                    return False
+        run: set[Place] = set()
+        for function, stmt, _ in self._statements(backward, runs):
+            if self._is_in_module(function):
+                continue
+            for call in calls_of(stmt):
+                if self.forward.is_forward(call, function, MODULES):
+                    made = self._made(call.func, function)
+                    if not made:
+                        return False
+                    run |= made
+        return bool(run) and not held & run
+
+    def _made(self, expr: ir.Expr, function: str) -> set[Place]:
+        """Where a module is made that neither is part of another nor is given one; none if unknown."""
+        made = self._modules.of(expr, function) or []
+        for one in made:
+            given = (inner for arg in one.call.args for inner in ir.walk(arg.value))
+            if self._is_in_module(one.function) or any(
+                isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+                and (
+                    self._modules.of(inner, one.function)
+                    or self.program.instance_classes(inner, one.function)
+                )
+                for inner in given
+            ):
+                return set()
+        return {(one.function, one.call.line, one.call.column) for one in made}
+
+    def _is_in_module(self, function: str) -> bool:
+        own = self.program.self_class(function)
+        return own is not None and self.forward.is_module_class(own[1])
+
+    @cached_property
+    def _modules(self) -> Modules:
+        return Modules(Flow(self.program))
 
     def _statements(
         self, backward: Backward, runs: Sequence[Run]
