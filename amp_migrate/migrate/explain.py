@@ -80,7 +80,5 @@ def explain_group(
 
 
 def _line(program: Program, function: str, path: ir.Path, end: bool = False) -> int:
-    for stmt in ir.statements(program.functions[function].body):
-        if stmt.path == path:
-            return stmt.end_line if end else stmt.line
-    return 0
+    stmt = program.control(function).statements[path]
+    return stmt.end_line if end else stmt.line

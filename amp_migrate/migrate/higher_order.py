@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.analysis.values.precision import Precision, block_around
+from amp_migrate.analysis.values.precision import Precision
 from amp_migrate.edit.edits import FullPrecision, Placed
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
@@ -235,8 +235,7 @@ class HigherOrder:
     ) -> Iterator[Span]:
         """From the forward that makes ``outputs`` to ``stmt``; in the callers too, where it stands there."""
         forward, program = self.forward, self.program
-        scope = program.functions[function]
-        block = block_around(scope, stmt.path)
+        block = program.control(function).block(stmt.path)
         index = stmt.path[-1][1]
         if not block:
             raise _Refused("stands in the body of a class", line)
@@ -260,7 +259,7 @@ class HigherOrder:
                 raise _Refused("stands in an elif", line)
             yield Span(function, path, index)
             return
-        params = {param.name for param in scope.params} & needed
+        params = {param.name for param in program.functions[function].params} & needed
         sites = program.call_sites.get(function, [])
         if not params or not sites or depth >= _MOST_CALLERS:
             raise _Refused(

@@ -31,7 +31,6 @@ from amp_migrate.migrate.bypasses import Bypasses
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.program.names import Definition
 
 _LOADS_HALF = frozenset(
     "torch_dtype dtype load_in_8bit load_in_4bit quantization_config".split()
@@ -124,8 +123,7 @@ class Neighbours:
         if hazard is None and hazards.edits:
             # Not yet written where a framework turns autocast on.
             function, edit = hazards.edits[0]
-            body = ir.statements(self.program.functions[function].body)
-            line = next(s.line for s in body if s.path == edit.path)
+            line = self.program.control(function).statements[edit.path].line
             message = "something here has to run in fp32, by hand"
             hazard = Refusal("AMP020", message, line)
         if hazard is None and self.torch.of_file(file).shadowed:
@@ -227,7 +225,13 @@ class Neighbours:
                 return None
             definitions = program.definitions(owner, expr.id)
             if len(definitions) > 1:
-                definitions = _last_before(definitions, function, stmt)
+                seen, started = program.control(function).reaching(expr.id, stmt.path)
+                found_at = [(function, one.path) for one in seen]
+                definitions = [
+                    d for d in definitions if (d.function, d.stmt.path) in found_at
+                ]
+                if started or len(seen) != 1 or owner != function:
+                    return None
         elif isinstance(expr, ir.Attr):
             for class_name in program.instance_classes(expr.value, function):
                 definitions += program.attribute_definitions(class_name, expr.attr)
@@ -357,20 +361,3 @@ def _says_half(value: object) -> bool:
     if isinstance(value, str):
         return any(word in value.lower() for word in ("16", "fp8", "half"))
     return value is True or (type(value) is int and value == 16)
-
-
-def _last_before(
-    definitions: list[Definition], function: str, stmt: ir.Stmt
-) -> list[Definition]:
-    """The definition that holds at a statement, where one before it in a block around it does."""
-    before = [d for d in definitions if d.stmt.line < stmt.line]
-    if not before or any(d.function != function for d in definitions):
-        return []
-    last = max(before, key=lambda d: d.stmt.line)
-    *around, (field, index) = last.stmt.path
-    depth = len(around)
-    if list(stmt.path[:depth]) != around or depth >= len(stmt.path):
-        return []
-    return (
-        [last] if stmt.path[depth][0] == field and stmt.path[depth][1] > index else []
-    )

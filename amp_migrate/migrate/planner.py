@@ -699,8 +699,7 @@ class Planner:
         kept = []
         line = 0
         for run in runs:
-            body = self.program.functions[run.function].body
-            start = next(s.line for s in ir.statements(body) if s.path == run.path)
+            start = self.program.control(run.function).statements[run.path].line
             births = [b.stmt.line for b in group.births if b.function == run.function]
             if births and start < min(births):
                 line = line or start

@@ -13,6 +13,7 @@ from typing import TypeVar
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
 
@@ -82,12 +83,19 @@ class Program(Names):
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._named: dict[str, _Named] = {}
         self._noted: dict[Callable[[Program], object], object] = {}
+        self._control: dict[str, ControlFlow] = {}
 
     def noted(self, look: Callable[[Program], _Answer]) -> _Answer:
         """What one look at all of the program finds, which is taken once."""
         if look not in self._noted:
             self._noted[look] = look(self)
         return self._noted[look]  # type: ignore[return-value]
+
+    def control(self, function: str) -> ControlFlow:
+        """The control flow of a function."""
+        if function not in self._control:
+            self._control[function] = ControlFlow(self.functions[function])
+        return self._control[function]
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -765,52 +773,17 @@ class Program(Names):
         if any(mention is target for target in stmt.targets):
             return True
         bound = self.bindings(function, mention.id)
-        made = [d.stmt for d in bound if d.stmt.names[1:] == (meant,)]
-        others = [
-            d.stmt for d in bound if d.stmt not in made and d.stmt.kind != "augassign"
-        ]
-        if not made or not others or any(d.function != function for d in bound):
+        made = [d for d in bound if d.stmt.names[1:] == (meant,)]
+        if len(made) in (0, len(bound)) or any(d.function != function for d in bound):
             return False
-        scope = self.functions[function]
-        return all(
-            (_comes_before(stmt, one) and not _share_a_loop(scope, one, stmt))
-            or any(
-                _comes_before(one, other) and _always_precedes(other, stmt)
-                for other in others
-            )
-            for one in made
-        )
+        found, _ = self.control(function).reaching(mention.id, stmt.path)
+        return bool(found) and all(one.names[1:] != (meant,) for one in found)
 
 
 _NOTHING: frozenset[Ref] = frozenset()
 
 _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""
-
-
-def _comes_before(one: ir.Stmt, other: ir.Stmt) -> bool:
-    return one.line < other.line
-
-
-def _always_precedes(one: ir.Stmt, other: ir.Stmt) -> bool:
-    """Whether a statement without blocks stands before another in its block, or in one around it."""
-    parent, (field, index) = one.path[:-1], one.path[-1]
-    depth = len(parent)
-    return (
-        not one.blocks
-        and len(other.path) > depth
-        and other.path[:depth] == parent
-        and other.path[depth][0] == field
-        and other.path[depth][1] > index
-    )
-
-
-def _share_a_loop(scope: ir.Function, one: ir.Stmt, other: ir.Stmt) -> bool:
-    return any(
-        loop.kind in ("for", "while")
-        and loop.path == one.path[: len(loop.path)] == other.path[: len(loop.path)]
-        for loop in ir.statements(scope.body)
-    )
 
 
 def _only_used_as_base(expr: ir.Expr) -> bool:

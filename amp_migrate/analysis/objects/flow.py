@@ -111,32 +111,7 @@ class Flow:
 
     def reaching(self, name: str, at: Made) -> tuple[list[ir.Stmt], bool]:
         """The statements whose value a variable may have, and whether it may be that of the start."""
-        scope = self.program.functions[at.function]
-        found: dict[ir.Path, ir.Stmt] = {}
-        path = at.stmt.path
-        while True:
-            block, index = _block_of(scope, path)
-            for stmt in reversed(block[:index]):
-                if _gather(stmt, name, found):
-                    return list(found.values()), False
-            parent = path[:-1]
-            if parent == scope.path:
-                return list(found.values()), True
-            outer = next(s for s in ir.statements(scope.body) if s.path == parent)
-            if outer.kind in ("for", "while"):
-                for stmt in ir.statements((outer,)):
-                    if _binds(stmt, name):
-                        found[stmt.path] = stmt
-                if outer.kind == "for" and _binds(outer, name):
-                    return list(found.values()), False
-            elif outer.kind in ("try", "trystar"):
-                for stmt in ir.statements((outer,)):
-                    if _binds(stmt, name) and stmt.line < at.stmt.line:
-                        found[stmt.path] = stmt
-            elif _binds(outer, name):
-                found[outer.path] = outer
-                return list(found.values()), False
-            path = parent
+        return self.program.control(at.function).reaching(name, at.stmt.path)
 
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""
@@ -187,56 +162,3 @@ def _written_out(made: Made) -> list[Made] | None:
     if made.index is not None:
         return None
     return [Made(item, made.function, made.stmt) for item in made.expr.items]
-
-
-def _binds(stmt: ir.Stmt, name: str) -> bool:
-    return any(bound == name for bound, _, _ in bindings(stmt))
-
-
-def _gather(stmt: ir.Stmt, name: str, found: dict[ir.Path, ir.Stmt]) -> bool:
-    """Add what a statement binds the name to; whether it does so on every way through it."""
-    if stmt.kind in ("functiondef", "classdef"):
-        if _binds(stmt, name):
-            found[stmt.path] = stmt
-            return True
-        return False
-    if stmt.kind == "augassign":
-        # Done to the value that was there before, in place or not.
-        if _binds(stmt, name):
-            found[stmt.path] = stmt
-        return False
-    if not stmt.blocks:
-        if _binds(stmt, name):
-            found[stmt.path] = stmt
-            return True
-        return False
-    for inner in ir.statements((stmt,)):
-        if _binds(inner, name):
-            found[inner.path] = inner
-    return _always_binds(stmt, name)
-
-
-def _always_binds(stmt: ir.Stmt, name: str) -> bool:
-    if stmt.kind == "with":
-        return _binds(stmt, name) or any(
-            _always_binds(s, name) for b in stmt.blocks for s in b.body
-        )
-    if stmt.kind == "if":
-        return {b.field for b in stmt.blocks} == {"body", "orelse"} and all(
-            any(_always_binds(s, name) for s in b.body)
-            or b.body[-1].kind in ("raise", "return", "continue", "break")
-            for b in stmt.blocks
-        )
-    if stmt.blocks or stmt.kind == "augassign":
-        return False
-    return _binds(stmt, name)
-
-
-def _block_of(scope: ir.Function, path: ir.Path) -> tuple[tuple[ir.Stmt, ...], int]:
-    """The block that a statement stands in, and its place there."""
-    field, index = path[-1]
-    parent = path[:-1]
-    if parent == scope.path:
-        return scope.body, index
-    outer = next(s for s in ir.statements(scope.body) if s.path == parent)
-    return next(b.body for b in outer.blocks if b.field == field), index

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from amp_migrate.analysis.objects.modules import RETURNS_SELF
-from amp_migrate.analysis.objects.moves import is_main_guard
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
 _LOOKUPS = frozenset(

@@ -10,6 +10,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.tables.destinations import DEVICE, UNKNOWN, kind_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
 _RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
@@ -388,15 +389,6 @@ class Moves:
                 yield None, [(item, at) for item in items]
             case ir.Operation(operands=operands):
                 yield None, [(operand, at) for operand in operands]
-
-
-def is_main_guard(test: ir.Expr) -> bool:
-    """``__name__ == "__main__"``."""
-    return (
-        isinstance(test, ir.Operation)
-        and test.op == "=="
-        and ir.Name("__name__") in test.operands
-    )
 
 
 def is_literal_cuda(expr: ir.Expr | None) -> bool:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from amp_migrate.analysis.objects.moves import is_main_guard
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
-
-Binds = Callable[[ir.Stmt], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +154,11 @@ class Sight:
             return None
         return late[-1:] if len(late) < len(definitions) else late, last
 
-    @staticmethod
-    def _dominates(definition: Definition, place: Place) -> bool:
-        """Whether a definition stands before the place in a block around it."""
-        path, other = definition.stmt.path, place.stmt.path
-        depth = len(path) - 1
-        return (
-            definition.function == place.function
-            and definition.stmt.kind not in ("for", "try", "trystar")
-            and depth < len(other)
-            and path[:depth] == other[:depth]
-            and path[depth][0] == other[depth][0]
-            and path[depth][1] < other[depth][1]
-        )
+    def _dominates(self, definition: Definition, place: Place) -> bool:
+        """Whether a definition is passed on every way to the place."""
+        return definition.function == place.function and self.program.control(
+            place.function
+        ).dominates(definition.stmt.path, place.stmt.path)
 
     # -- attributes ---------------------------------------------------------------------------
 
@@ -218,14 +207,14 @@ class Sight:
             return False
         asked |= {function}
         binds = self._binds_attribute(attr, class_name, asked)
-        if self._before(function, place.stmt, lambda s: binds(s, function)):
+        here = program.control(function)
+        if here.is_passed(lambda s: binds(s, function), place.stmt.path):
             return True
         if program.functions[function].name == "__init__":
             return False
         made = program.method(class_name, "__init__")
-        complete = made is not None and any(
-            self._statement_binds(s, lambda s: binds(s, made or ""))
-            for s in program.functions[made].body
+        complete = made is not None and program.control(made).is_passed(
+            lambda s: binds(s, made)
         )
         family = program.family(class_name)
         for site in program.call_sites.get(function, []):
@@ -280,10 +269,7 @@ class Sight:
             return bool(callees) and all(sets(callee, depth + 1) for callee in callees)
 
         def sets(method: str, depth: int) -> bool:
-            return any(
-                self._statement_binds(s, lambda s: binds(s, method, depth))
-                for s in program.functions[method].body
-            )
+            return program.control(method).is_passed(lambda s: binds(s, method, depth))
 
         return binds
 
@@ -299,80 +285,28 @@ class Sight:
         found = program.bindings(owner, name)
         places = {(d.function, d.stmt.path) for d in found}
         function = place.function
-        if (
-            self._before(function, place.stmt, lambda s: (function, s.path) in places)
-            or (function, place.stmt.path) in places
+
+        def is_passed(within: str, path: ir.Path | None = None) -> bool:
+            return program.control(within).is_passed(
+                lambda s: (within, s.path) in places, path
+            )
+
+        if (function, place.stmt.path) in places or is_passed(
+            function, place.stmt.path
         ):
             return True
         if owner == function or function in asked:
             return False
         sites = program.call_sites.get(function, [])
-        body = program.functions[owner].body
-        at_top = [
-            s
-            for s in body
-            if self._statement_binds(s, lambda s: (owner, s.path) in places)
-        ]
-        if at_top:
+        if is_passed(owner):
             return all(
-                s.caller != owner or s.stmt.end_line >= at_top[0].line for s in sites
+                s.caller != owner or is_passed(owner, s.stmt.path) for s in sites
             )
         asked |= {function}
         return bool(sites) and all(
             self.is_bound(name, owner, Place(site.caller, site.stmt), asked)
             for site in sites
         )
-
-    def _before(self, function: str, stmt: ir.Stmt, binds: Binds) -> bool:
-        """Whether a statement that binds is passed on every way to ``stmt``."""
-        scope = self.program.functions[function]
-        block = scope.body
-        for depth in range(len(scope.path), len(stmt.path)):
-            index = stmt.path[depth][1]
-            if any(self._statement_binds(s, binds) for s in block[:index]):
-                return True
-            parent = block[index]
-            if parent.path == stmt.path:
-                return False
-            if parent.kind not in ("try", "trystar", "while") and binds(parent):
-                return True
-            field = stmt.path[depth + 1][0]
-            block = next(b.body for b in parent.blocks if b.field == field)
-        return False
-
-    def _block_binds(self, block: tuple[ir.Stmt, ...], binds: Binds) -> bool:
-        return any(self._statement_binds(s, binds) for s in block) or ends(block)
-
-    def _statement_binds(self, stmt: ir.Stmt, binds: Binds) -> bool:
-        blocks = {block.field: block.body for block in stmt.blocks}
-
-        def bound(field: str) -> bool:
-            return self._block_binds(blocks.get(field, ()), binds)
-
-        if stmt.kind in ("for", "while"):
-            return False
-        if stmt.kind in ("try", "trystar"):
-            handlers = [field for field in blocks if field.startswith("handlers")]
-            tried = bound("body") or bound("orelse")
-            return bound("finalbody") or (tried and all(map(bound, handlers)))
-        if binds(stmt):
-            return True
-        if stmt.kind == "if" and stmt.value is not None:
-            if is_main_guard(stmt.value):
-                return bound("body")
-            return "orelse" in blocks and bound("body") and bound("orelse")
-        return stmt.kind == "with" and bound("body")
-
-
-def ends(block: tuple[ir.Stmt, ...]) -> bool:
-    """Whether what follows a block is not reached through it."""
-    if not block:
-        return False
-    last = block[-1]
-    if last.kind == "expr" and isinstance(last.value, ir.Call):
-        parts = ir.dotted(last.value.func)
-        return parts in (("exit",), ("quit",), ("sys", "exit"), ("os", "_exit"))
-    return last.kind in ("raise", "return", "continue", "break")
 
 
 def root_of(expr: ir.Expr) -> ir.Name | None:

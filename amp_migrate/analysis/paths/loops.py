@@ -213,9 +213,10 @@ class Finder:
         inner_path = loop.backwards[0].stmt.path
         while function is not None:
             scope = self.program.functions[function]
-            for stmt in ir.statements(scope.body):
-                around = stmt.path == inner_path[: len(stmt.path)]
-                if around and stmt.line in facts.off_lines:
+            control = self.program.control(function)
+            for size in range(len(inner_path), len(scope.path), -1):
+                stmt = control.statements.get(inner_path[:size])
+                if stmt is not None and stmt.line in facts.off_lines:
                     return True
             if scope.line in facts.off_lines and not ir.is_top(function):
                 return True
@@ -403,9 +404,11 @@ class Finder:
 
     def _steps_for(self, function: str, path: ir.Path, seen: set[str]) -> set[Slot]:
         """The optimizers that step nearest to a statement: in its block, further out, in callers."""
-        scope = self.program.functions[function]
-        for depth in range(len(path) - 1, len(scope.path) - 1, -1):
-            block = _block_of(scope, path[:depth])
+        blocks = [
+            tuple(inner for block in outer.blocks for inner in block.body)
+            for outer in self.program.control(function).around(path)
+        ]
+        for block in (*blocks, self.program.functions[function].body):
             steps = self.events.steps_within(function, block)
             if steps:
                 return steps
@@ -730,16 +733,6 @@ def opens_autocast(stmt: ir.Stmt) -> bool:
         and all(arg.value != ir.Const(False) for arg in call.args)
         for call in calls_of(stmt)
     )
-
-
-def _block_of(function: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
-    """The statements under the statement at ``path``; the whole body for the function's own path."""
-    if path == function.path:
-        return function.body
-    for stmt in ir.statements(function.body):
-        if stmt.path == path:
-            return tuple(inner for block in stmt.blocks for inner in block.body)
-    return ()
 
 
 def _names_in(expr: ir.Expr) -> set[str]:

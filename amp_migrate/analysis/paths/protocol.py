@@ -356,14 +356,13 @@ class Protocol(Walk[Held]):
             trained = {function for function, _ in self.backwards}
             self._training[function, path] = any(
                 stmt.kind in ("for", "while")
-                and stmt.path == path[: len(stmt.path)]
                 and any(
                     self.events.leads_to(callee, trained)
                     for inner in ir.statements((stmt,))
                     for event in self.events.of(function, inner)
                     for callee in event.callees
                 )
-                for stmt in ir.statements(self.program.functions[function].body)
+                for stmt in self.program.control(function).around(path)
             )
         return self._training[function, path]
 

@@ -439,15 +439,12 @@ class Devices:
     def _guards_of(self, place: Place) -> Guards:
         """The tests around a statement."""
         found: list[tuple[ir.Expr, bool]] = []
-        for stmt in ir.statements(self.program.functions[place.function].body):
-            depth = len(stmt.path)
-            path = place.stmt.path
-            if stmt.kind == "if" and stmt.value is not None and depth < len(path):
-                if stmt.path == path[:depth] and ir.Name("__name__") not in ir.walk(
-                    stmt.value
-                ):
-                    found.append((stmt.value, path[depth][0] == "body"))
-        return tuple(found)
+        path = place.stmt.path
+        for stmt in self.program.control(place.function).around(path):
+            if stmt.kind == "if" and stmt.value is not None:
+                if ir.Name("__name__") not in ir.walk(stmt.value):
+                    found.append((stmt.value, path[len(stmt.path)][0] == "body"))
+        return tuple(reversed(found))
 
     def _about_device(self, move: Move) -> list[tuple[ir.Expr, bool]]:
         return [g for g in literals(move.guards) if self._is_about_device(g[0], move)]

@@ -116,7 +116,7 @@ class Precision:
         ):
             return False
         definitions = program.definitions(owner, name)
-        last = self._last_definition(definitions, function, stmt)
+        last = self._last_definition(definitions, name, function, stmt)
         if last is not None:
             if (function, f"{name}@{last.stmt.line}") in self._busy:
                 return False
@@ -147,24 +147,24 @@ class Precision:
             self._busy.discard((owner, name))
 
     def _last_definition(
-        self, definitions: list[Definition], function: str, stmt: ir.Stmt
+        self,
+        definitions: list[Definition],
+        name: str,
+        function: str,
+        stmt: ir.Stmt,
     ) -> Definition | None:
-        """The one that a statement is sure to see: it stands before it in its block, or further out."""
-        scope = self.program.functions[function]
-        at = {d.stmt.path: d for d in definitions if d.function == function}
-        path = stmt.path
-        while len(path) > len(scope.path):
-            for earlier in reversed(block_around(scope, path)[: path[-1][1]]):
-                if earlier.path in at and earlier.kind in ("assign", "annassign"):
-                    return at[earlier.path]
-                if any(inner.path in at for inner in ir.statements((earlier,))):
-                    return None
-            path = path[:-1]
-            outer = next((s for s in ir.statements(scope.body) if s.path == path), None)
-            if outer is None or outer.kind in ("for", "while", "try", "trystar"):
-                # What a turn, or a part of it, leaves behind may be seen as well.
-                return None
-        return None
+        """The only one that a statement can see, where that is an assignment of its own function."""
+        found, started = self.program.control(function).reaching(name, stmt.path)
+        if started or len(found) != 1 or found[0].kind not in ("assign", "annassign"):
+            return None
+        return next(
+            (
+                d
+                for d in definitions
+                if d.function == function and d.stmt.path == found[0].path
+            ),
+            None,
+        )
 
     def _comes_out_half(self, definition: Definition, depth: int) -> bool:
         stmt, function = definition.stmt, definition.function
@@ -255,13 +255,3 @@ def _same(expr: ir.Expr, name: str) -> bool:
             return False
         expr = expr.func.value
     return expr == ir.Name(name)
-
-
-def block_around(scope: ir.Function, path: ir.Path) -> tuple[ir.Stmt, ...]:
-    """The block that a statement stands in; empty for the body of a class."""
-    parent, (field, _) = path[:-1], path[-1]
-    if parent == scope.path:
-        return scope.body
-    outer = [s for s in ir.statements(scope.body) if s.path == parent]
-    blocks = [b.body for s in outer for b in s.blocks if b.field == field]
-    return blocks[0] if blocks else ()

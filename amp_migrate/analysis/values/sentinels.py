@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from amp_migrate.analysis.objects.conditions import literals
 from amp_migrate.analysis.objects.moves import Guards
-from amp_migrate.analysis.objects.sight import ends
 from amp_migrate.program import ir
+from amp_migrate.program.control_flow import ends
 
 _ORDER = ("<", "<=", ">", ">=")
 _EQUALITY = ("==", "!=", "in", "not in", "is", "is not", "compare")

@@ -16,7 +16,6 @@ from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.halves import Statements
-from amp_migrate.analysis.values.precision import block_around
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, unpacked
 from amp_migrate.program.link import CallSite
@@ -422,9 +421,10 @@ class Traces:
     def _stored_before(self, at: At) -> At | None:
         """What the same block, or one around it, has just put into an attribute."""
         scope = self.program.functions[at.function]
+        control = self.program.control(at.function)
         path = at.stmt.path
         while len(path) > len(scope.path):
-            for stmt in reversed(block_around(scope, path)[: path[-1][1]]):
+            for stmt in reversed(control.block(path)[: path[-1][1]]):
                 for target, value, index in unpacked(stmt):
                     if target == at.expr and value is not None:
                         part = at.part if index is None else (index, *at.part)

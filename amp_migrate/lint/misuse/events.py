@@ -250,29 +250,11 @@ class AmpEvents(Events):
             scales = loss.func.attr == "scale" and self.is_scaler(scaler, function)
             return scaler if scales else None
         if isinstance(loss, ir.Name) and depth == 0:
-            for earlier in reversed(self._before(stmt, function)):
-                if any(target == loss for target in earlier.targets):
-                    if earlier.kind != "assign":
-                        return None
-                    return self.scaled_by(earlier.value, earlier, function, 1)
-                if any(
-                    target == loss
-                    for inner in ir.statements((earlier,))
-                    for target in inner.targets
-                ):
-                    return None
+            seen, started = self.program.control(function).reaching(loss.id, stmt.path)
+            made = seen[0] if len(seen) == 1 and not started else stmt
+            if made.kind == "assign" and loss in made.targets:
+                return self.scaled_by(made.value, made, function, 1)
         return None
-
-    def _before(self, stmt: ir.Stmt, function: str) -> list[ir.Stmt]:
-        """The statements of the same block that stand before one, in order."""
-        name, index = stmt.path[-1]
-        return [
-            other
-            for other in ir.statements(self.program.functions[function].body)
-            if other.path[:-1] == stmt.path[:-1]
-            and other.path[-1][0] == name
-            and other.path[-1][1] < index
-        ]
 
     def may_be_scaled(self, loss: ir.Expr, function: str) -> bool:
         """Whether a loss has something to do with ``scale()`` that is not read."""

@@ -255,8 +255,4 @@ class Judged(Ways):
 
     def _at(self, site: Site) -> ir.Stmt:
         function, path = site
-        return next(
-            stmt
-            for stmt in ir.statements(self.program.functions[function].body)
-            if stmt.path == path
-        )
+        return self.program.control(function).statements[path]

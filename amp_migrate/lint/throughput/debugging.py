@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.analysis.objects.moves import is_main_guard
 from amp_migrate.core.findings import Finding, Fix
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.control_flow import is_main_guard
 
 _SWITCHES = {
     "torch.autograd.set_detect_anomaly": "set_detect_anomaly(True)",

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
-from amp_migrate.analysis.objects.moves import Moves, is_main_guard
+from amp_migrate.analysis.objects.moves import Moves
 from amp_migrate.analysis.objects.optimizers import Optimizers
 from amp_migrate.analysis.paths.events import Events, innermost_loop
 from amp_migrate.analysis.paths.loops import Finder, TrainingLoop
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
+from amp_migrate.program.control_flow import is_main_guard
 
 _KEY = "training"
 _NO_TRAINING = ("AMP004", "AMP011")

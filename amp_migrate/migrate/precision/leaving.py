@@ -78,8 +78,7 @@ class Leaving:
         return found
 
     def _addressed(self, function: str, edit: Upcast) -> ir.Expr:
-        body = self.program.functions[function].body
-        expr = next(s.value for s in ir.statements(body) if s.path == edit.path)
+        expr = self.program.control(function).statements[edit.path].value
         for step in edit.at:
             assert expr is not None
             expr = ir.children(expr)[step]

@@ -171,19 +171,14 @@ class Placer:
     def _leaves_step(self, site: Site, placement: Placement) -> bool:
         """Whether an exit leads out of the block in which gradients were unscaled."""
         function, path = site
-        scope = self.program.functions[function]
-        is_return = any(
-            stmt.path == path and stmt.kind == "return"
-            for stmt in ir.statements(scope.body)
-        )
+        control = self.program.control(function)
+        is_return = control.statements[path].kind == "return"
         if is_return and "step" not in self.events.kinds(function):
             # The step is the caller's.
             return False
-        loop: ir.Path = scope.path
-        for stmt in ir.statements(scope.body):
-            around = stmt.path == path[: len(stmt.path)] and stmt.path != path
-            if around and stmt.kind in ("for", "while"):
-                loop = max(loop, stmt.path, key=len)
+        loop = next(
+            (s.path for s in control.around(path) if s.kind in ("for", "while")), ()
+        )
         return any(
             other == function and (is_return or unscaled[: len(loop)] == loop)
             for other, unscaled, _ in placement.unscale_before
@@ -250,10 +245,8 @@ class Placer:
         return False
 
     def _line_of(self, site: Site) -> int:
-        for stmt in ir.statements(self.program.functions[site[0]].body):
-            if stmt.path == site[1]:
-                return stmt.line
-        return 0
+        function, path = site
+        return self.program.control(function).statements[path].line
 
     # -- answering an access --------------------------------------------------------------------
 
