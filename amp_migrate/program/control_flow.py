@@ -119,16 +119,13 @@ class ControlFlow:
         pending = [_END if path is None else self._before.get(path, _ENTRY)]
         seen = set(pending)
         while pending:
-            node = pending.pop()
-            if node == _ENTRY:
-                return True
-            for one in self._preds[node]:
+            for one in self._preds[pending.pop()]:
                 if one not in seen:
                     seen.add(one)
                     if not stops(one):
                         pending.append(one)
         spend(len(seen))
-        return False
+        return _ENTRY in seen
 
     # -- building -----------------------------------------------------------------------------
 
@@ -166,7 +163,9 @@ class ControlFlow:
                 jumps = {**jumps, "raise": self._node([])}
                 inside = self._block(blocks["body"], [line], jumps)
                 return [*inside, jumps["raise"]]
-            return self._block(blocks["body"], [line], jumps)
+            inside = self._block(blocks["body"], [line], jumps)
+            self._preds[jumps["raise"]] += inside
+            return inside
         after: list[int] = []
         for body in blocks.values():
             after += self._block(body, [line], jumps)
@@ -183,6 +182,7 @@ class ControlFlow:
         jumps: _Targets,
     ) -> list[int]:
         head = self._node([before])
+        self._preds[jumps["raise"]].append(head)
         line = self._node([head])
         self._effects[line] = stmt
         if stmt.kind == "while":
