@@ -997,4 +997,4 @@ def test_a_lone_optimizer_of_another_model(name: str) -> None:
     ]
     message = "the optimizer is given other modules than this loss is made with"
     assert bool(found) != migrates
-    assert migrates or found[0][0] == "AMP011" and message in found[0][1]
+    assert migrates or (found[0][0] == "AMP011" and message in found[0][1])
