@@ -745,12 +745,27 @@ class Program(Names):
                 found.add(qualname)
         return frozenset(found)
 
+    @cached_property
+    def _runnable_names(self) -> set[str]:
+        """The names of functions and classes, also those under which a file imports them: by another,
+        a value goes only after it was mentioned by one of these."""
+        functions = {function.name for function in self.functions.values()}
+        classes = {found.name for found in self.classes.values()}
+        return self._with_aliases(functions | classes)
+
     def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
-        called = {id(e.func) for e in ir.walk(expr) if isinstance(e, ir.Call)}
         found: set[str] = set()
+        called: set[int] = set()
         for inner in ir.walk(expr):
-            if id(inner) in called or not isinstance(inner, (ir.Name, ir.Attr)):
+            # A call comes before what it calls.
+            if isinstance(inner, ir.Call):
+                called.add(id(inner.func))
                 continue
+            name = inner.id if isinstance(inner, ir.Name) else None
+            name = inner.attr if isinstance(inner, ir.Attr) else name
+            if name not in self._runnable_names or id(inner) in called:
+                continue
+            assert isinstance(inner, (ir.Name, ir.Attr))
             for ref in self.resolve(inner, function):
                 if ref.kind == "function":
                     if not self._is_another(inner, ref.name, stmt, function):

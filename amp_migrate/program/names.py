@@ -45,9 +45,7 @@ class Names:
         """``layout`` tells which of the files an import means; without it each stands alone."""
         self.modules = {facts.path: facts for facts in modules}
         self.layout = layout
-        self._imported: dict[
-            tuple[str, tuple[str, ...]], str | tuple[ir.Expr, str] | None
-        ] = {}
+        self._imported: dict[tuple[str, ir.Expr], str | tuple[ir.Expr, str] | None] = {}
         self._located: dict[tuple[str, str], Located | Ambiguous | None] = {}
         self._targets: dict[str, dict[str, set[str]]] = {}
         self._importers: dict[str, frozenset[str]] = {}
@@ -328,11 +326,14 @@ class Names:
 
     def _import(self, expr: ir.Expr, function: str) -> str | tuple[ir.Expr, str] | None:
         """A dotted origin, or the place in another of these files; re-exports are followed."""
-        parts = ir.dotted(expr)
-        if parts is None:
+        if not isinstance(expr, (ir.Name, ir.Attr)):
             return None
-        asked = (function, parts)
+        asked = (function, expr)
         if asked not in self._imported:
+            parts = ir.dotted(expr)
+            if parts is None:
+                self._imported[asked] = None
+                return None
             owner = self.owner(parts[0], function) or ir.top_of(function)
             if owner == function or ir.file_of(owner) != ir.file_of(function):
                 self._imported[asked] = self._follow_import(expr, function)

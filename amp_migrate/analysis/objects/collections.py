@@ -37,6 +37,11 @@ class Collections:
         self.program = program
         self._keys: dict[tuple[str, ir.Expr, int], tuple[Key, ...]] = {}
         self._holders: dict[tuple[str, str], str] = {}
+        self._elements: dict[
+            tuple[int, str], tuple[ir.Expr | None, dict[Key, ir.Expr]]
+        ] = {}
+        """By identity, of expressions that are kept alive here: those that are equal stand in different
+        places."""
 
     def definitions(self, expr: ir.Expr, function: str) -> list[Definition]:
         """Where the variable or attribute that an expression names gets its values."""
@@ -104,7 +109,7 @@ class Collections:
             if arg.name is not None:
                 yield place, arg.name, arg.value
             elif isinstance(arg.value, ir.Display):
-                for key, value in self.elements(arg.value, function):
+                for key, value in self.elements(arg.value, function).items():
                     yield place, key, value
 
     @cached_property
@@ -158,12 +163,19 @@ class Collections:
 
     def element(self, expr: ir.Expr, key: Key, function: str) -> ir.Expr | None:
         """What a collection that is written out holds under a key."""
-        return dict(self.elements(expr, function)).get(key)
+        return self.elements(expr, function).get(key)
 
-    def elements(
+    def elements(self, expr: ir.Expr | None, function: str) -> dict[Key, ir.Expr]:
+        """The elements of a collection that is written out, by their keys."""
+        asked = (id(expr), function)
+        if asked not in self._elements:
+            found = dict(self._written_out(expr, function))
+            self._elements[asked] = expr, found
+        return self._elements[asked][1]
+
+    def _written_out(
         self, expr: ir.Expr | None, function: str
     ) -> Iterator[tuple[Key, ir.Expr]]:
-        """(key, value) of the elements of a collection that is written out."""
         match expr:
             case ir.Display(kind="dict", items=items, keys=keys):
                 # What `**more` brings may take the place of what stands before it.
@@ -206,7 +218,7 @@ class Collections:
     def _find_keys(self, expr: ir.Expr, function: str, depth: int) -> tuple[Key, ...]:
         if isinstance(expr, ir.Comprehension):
             return (ANY,)
-        found = {key: None for key, _ in self.elements(expr, function)}
+        found = dict.fromkeys(self.elements(expr, function))
         found.update({key: None for key, _ in self.stored(expr, function)})
         for definition in self.definitions(expr, function):
             if definition.value is not None and definition.index is None:

@@ -123,6 +123,19 @@ class Trace:
         return self.brief and bool(self.problems or self.parameters)
 
 
+@dataclass(slots=True)
+class Step:
+    """What a trace learns of one slot, before it goes on to others."""
+
+    onward: list[Slot | Problem] = field(default_factory=list)
+    """The slots from which its value may come, and what keeps it from being followed, in order."""
+    births: set[Birth] = field(default_factory=set)
+    is_parameter: bool = False
+    alias: Slot | None = None
+    values: list[tuple[ir.Expr, str]] = field(default_factory=list)
+    each: tuple[Slot, ...] | None = None
+
+
 class SlotMentions:
     """The statements of a program by what they mention: looked for once, for all optimizers."""
 
@@ -181,7 +194,10 @@ class Optimizers:
         self.mentions = SlotMentions(program, self)
         self._traces: dict[Slot, Trace] = {}
         self._nowhere: set[Slot] = set()
+        self._steps: dict[Slot, Step] = {}
         self._asking: set[tuple[str, Key | None]] = set()
+        self._cuts = 0
+        """How often a question was met that was being asked already."""
 
     # -- following ----------------------------------------------------------------------------
 
@@ -234,10 +250,41 @@ class Optimizers:
         return frozenset(birth.slot for birth in self.trace(slot).births)
 
     def _follow(self, slot: Slot, trace: Trace) -> None:
-        spend(400)
+        spend(40)
         if slot in trace.slots or trace.is_over:
             return
         trace.slots.add(slot)
+        step = self._first_step(slot)
+        trace.births |= step.births
+        if step.is_parameter:
+            trace.parameters.add(slot)
+        if step.alias is not None:
+            trace.aliases[slot] = step.alias
+        if step.values:
+            trace.values[slot] = step.values
+        if step.each is not None:
+            trace.each[slot] = step.each
+        for one in step.onward:
+            if trace.is_over:
+                return
+            if isinstance(one, Problem):
+                trace.problems.append(one)
+            else:
+                self._follow(one, trace)
+
+    def _first_step(self, slot: Slot) -> Step:
+        """What is known of a slot without following others: the same in all traces."""
+        if slot not in self._steps:
+            cuts = self._cuts
+            found = Step()
+            self._look(slot, found)
+            if cuts != self._cuts:
+                # Something was not asked, since it is being asked already: not so the next time.
+                return found
+            self._steps[slot] = found
+        return self._steps[slot]
+
+    def _look(self, slot: Slot, trace: Step) -> None:
         program = self.program
         if isinstance(slot.key, Turn):
             self._follow_keys(slot, trace)
@@ -247,7 +294,7 @@ class Optimizers:
             if not definitions:
                 line = program.classes[slot.owner].line
                 reason = f"no assignment of self.{slot.name} was found"
-                trace.problems.append(
+                trace.onward.append(
                     Problem(NOT_FOUND, ir.top_of(slot.owner), line, reason)
                 )
         else:
@@ -257,7 +304,7 @@ class Optimizers:
                 self._follow_parameter(slot, trace)
             elif not definitions:
                 reason = f"no value of {slot.name} was found"
-                trace.problems.append(
+                trace.onward.append(
                     Problem(NOT_FOUND, slot.owner, function.line, reason)
                 )
         for definition in definitions:
@@ -282,19 +329,19 @@ class Optimizers:
         instance, function = self._a_method(slot.owner)
         return slot.expr(instance), function
 
-    def _follow_keys(self, slot: Slot, trace: Trace) -> None:
+    def _follow_keys(self, slot: Slot, trace: Step) -> None:
         """Follow what a loop's variable takes out of a collection to all elements of that."""
         holder, function = self._named(slot.holder)
         keys = self.collections.keys(holder, function)
         members = [replace(slot, key=key) for key in keys]
         for member in members:
-            self._follow(member, trace)
+            trace.onward.append(member)
         if members:
-            trace.each[slot] = tuple(members)
+            trace.each = tuple(members)
             return
         reason = f"what {slot.shown} takes out of its collection is not visible"
         line = self.program.functions[function].line
-        trace.problems.append(Problem(NOT_FOUND, function, line, reason))
+        trace.onward.append(Problem(NOT_FOUND, function, line, reason))
 
     def _a_method(self, class_name: str) -> tuple[str, str]:
         """(name of the instance, method) of some method of a class."""
@@ -312,7 +359,7 @@ class Optimizers:
         function: str,
         stmt: ir.Stmt,
         index: int | None,
-        trace: Trace,
+        trace: Step,
     ) -> None:
         """Follow what is assigned to a slot, or to the collection whose element a slot is."""
         if slot.key is None:
@@ -326,10 +373,10 @@ class Optimizers:
                 if source is not None and source.key is None:
                     there = replace(source, key=slot.key)
                     if there != slot:
-                        trace.aliases.setdefault(slot, there)
+                        trace.alias = trace.alias or there
                         named = ir.Item(value, ir.Const(slot.key))
-                        trace.values.setdefault(slot, []).append((named, function))
-                    self._follow(there, trace)
+                        trace.values.append((named, function))
+                    trace.onward.append(there)
                     return
             case ir.Comprehension(elements=(*_, ir.Call() as call)) if slot.key == ANY:
                 if self.makers.construction(call, function) == "plain":
@@ -340,7 +387,7 @@ class Optimizers:
                     self._follow_given(slot, one, function, stmt, None, trace)
                 return
             case ir.Display() | ir.Call() if index is None:
-                elements = dict(self.collections.elements(value, function))
+                elements = self.collections.elements(value, function)
                 if slot.key in elements:
                     element = elements[slot.key]
                     self._follow_value(slot, element, function, stmt, None, trace)
@@ -355,9 +402,9 @@ class Optimizers:
                 self._follow_call(slot, value, function, stmt, slot.key, trace)
                 return
         reason = "the optimizer comes out of a collection that is not written out"
-        trace.problems.append(Problem(NOT_FOUND, function, stmt.line, reason))
+        trace.onward.append(Problem(NOT_FOUND, function, stmt.line, reason))
 
-    def _follow_each(self, slot: Slot, definition: Definition, trace: Trace) -> bool:
+    def _follow_each(self, slot: Slot, definition: Definition, trace: Step) -> bool:
         """Follow a loop's variable to all elements of the collection that the loop goes through."""
         function = definition.function
         found = self.collections.iterated(definition.stmt, slot.name, function)
@@ -377,16 +424,14 @@ class Optimizers:
             keys = self.collections.keys(found, function)
             members = [replace(holder, key=key) for key in keys]
         for member in members:
-            self._follow(member, trace)
-        trace.each[slot] = tuple(members)
+            trace.onward.append(member)
+        trace.each = tuple(members)
         return bool(members)
 
-    def _follow_parameter(self, slot: Slot, trace: Trace) -> None:
+    def _follow_parameter(self, slot: Slot, trace: Step) -> None:
         program = self.program
         function = program.functions[slot.owner]
-        trace.parameters.add(slot)
-        if trace.is_over:
-            return
+        trace.is_parameter = True
         sites = program.call_sites.get(slot.owner, [])
         if not sites:
             reason = f"{slot.name} is a parameter of {function.name}(), which nothing calls here"
@@ -394,14 +439,14 @@ class Optimizers:
                 reason = f"{slot.name} is a parameter of {function.name}(), and who calls it is not known"
             if slot.owner in program.escaping:
                 reason = f"{slot.name} is a parameter of {function.name}(), which is used as a value"
-            trace.problems.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
+            trace.onward.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
         for site in sites:
             value = program.argument_at(site, slot.name)
             if value is None:
                 param = next(p for p in function.params if p.name == slot.name)
                 if param.default is None or any(arg.star for arg in site.call.args):
                     reason = f"the value of {slot.name} in this call of {function.name}() is not plain"
-                    trace.problems.append(
+                    trace.onward.append(
                         Problem(NOT_FOUND, site.caller, site.call.line, reason)
                     )
             elif slot.key is not None:
@@ -425,9 +470,7 @@ class Optimizers:
                     continue
                 else:
                     kind = NOT_FOUND
-                trace.problems.append(
-                    Problem(kind, site.caller, site.call.line, reason)
-                )
+                trace.onward.append(Problem(kind, site.caller, site.call.line, reason))
             else:
                 self._follow_value(slot, value, site.caller, site.stmt, None, trace)
 
@@ -437,7 +480,7 @@ class Optimizers:
         return any("step" in name for name, _ in names)
 
     def _follow_definition(
-        self, slot: Slot, definition: Definition, trace: Trace
+        self, slot: Slot, definition: Definition, trace: Step
     ) -> None:
         stmt = definition.stmt
         if definition.call is not None and definition.value is not None:
@@ -447,7 +490,7 @@ class Optimizers:
                 )
                 return
             reason = f"the optimizer is made inside the call of {ir.render(definition.call.func)}()"
-            trace.problems.append(
+            trace.onward.append(
                 Problem(NOT_FOUND, definition.function, stmt.line, reason)
             )
             return
@@ -460,7 +503,7 @@ class Optimizers:
                 if kind == SEVERAL
                 else f"{slot.shown} is given its value in a way that is not followed"
             )
-            trace.problems.append(Problem(kind, definition.function, stmt.line, reason))
+            trace.onward.append(Problem(kind, definition.function, stmt.line, reason))
             return
         self._follow_given(
             slot, definition.value, definition.function, stmt, definition.index, trace
@@ -473,10 +516,8 @@ class Optimizers:
         function: str,
         stmt: ir.Stmt,
         index: int | None,
-        trace: Trace,
+        trace: Step,
     ) -> None:
-        if trace.is_over:
-            return
         match value:
             case ir.Const(value=None):
                 return
@@ -495,9 +536,9 @@ class Optimizers:
                 source = self.slot(value, function)
                 if source is not None:
                     if source != slot:
-                        trace.aliases.setdefault(slot, source)
-                        trace.values.setdefault(slot, []).append((value, function))
-                    self._follow(source, trace)
+                        trace.alias = trace.alias or source
+                        trace.values.append((value, function))
+                    trace.onward.append(source)
                     return
         reason = "the optimizer comes from an expression that is not followed"
         kind = NOT_FOUND
@@ -505,7 +546,7 @@ class Optimizers:
             kind, reason = SEVERAL, "optimizers are kept in a collection"
         elif isinstance(value, ir.Item):
             reason = "the optimizer comes out of a collection"
-        trace.problems.append(Problem(kind, function, stmt.line, reason))
+        trace.onward.append(Problem(kind, function, stmt.line, reason))
 
     def _follow_call(
         self,
@@ -514,7 +555,7 @@ class Optimizers:
         function: str,
         stmt: ir.Stmt,
         index: Key | None,
-        trace: Trace,
+        trace: Step,
     ) -> None:
         kind = self.makers.construction(call, function)
         if self.any_step and kind in (CLOSURE, WRAPPED):
@@ -529,7 +570,7 @@ class Optimizers:
                 if kind == CLOSURE
                 else f"{name} steps in its own way, which a scaler would not see"
             )
-            trace.problems.append(Problem(kind, function, stmt.line, reason))
+            trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
         callees = self.program.callees(call, function)
         sites = [
@@ -551,7 +592,7 @@ class Optimizers:
         if sites and all(self._makes(site, index) for site in sites):
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return
-        trace.problems.append(self._unknown_maker(call, function, stmt, bool(callees)))
+        trace.onward.append(self._unknown_maker(call, function, stmt, bool(callees)))
 
     def _given_back(
         self, call: ir.Call, function: str, index: Key | None
@@ -633,6 +674,7 @@ class Optimizers:
         """`_makes_one`, where a function that is being asked already gives no answer."""
         asked = (site.callee, index)
         if asked in self._asking:
+            self._cuts += 1
             return False
         self._asking.add(asked)
         try:

@@ -57,7 +57,7 @@ class Kept:
 
     def hands_out(self, display: ir.Display) -> bool:
         """Whether a collection that a function returns is one whose optimizers are followed."""
-        keys = {key for key, _ in self.optimizers.collections.elements(display, "")}
+        keys = set(self.optimizers.collections.elements(display, ""))
         return any(slot.key in keys for slot in self.slots if slot.key is not None)
 
     def find(self) -> Refusal | None:

@@ -55,11 +55,18 @@ class Numerics:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._losses = BceLosses(program)
+        self._names_bce: dict[str, bool] = {}
+        """Of a file, whether any word in it may name such a loss."""
 
     def of(self, stmt: ir.Stmt, function: str) -> Iterator[Numeric]:
         """What one statement does."""
-        words = self.program.modules[ir.file_of(function)].identifiers
-        own_bce = any("bce" in word.lower() or "entropy" in word for word in words)
+        file = ir.file_of(function)
+        if file not in self._names_bce:
+            words = self.program.modules[file].identifiers
+            self._names_bce[file] = any(
+                "bce" in word.lower() or "entropy" in word for word in words
+            )
+        own_bce = self._names_bce[file]
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 if own_bce and self._losses.computes(call, function):
