@@ -39,6 +39,10 @@ class ControlFlow:
         self._effects: dict[int, ir.Stmt] = {}
         """By node, the statement whose own line takes effect there."""
         self._reaching: dict[tuple[str, ir.Path], tuple[list[ir.Stmt], bool]] = {}
+        self._paired: dict[
+            tuple[tuple[str, str], ir.Path],
+            set[tuple[ir.Path | None, ir.Path | None]],
+        ] = {}
         jumps = {**dict.fromkeys(_JUMPS, _END), "raise": self._node([])}
         self._preds[_END] += self._block(function.body, [_ENTRY], jumps)
 
@@ -66,6 +70,27 @@ class ControlFlow:
             stmts = [found[node] for node in sorted(found)]
             self._reaching[key] = (stmts, started)
         return self._reaching[key]
+
+    def together(
+        self, names: tuple[str, str], path: ir.Path
+    ) -> set[tuple[ir.Path | None, ir.Path | None]]:
+        """The statements that may have given two variables their values on one way to where a statement
+        begins; None for what a variable had before.
+
+        What binds a name to something made of its own value, ``net = net.to(device)``, is passed over.
+        """
+        known = self._paired
+        if (names, path) not in known:
+            binders = [
+                {
+                    node: stmt.path
+                    for node, stmt in self._binders.get(name, {}).items()
+                    if stmt.value is None or ir.Name(name) not in ir.walk(stmt.value)
+                }
+                for name in names
+            ]
+            known[names, path] = self._pairs(path, binders)
+        return known[names, path]
 
     def is_passed(self, binds: Binds, path: ir.Path | None = None) -> bool:
         """Whether every way to where a statement begins, or to where the function returns, passes one
@@ -126,6 +151,30 @@ class ControlFlow:
                         pending.append(one)
         spend(len(seen))
         return _ENTRY in seen
+
+    def _pairs(
+        self, path: ir.Path, binders: list[dict[int, ir.Path]]
+    ) -> set[tuple[ir.Path | None, ir.Path | None]]:
+        State = tuple[int, ir.Path | None, ir.Path | None]
+        pending: list[State] = [(self._before.get(path, _ENTRY), None, None)]
+        seen = set(pending)
+        found: set[tuple[ir.Path | None, ir.Path | None]] = set()
+        while pending:
+            node, one, other = pending.pop()
+            if node == _ENTRY or (one and other):
+                found.add((one, other))
+                continue
+            for pred in self._preds[node]:
+                state = (
+                    pred,
+                    one or binders[0].get(pred),
+                    other or binders[1].get(pred),
+                )
+                if state not in seen:
+                    seen.add(state)
+                    pending.append(state)
+        spend(len(seen))
+        return found
 
     # -- building -----------------------------------------------------------------------------
 

@@ -123,36 +123,6 @@ for x, y in data:
     optimizer.zero_grad()
 """,
     ),
-    "a model and its optimizer in each branch": (
-        "which model comes with which optimizer is not followed",
-        """\
-import os
-class Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.fc = nn.Linear(8, width)
-    def forward(self, x):
-        return self.fc(x)
-    @staticmethod
-    def load_from_file(path):
-        saved = torch.load(path)
-        model = Model(saved["width"])
-        model.load_state_dict(saved["state"])
-        return model
-if os.path.exists("model.pt"):
-    model = Model.load_from_file("model.pt").to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-else:
-    model = Model(width=3).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in data:
-    optimizer.zero_grad()
-    loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-""",
-    ),
 }
 
 

@@ -27,6 +27,7 @@ ZERO_OF_MODEL = EPOCH.replace("opt.zero_grad", "model.zero_grad")
 SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 ADAM = "opt = torch.optim.Adam(model.parameters(), lr=0.01)\n"
 NEW = "model = make().to(device)\n"
+CHOICE = "import sys\nfast, slow = len(sys.argv) > 1, len(sys.argv) > 2\n"
 
 
 def inside(text: str) -> str:
@@ -66,6 +67,20 @@ RIGHT = {
     ),
     "a function that sees them from outside": (
         f"def fit():\n{inside(EPOCH)}\n\n{SGD}fit()\n{NEW}{ADAM}fit()\n"
+    ),
+    "a pair for each branch": (
+        f"{CHOICE}if fast:\n{inside(NEW)}{inside(ADAM)}else:\n{inside(NEW)}{inside(SGD)}{EPOCH}"
+    ),
+    "a pair for each branch, moved and wrapped": (
+        f"{CHOICE}if fast:\n{inside(NEW)}{inside(ADAM)}else:\n{inside(NEW)}{inside(SGD)}"
+        f"model = model.to(device)\nmodel = nn.DataParallel(model)\n{EPOCH}"
+    ),
+    "a pair for each branch, for a function": (
+        f"{CHOICE}{TRAIN}if fast:\n{inside(NEW)}{inside(ADAM)}else:\n{inside(NEW)}{inside(SGD)}"
+        "for x, y in data:\n    train(model, opt, x, y)\n"
+    ),
+    "a pair that may take the place of another": (
+        f"{CHOICE}{SGD}if fast:\n{inside(NEW)}{inside(ADAM)}{EPOCH}"
     ),
     "a list of parameters for each phase": (
         f"params = list(model.parameters())\nopt = torch.optim.SGD(params, lr=0.1)\n"
@@ -148,6 +163,22 @@ STALE = {
     "gradients of the new model dropped, those of the old step": (
         f"{SGD}old = model\n{NEW}for x, y in data:\n    model.zero_grad()\n"
         "    loss = criterion(old(x), y)\n    loss.backward()\n    opt.step()\n"
+    ),
+    "a model and an optimizer, each in a branch of its own": (
+        f"{CHOICE}if fast:\n{inside(NEW)}if slow:\n{inside(ADAM)}else:\n{inside(SGD)}"
+        f"if fast:\n{inside(NEW)}{EPOCH}"
+    ),
+    "a pair for each branch, and then another model": (
+        f"{CHOICE}if fast:\n{inside(NEW)}{inside(ADAM)}else:\n{inside(NEW)}{inside(SGD)}"
+        f"if slow:\n{inside(NEW)}{EPOCH}"
+    ),
+    "a pair may take the place of another, whose model is clipped": (
+        f"{CHOICE}net = model\n{SGD}if fast:\n{inside(NEW)}{inside(ADAM)}"
+        f"{EPOCH.replace('model.parameters', 'net.parameters')}"
+    ),
+    "a pair for each branch, and an optimizer that was kept": (
+        f"{CHOICE}{SGD}kept = opt\nif fast:\n{inside(NEW)}{inside(ADAM)}"
+        f"opt = kept\n{EPOCH}"
     ),
 }
 

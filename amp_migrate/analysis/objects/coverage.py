@@ -139,11 +139,22 @@ class Coverage:
         found = self._of(target, function, stmt, 0)
         if found.groups and not found.all:
             return True
+        several = len(alternatives) > 1
         return (
             found.complete
             and bool(found.all)
             and all(
-                self._are_covered(one, function, stmt, alternatives)
+                self._are_covered(
+                    one,
+                    function,
+                    stmt,
+                    {
+                        birth: held
+                        for birth, held in alternatives.items()
+                        if not several
+                        or not self._never_meet(birth, one, target, function, stmt)
+                    },
+                )
                 for one in found.all
             )
         )
@@ -161,6 +172,57 @@ class Coverage:
             and not self._is_bound_since(birth, one, function, stmt)
             for birth, held in alternatives.items()
         )
+
+    def _never_meet(
+        self,
+        birth: Birth,
+        one: Identity,
+        target: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+    ) -> bool:
+        """Whether no way to a statement leads past a birth and the making of a module that ``target``
+        names, so that both are what their names stand for there: each branch makes a model and its
+        optimizer."""
+        slot, where = birth.slot, birth.function
+        made = definitions_of(self.program, one)
+        if (one[0], one[1], slot.kind, slot.owner) != ("variable", where) * 2:
+            return False
+        at = self._position_in(where, function, stmt)
+        if at is None or len(made) != 1 or self._is_kept_elsewhere(slot, where):
+            return False
+        name = one[2].partition(_AT)[0]
+        if any(
+            one in self.identities(inner, function, stmt)
+            and self._named(inner, function) != (where, name)
+            for inner in ir.walk(target)
+            if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+        ):
+            return False
+        pairs = self.program.control(where).together((slot.name, name), at.path)
+        births, models = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
+        pair = birth.path, made[0].stmt.path
+        return pair not in pairs and pair[0] in births and pair[1] in models
+
+    def _named(self, expr: ir.Expr, function: str) -> tuple[str, str] | None:
+        """The variable that an expression names, on this way: of a parameter, that of the caller."""
+        seen: set[str] = set()
+        while isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            if owner is None:
+                return None
+            site = self._way.get(owner)
+            given = None if site is None else self.program.argument_at(site, expr.id)
+            if owner in seen or site is None or given is None:
+                return owner, expr.id
+            seen.add(owner)
+            expr, function = given, site.caller
+        return None
+
+    def _position_in(self, wanted: str, function: str, stmt: ir.Stmt) -> ir.Stmt | None:
+        """Where the way to a statement stands in one of its functions."""
+        positions = self._positions(function, stmt)
+        return next((at for f, at, _ in positions if f == wanted), None)
 
     def of_target(
         self,
@@ -245,16 +307,19 @@ class Coverage:
         slot = birth.slot
         if (slot.kind, slot.owner, birth.function) != ("variable", function, function):
             return True
-        if any(
-            other.kind == "attribute" or other.owner == function
-            for other in self.slots - {slot}
-        ):
-            # It may be kept elsewhere.
+        if self._is_kept_elsewhere(slot, function):
             return True
         found, _ = self.flow.reaching(
             slot.name, Made(ir.Name(slot.name), function, stmt)
         )
         return any(one.path == birth.path for one in found)
+
+    def _is_kept_elsewhere(self, slot: Slot, function: str) -> bool:
+        """Whether an optimizer may go by another name than that of a function's variable."""
+        return any(
+            other.kind == "attribute" or other.owner == function
+            for other in self.slots - {slot}
+        )
 
     def _is_bound_since(
         self, birth: Birth, one: Identity, function: str, stmt: ir.Stmt
@@ -263,10 +328,7 @@ class Coverage:
         statement that did it before the birth, but another object."""
         if one[0] != "variable" or one[1] != birth.function:
             return False
-        at = next(
-            (at for f, at, _ in self._positions(function, stmt) if f == birth.function),
-            None,
-        )
+        at = self._position_in(birth.function, function, stmt)
         if at is None or at.path == birth.path:
             return False
         scope = self.program.functions[birth.function]
