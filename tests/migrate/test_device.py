@@ -146,6 +146,27 @@ PLAIN = {
         + OPT,
         "torch.cuda.is_available()",
     ),
+    "each branch, or it raises": (
+        ARGS
+        + NET
+        + "if args.distributed:\n    if args.gpu is None:\n        model.cuda()\n"
+        + "    else:\n        model.cuda(args.gpu)\n"
+        + "elif args.gpu is not None:\n    if args.deep:\n        model.cuda()\n"
+        + "    else:\n        model = nn.DataParallel(model).cuda()\n"
+        + "else:\n    raise NotImplementedError\n"
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
+    "each branch but one": (
+        ARGS
+        + NET
+        + "if args.distributed:\n    if args.gpu is None:\n        model.cuda()\n"
+        + "    else:\n        model.cuda(args.gpu)\n"
+        + "elif args.gpu is not None:\n    model = model.cuda(args.gpu)\n"
+        + "else:\n    print('no GPU')\n"
+        + OPT,
+        "AMP041",
+    ),
     "each architecture is moved": (
         ARGS
         + 'if args.arch == "a":\n    model = nn.Linear(8, 3).cuda()\n'

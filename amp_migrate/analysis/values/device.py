@@ -391,13 +391,26 @@ class Devices:
                 tests |= dict.fromkeys(outer, (place.function, place.stmt.line))
                 tests |= dict.fromkeys(guards, (move.function, move.line))
         alternatives = simplified(frozenset(ways))
-        if frozenset() in alternatives:
+        if frozenset() in alternatives or self._is_moved_before(moves, place):
             return Decision(f"{self.torch}.cuda.is_available()")
         if len(alternatives) != 1:
             return None
         (condition,) = alternatives
         ordered = {test: tests[test] for test in tests if test in condition}
         return self._as_flag(ordered, place)
+
+    def _is_moved_before(self, moves: list[Move], place: Place) -> bool:
+        """Whether every way to a place passes one of the moves: each branch has one, or raises."""
+        paths = {
+            move.stmt.path
+            for move in moves
+            if move.function == place.function
+            # No test within its statement decides about it.
+            and len(move.guards)
+            == len(self._guards_of(Place(move.function, move.stmt)))
+        }
+        control = self.program.control(place.function)
+        return control.is_passed(lambda stmt: stmt.path in paths, place.stmt.path)
 
     def _deciding(self, move: Move, place: Place) -> Guards:
         """The tests that decide whether a move runs where its module exists at all."""
