@@ -113,6 +113,37 @@ loss = F.mse_loss(model(x), y)
 logger.log("loss", loss)
 ---
 logger.log("loss", loss)
+
+=== similarities of unit rows out of a function
+model = nn.Linear(6, 4).to(device)
+def embed(x):
+    return F.normalize(model(x), dim=1)
+---
+out = torch.cat([embed(x), embed(x + 0.1)])
+sim = torch.exp(torch.mm(out, out.t().contiguous()) / 0.5)
+loss = torch.log(sim.sum(1)).mean()
+---
+    sim = torch.exp(torch.mm(out, out.t().contiguous()) / 0.5)
+
+=== a Gram matrix
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x)
+gram = h.t() @ h / 8
+loss = F.mse_loss(gram, torch.eye(4, device=device))
+---
+    gram = h.t().float() @ h.float() / 8
+
+=== a Gram matrix in a function
+model = nn.Linear(6, 4).to(device)
+def gram(h):
+    return torch.mm(h, h.t()) / h.numel()
+---
+h = model(x)
+loss = F.mse_loss(gram(h), gram(h * 0.5).detach())
+---
+    return torch.mm(h.float(), h.t().float()) / h.numel()
+
 """)
 REFUSED = cases("""\
 === a variance of unknown precision
@@ -146,6 +177,32 @@ p = act(model(x))
 loss = -torch.log(p).mean()
 ---
 loss =
+
+=== a Gram matrix beside another product
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) * 100
+loss = (h.t() @ h).mean() + model(x).mean()
+---
+loss =
+
+=== a Gram matrix of what may be in float64
+model = nn.Linear(6, 4).to(device)
+kept = [torch.eye(8).double(), torch.eye(8)][len(loader) % 2]
+---
+h = kept @ kept.t()
+loss = model(x).mean() + h.mean()
+---
+h =
+
+=== a Gram matrix beside the logarithm of a half value
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x).abs() + 1
+gram = (h.t() @ h).sum() + torch.exp(h).sum()
+loss = gram
+---
+gram =
 """)
 
 

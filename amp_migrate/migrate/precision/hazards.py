@@ -458,11 +458,7 @@ class Hazards:
         refusal = refusal or self._formulas.refusal(function, stmt)
         if refusal is not None:
             return refusal
-        for expr in stmt.exprs:
-            refusal = of_products(program, function, expr, stmt.line)
-            if refusal is not None:
-                return refusal
-        return None
+        return of_products(self._remedies, self.forward, function, stmt)
 
     def _of_call(
         self, program: Program, function: str, stmt: ir.Stmt, call: ir.Call

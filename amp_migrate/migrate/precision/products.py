@@ -1,20 +1,99 @@
-"""Products of a value with its own transpose: sums of squares, the first to overflow in float16."""
+"""Products of a value with its own transpose: sums of squares, the first to overflow in float16.
+
+Such a product runs in an island of fp32 with its factors cast up, where its statement has nothing else
+that autocast is for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Island, Upcast
+from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
 _TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())
 _KEEPS = frozenset("contiguous clone detach".split())
+_GOES_ON = frozenset(
+    """div div_ mul mul_ add sub exp log sqrt abs pow sum mean norm logsumexp softmax log_softmax view
+    reshape unsqueeze squeeze clamp contiguous detach masked_fill masked_fill_""".split()
+)
+"""What autocast computes in fp32, or in what it is given."""
 
 
 def of_products(
-    program: Program, function: str, expr: ir.Expr, line: int
+    remedies: Remedies, forward: Forward, function: str, stmt: ir.Stmt
 ) -> Refusal | None:
-    """A Gram matrix of values that are not normalized."""
+    """A Gram matrix of values that are not normalized, and that cannot have an island."""
+    for expr in stmt.exprs:
+        for product, factors, message in _overflowing(remedies.program, function, expr):
+            if not _isolate(remedies, forward, function, stmt, product, factors):
+                return Refusal("AMP020", message, stmt.line)
+    return None
+
+
+def _isolate(
+    remedies: Remedies,
+    forward: Forward,
+    function: str,
+    stmt: ir.Stmt,
+    product: ir.Expr,
+    factors: tuple[ir.Expr, ir.Expr],
+) -> bool:
+    """Put a statement into an island, and its product's factors into fp32, if that is exact with AMP off
+    and takes nothing else out of autocast."""
+    halves, dtypes = remedies.halves, remedies.dtypes
+    inside = {id(inner) for inner in ir.walk(product)}
+    rest = [
+        inner
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+        if id(inner) not in inside
+    ]
+    if (
+        stmt.kind not in ("assign", "annassign", "return")
+        or any(forward.in_expression(factor, function) for factor in factors)
+        or any(_factors(remedies.program, function, inner) for inner in rest)
+        or not all(_is_same_in_island(inner, product) for inner in rest)
+    ):
+        return False
+    edits: list[Found] = [(function, Island(stmt.path))]
+    for factor in factors:
+        at = Made(factor, function, stmt)
+        steps = steps_to(stmt, factor)
+        if not dtypes.is_fp32(at) or steps is None:
+            return False
+        if not halves.is_never_half(at):
+            edits.append((function, Upcast(stmt.path, steps)))
+    remedies.edits.update(dict.fromkeys(edits))
+    halves.made_full.add(id(product))
+    return True
+
+
+def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
+    """Whether an island computes as autocast would what a product in fp32 goes into: what autocast would
+    put into fp32 is there."""
+    if isinstance(expr, ir.Call):
+        name = (ir.key_of(expr.func) or "").rpartition(".")[2]
+        if name in ("size", "numel", "dim", "len"):
+            return True
+        if name not in _GOES_ON or not isinstance(expr.func, ir.Attr):
+            return False
+    elif not isinstance(expr, ir.Operation) or expr.op != "**":
+        return True
+    return any(inner is product for inner in ir.walk(expr))
+
+
+def _overflowing(
+    program: Program, function: str, expr: ir.Expr
+) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ir.Expr], str]]:
+    """Products, their factors, and what is to be said of them."""
     for inner in ir.walk(expr):
         factors = _factors(program, function, inner)
         if factors is None:
@@ -22,7 +101,8 @@ def of_products(
         same = _with_itself(inner, factors)
         if same is not None and not _is_normalized(program, function, same):
             message = "a product of a value with itself may overflow in float16"
-            return Refusal("AMP020", message, line)
+            yield inner, factors, message
+            continue
         (one, turned), (other, turned_too) = (
             _base(program, function, factor) for factor in factors
         )
@@ -32,8 +112,7 @@ def of_products(
             message = (
                 "a product of a value with its own transpose may overflow in float16"
             )
-            return Refusal("AMP020", message, line)
-    return None
+            yield inner, factors, message
 
 
 def _with_itself(expr: ir.Expr, factors: tuple[ir.Expr, ir.Expr]) -> ir.Expr | None:
