@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from textwrap import indent
 
 import pytest
@@ -998,3 +1002,29 @@ def test_a_lone_optimizer_of_another_model(name: str) -> None:
     message = "the optimizer is given other modules than this loss is made with"
     assert bool(found) != migrates
     assert migrates or (found[0][0] == "AMP011" and message in found[0][1])
+
+
+def test_the_same_reason_in_each_run(tmp_path: Path) -> None:
+    """Of several optimizers that are not followed, it is always the same that is told."""
+    names = ("opt_c", "opt_a", "opt_b")
+    births = "".join(f"{n} = config.{n}(model.parameters())\n" for n in names)
+    zeros, steps = (
+        "".join(f"{n}.{does}()\n" for n in names) for does in ("zero_grad", "step")
+    )
+    turn = f"{zeros}loss = criterion(model(x), y)\nloss.backward()\n{steps}"
+    body = f"{births}for x, y in data:\n{indent(turn, '    ')}"
+    (tmp_path / "train.py").write_text(
+        f"{HEAD}model = nn.Linear(8, 3).to(device)\n"
+        f"def train(config):\n{indent(body, '    ')}"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-m", "amp_migrate", "--check", str(tmp_path)],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+        ).stderr
+        for seed in range(4)
+    }
+    assert len(told) == 1
+    assert "AMP010" in told.pop()

@@ -15,6 +15,7 @@ from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.closures import Closures
 from amp_migrate.analysis.paths.events import UNKNOWN, Event, Events, innermost_loop
+from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of
@@ -378,21 +379,20 @@ class Finder:
                 loop.refuse(refusal)
                 return
             slots |= reached
-        unknown = sorted(
-            (slot for slot in slots if slot.kind == "unknown"), key=lambda s: s.name
-        )
+        in_order = sorted(slots, key=order)
+        unknown = [slot for slot in in_order if slot.kind == "unknown"]
         if unknown:
             loop.refuse(self._why_unknown(unknown[0]))
             return
         loop.slots = frozenset(slots)
-        for slot in slots:
+        for slot in in_order:
             if self.optimizers.any_step:
                 continue
             if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
                 line = self.program.classes[slot.owner].line
                 message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
                 loop.refuse(Refusal("AMP014", message, line))
-        for slot in slots:
+        for slot in in_order:
             for problem in self.optimizers.trace(slot).problems:
                 loop.refuse(
                     Refusal(_PROBLEM_CODES[problem.kind], problem.reason, problem.line)
