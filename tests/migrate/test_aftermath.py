@@ -48,12 +48,30 @@ HARM = {
         "for p in model.parameters():\n    total = total + p.grad.sum()\n"
         "schedule(opt, total)\n"
     ),
+    "an integer": "print(int(model[0].weight.grad.norm()))\n",
+    "a rounded number": "print(round(model[0].weight.grad.norm().item()))\n",
+    "a format for integers": "print('%5d' % model[0].weight.grad.norm().item())\n",
+    "the floor of a number": "print(math.floor(model[0].weight.grad.norm()))\n",
+    "a histogram of NumPy": (
+        "for p in model.parameters():\n    print(np.histogram(p.grad.cpu().numpy()))\n"
+    ),
+    "a histogram in a function": (
+        "for p in model.parameters():\n    show(p.grad.cpu().numpy())\n"
+    ),
+    "singular values": "print(np.linalg.svd(model[0].weight.grad.cpu().numpy()))\n",
 }
+NUMPY = """\
+import math
+import numpy as np
+def show(values):
+    counts, edges = np.histogram(values)
+    print(counts)
+"""
 
 
 @pytest.mark.parametrize("name", HARM)
 def test_what_reaches_the_training(name: str) -> None:
-    assert left_alone(training(HARM[name])) == "AMP030"
+    assert left_alone(training(HARM[name], NUMPY)) == "AMP030"
 
 
 def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
@@ -85,8 +103,14 @@ HARMLESS = {
         "print(norm)\n"
     ),
     "a function": "print(norm_of(model))\n",
+    "some digits": (
+        "print(round(model[0].weight.grad.norm().item(), 2))\n"
+        "print('%5.2f' % model[0].weight.grad.norm().item())\n"
+        "print(np.linalg.norm(model[0].weight.grad.cpu().numpy()))\n"
+    ),
 }
 SETUP = """\
+import numpy as np
 norms, stats, writer = [], {}, Writer()
 def norm_of(net):
     total = 0

@@ -335,3 +335,27 @@ def test_a_backward_that_adds_to_a_step_does_not_stay() -> None:
     result = migrate_source(source, path="train.py")
     assert [loop.outcome for loop in result.loops] == [Outcome.MIGRATED] * 2
     assert result.output.count("scaler.scale(") == 2
+
+
+@pytest.mark.parametrize("call", ["train(make())", "r = train(opts=make())"])
+def test_optimizers_that_are_made_where_they_are_given(call: str) -> None:
+    source = f"""\
+other = make_net().to(device)
+def make():
+    one = torch.optim.SGD(model.parameters(), lr=0.1)
+    two = torch.optim.SGD(other.parameters(), lr=0.1)
+    return (one, two)
+def train(opts):
+    for x, y in data:
+        for opt in opts:
+            opt.zero_grad()
+        loss = criterion(model(x) + other(x), y)
+        loss.backward()
+        for opt in opts:
+            opt.step()
+{call}
+"""
+    head = HEAD.replace("def make():", "def make_net():").replace(
+        "= make()", "= make_net()"
+    )
+    assert left_alone(source, head) == "AMP010"

@@ -19,6 +19,12 @@ Site = tuple[str, ir.Path]
 
 _PURE = ("torch.", "builtins.", "math.", "numpy.", "statistics.", "json.", "logging.")
 _IMPURE = ("builtins.exec", "builtins.eval", "builtins.setattr", "torch.distributed.")
+_FAILS_ON_INF = re.compile(
+    r"builtins\.(int|round|range|divmod|hex|chr)|math\.(?!sqrt$|log\w*$|fabs$|is\w+$|hypot$|pow$)\w+"
+    r"|(numpy|torch)\.(hist\w*|bincount|linalg\.(?!\w*norm$)\w+)|statistics\.\w*(stdev|variance)"
+)
+"""What raises where a gradient is infinite, as it is after a step that was skipped."""
+_INTEGER_FORMAT = re.compile(r"%[-+ #0]*\d*[dioxX]")
 _MADE_HERE = ("builtins.", "collections.", "torch.zeros", "torch.tensor", "numpy.")
 _COLLECTS = ("append", "extend", "update", "add", "insert", "setdefault")
 _TELLS = re.compile(
@@ -114,6 +120,13 @@ class Aftermath:
                 given = any(self._reads(a.value, function, origin) for a in call.args)
                 if not self._call_tells(call, function, origin, given, decided):
                     return False
+            for part in ir.walk(expr):
+                match part:
+                    case ir.Operation(
+                        op="%", operands=(ir.Const(value=str(text)), shown)
+                    ) if _INTEGER_FORMAT.search(text):
+                        if self._reads(shown, function, origin):
+                            return False
         read = decided or self._reads(stmt.value, function, origin)
         if decided and stmt.kind in ("break", "continue", "raise", "delete", "return"):
             return False
@@ -148,6 +161,9 @@ class Aftermath:
             return True
         if last.endswith("_") and not last.endswith("__"):
             return False
+        if given and _FAILS_ON_INF.fullmatch(name):
+            # To some digits, infinity is rounded to itself.
+            return name == "builtins.round" and len(call.args) > 1
         if _TELLS.fullmatch(last) or name.startswith(_PURE):
             return not name.startswith(_IMPURE)
         if last in _COLLECTS and receiver is not None:

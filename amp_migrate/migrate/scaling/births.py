@@ -227,6 +227,9 @@ class Births:
             for target, _, _ in unpacked(birth.stmt)
         ]
         call = birth.stmt.value
+        if slot.key is not None and birth.given is None and _is_given(birth):
+            message = "the optimizers are made inside the call that they are given to"
+            raise Blocked(Refusal("AMP010", message, stmt.line))
         if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
             # `opts.append(SGD(...))`
             assert isinstance(call.func, ir.Attr)
@@ -290,6 +293,17 @@ def _is_init(function: str) -> bool:
 def place_of(birth: Birth) -> tuple[int, ...]:
     """Where an optimizer is made, to put several in order."""
     return birth.stmt.line, birth.call.line, birth.call.column
+
+
+def _is_given(birth: Birth) -> bool:
+    """Whether what a birth makes is an argument, of anything but ``append``."""
+    return any(
+        arg.value is birth.call
+        for expr in birth.stmt.exprs
+        for call in ir.calls_in(expr)
+        if not (isinstance(call.func, ir.Attr) and call.func.attr == "append")
+        for arg in call.args
+    )
 
 
 def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
