@@ -358,4 +358,4 @@ def train(opts):
     head = HEAD.replace("def make():", "def make_net():").replace(
         "= make()", "= make_net()"
     )
-    assert left_alone(source, head) == "AMP010"
+    assert left_alone(source, head) == "AMP012"

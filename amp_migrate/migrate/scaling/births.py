@@ -222,14 +222,16 @@ class Births:
             for b in sorted(self.travel.births, key=lambda b: b.stmt.line)
             if b.slot == slot and b.function == function
         )
+        if slot.key is not None and slot.kind == "variable" and slot.owner != function:
+            reason = (
+                f"{slot.shown} is made in a function that does not make {slot.name}"
+            )
+            raise Blocked(Refusal("AMP012", reason, stmt.line))
         targets = [
             target.value if isinstance(target, ir.Item) else target
             for target, _, _ in unpacked(birth.stmt)
         ]
         call = birth.stmt.value
-        if slot.key is not None and birth.given is None and _is_given(birth):
-            message = "the optimizers are made inside the call that they are given to"
-            raise Blocked(Refusal("AMP010", message, stmt.line))
         if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
             # `opts.append(SGD(...))`
             assert isinstance(call.func, ir.Attr)
@@ -242,11 +244,6 @@ class Births:
             ),
             None,
         )
-        if slot.key is not None and slot.kind == "variable" and slot.owner != function:
-            reason = (
-                f"{slot.shown} is made in a function that does not make {slot.name}"
-            )
-            raise Blocked(Refusal("AMP012", reason, stmt.line))
         decision = decided(self.travel, function, stmt)
         name = self.travel.names[slot]
         holder = None
@@ -293,17 +290,6 @@ def _is_init(function: str) -> bool:
 def place_of(birth: Birth) -> tuple[int, ...]:
     """Where an optimizer is made, to put several in order."""
     return birth.stmt.line, birth.call.line, birth.call.column
-
-
-def _is_given(birth: Birth) -> bool:
-    """Whether what a birth makes is an argument, of anything but ``append``."""
-    return any(
-        arg.value is birth.call
-        for expr in birth.stmt.exprs
-        for call in ir.calls_in(expr)
-        if not (isinstance(call.func, ir.Attr) and call.func.attr == "append")
-        for arg in call.args
-    )
 
 
 def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
