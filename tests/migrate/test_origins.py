@@ -96,6 +96,45 @@ ORIGINS = {
 -    model, opt, step, best = read(model, opt, best=True)
 +    model, opt, step, best = read(model, opt, best=True, scaler=scaler)
 {BODY}""",
+    "a class that is a parameter's default": f"""\
+ from typing import Type
+ class Agent:
+     def __init__(self, net, make_opt: Type[torch.optim.Optimizer] = torch.optim.SGD):
+         self.net = net
+         self.opt = make_opt(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def learn(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ agent = Agent(model)
+ for x, y in data:
+     agent.learn(x, y)
+""",
+    "a class that some calls give, wrapped up": f"""\
+ from functools import partial
+ def maker(net, of=None):
+     of = of or torch.optim.Adam
+     return of(net.parameters())
+ opt = maker(model, partial(torch.optim.SGD, lr=0.1, momentum=0.9))
++scaler = BORN
+{BODY} other = maker(make())
+""",
+    "a lambda in the configuration": f"""\
+ class Config:
+     def __init__(self):
+         self.opt_fn = None
+ config = Config()
+ config.opt_fn = lambda params: torch.optim.SGD(params, lr=0.1)
+ opt = config.opt_fn(model.parameters())
++scaler = BORN
+{BODY}""",
+    "a class that is registered": f"""\
+ KNOWN = {{"adam": torch.optim.Adam}}
+ def register(name, cls):
+     KNOWN[name] = cls
+ register("sgd", torch.optim.SGD)
+ opt = KNOWN[kind](model.parameters(), lr=0.1)
++scaler = BORN
+{BODY}""",
     "made where others step theirs by a name put together": """\
  class Many:
      def __init__(self, nets):
@@ -134,6 +173,58 @@ opt = {"sgd": torch.optim.SGD(model.parameters(), lr=0.1), "own": build(model)}[
         """\
 make_opt = torch.optim.SGD if kind else build
 opt = make_opt(model.parameters(), lr=0.1)
+""",
+        "AMP010",
+    ),
+    "a class that a parameter need not be": (
+        """\
+def maker(net, of=torch.optim.SGD):
+    return of(net.parameters(), lr=0.1)
+opt = maker(model)
+other = maker(model, build)
+""",
+        "AMP010",
+    ),
+    "a class whose step needs a closure, which only the default is": (
+        """\
+def maker(net, of=torch.optim.LBFGS):
+    return of(net.parameters(), lr=0.1)
+opt = maker(model)
+other = maker(model, torch.optim.SGD)
+""",
+        "AMP010",
+    ),
+    "a class that options in no sight may give": (
+        """\
+def maker(net, of=torch.optim.SGD):
+    return of(net.parameters(), lr=0.1)
+opt = maker(model, **kind)
+""",
+        "AMP010",
+    ),
+    "a class that is registered beside what steps in its own way": (
+        """\
+from apart import Lookahead
+KNOWN = {"sgd": torch.optim.SGD}
+KNOWN["slow"] = Lookahead
+opt = KNOWN[kind](model.parameters(), lr=0.1)
+""",
+        "AMP014",
+    ),
+    "a class out of a table that others fill": (
+        """\
+KNOWN = {"sgd": torch.optim.SGD}
+KNOWN.update(torch.load("known.pt"))
+opt = KNOWN[kind](model.parameters(), lr=0.1)
+""",
+        "AMP010",
+    ),
+    "a partial that holds other parameters": (
+        """\
+from functools import partial
+other = make().to(device)
+make_opt = partial(torch.optim.SGD, other.parameters(), lr=0.1)
+opt = make_opt(model.parameters())
 """,
         "AMP010",
     ),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
 
 CLOSURE = "closure"
 WRAPPED = "wrapped"
@@ -32,6 +34,8 @@ _WRAPPERS = frozenset(
 )
 _LIBRARIES = ("torch.optim", "torch_optimizer")
 _MOST_NAMES = 6
+_DECLARES = ("classdef", "functiondef", "import", "importfrom")
+"""Statements that give a name to what it means itself."""
 _KNOWN_ELSEWHERE = re.compile(
     r"(Adam\w*|SGD\w*|RMSprop\w*|Adagrad|Adadelta|RAdam|NAdam|Lamb|LAMB|LARS|Lars|Ranger\w*|AdaBound\w*"
     r"|AdaBelief|Adafactor|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
@@ -56,12 +60,18 @@ class Makers:
     def _kind_of_class(self, expr: ir.Expr, function: str, depth: int) -> str | None:
         """The same, for an expression that is called: the class of an optimizer."""
         program = self.program
+        if depth > _MOST_NAMES:
+            return None
         if self._is_reflection(expr, function):
             return "plain"
         if isinstance(expr, ir.Item):
-            return self._from_table(expr, function)
+            return self._from_table(expr, function, depth)
+        if isinstance(expr, (ir.Call, ir.Deferred)):
+            return self._of_shorthand(expr, function, depth)
         kinds: set[str | None] = set()
-        options = self._options(expr, function) if depth < _MOST_NAMES else []
+        options = self._options(expr, function)
+        if options is None:
+            return None
         for at, value in options:
             if value != ir.Const(None):
                 kinds.add(self._kind_of_class(value, at, depth + 1))
@@ -72,28 +82,89 @@ class Makers:
                 kinds.add(self._own_kind(ref.name))
             else:
                 return None
-        if not kinds or None in kinds:
-            return None
-        return next((kind for kind in (CLOSURE, WRAPPED) if kind in kinds), "plain")
+        return _worst(kinds)
 
-    def _options(self, expr: ir.Expr, function: str) -> list[tuple[str, ir.Expr]]:
-        """(function, value) of what an expression may be: of a conditional, or of a variable whose
-        values are all assigned to it by themselves."""
-        program = self.program
-        if isinstance(expr, ir.Operation) and expr.op == "if":
-            return [(function, option) for option in expr.operands[1:]]
-        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
-        if owner is None or not isinstance(expr, ir.Name):
-            return []
-        if any(param.name == expr.id for param in program.functions[owner].params):
-            return []
-        found = program.definitions(owner, expr.id)
-        values = [
-            (d.function, d.value)
-            for d in found
-            if d.value is not None and d.index is None
+    def _of_shorthand(
+        self, expr: ir.Call | ir.Deferred, function: str, depth: int
+    ) -> str | None:
+        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``."""
+        if isinstance(expr, ir.Deferred):
+            made = expr.body
+            if not isinstance(made, ir.Call) or not expr.plain:
+                return None
+            given = made.argument(0, "params")
+            passes_on = expr.params[:1] and given == ir.Name(expr.params[0])
+            return (
+                self._kind_of_class(made.func, function, depth + 1)
+                if passes_on
+                else None
+            )
+        if self.program.origin(expr.func, function) != "functools.partial":
+            return None
+        kept = [
+            arg for arg in expr.args[1:] if arg.name is None or arg.name == "params"
         ]
-        return values if len(values) == len(found) else []
+        if kept or not expr.args or expr.args[0].name or expr.args[0].star:
+            return None
+        return self._kind_of_class(expr.args[0].value, function, depth + 1)
+
+    def _options(
+        self, expr: ir.Expr, function: str
+    ) -> list[tuple[str, ir.Expr]] | None:
+        """(function, value) of what an expression may be: of a conditional, a variable, a parameter or
+        an attribute. None where it may be more than that; nothing where it names what it is.
+        """
+        program = self.program
+        if chosen := _chosen(expr):
+            return [(function, option) for option in chosen]
+        found: list[Definition] = []
+        values: list[tuple[str, ir.Expr]] = []
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is None:
+                return []
+            found = program.definitions(owner, expr.id)
+            if any(d.stmt.kind in _DECLARES for d in found):
+                return []
+            for param in program.functions[owner].params:
+                if param.name == expr.id:
+                    given = self._given(owner, param)
+                    if given is None:
+                        return None
+                    values += given
+        elif isinstance(expr, ir.Attr):
+            for class_name in program.instance_classes(expr.value, function):
+                found += program.attribute_definitions(class_name, expr.attr)
+        for one in found:
+            if one.value is None or one.index is not None:
+                return None
+            # `of = of or Adam` gives a name what it is, or something else.
+            values += [
+                (one.function, value)
+                for value in _chosen(one.value) or (one.value,)
+                if value != expr
+            ]
+        return values
+
+    def _given(
+        self, function: str, param: ir.Param
+    ) -> list[tuple[str, ir.Expr]] | None:
+        """(caller, value) of what calls give to a parameter, with its default where one does not, or
+        where nothing calls. None where that is not in sight."""
+        default = None if param.default is None else (function, param.default)
+        found = []
+        sites = self.program.call_sites.get(function, [])
+        for site in sites:
+            value = self.program.argument_at(site, param.name)
+            given = default if value is None else (site.caller, value)
+            if given is None or (
+                value is None and any(arg.star for arg in site.call.args)
+            ):
+                return None
+            found.append(given)
+        if not sites and default is not None:
+            found.append(default)
+        return found or None
 
     def _is_reflection(self, expr: ir.Expr, function: str) -> bool:
         """``getattr(torch.optim, name)``."""
@@ -167,22 +238,24 @@ class Makers:
         """Whether a class of the program is an optimizer around another optimizer."""
         return self._own_kind(class_name) == WRAPPED
 
-    def _from_table(self, item: ir.Item, function: str) -> str | None:
+    def _from_table(self, item: ir.Item, function: str, depth: int) -> str | None:
         if isinstance(item.value, ir.Attr) and item.value.attr == "__dict__":
             holder = self.program.origin(item.value.value, function)
             return "plain" if holder == "torch.optim" else None
-        found = self._tables(item.value, function)
-        if not all(isinstance(table, ir.Display) for _, table in found):
-            return None
-        kinds = {
-            self._external_kind(self.program.origin(entry, at) or "?")
-            for at, table in found
-            if isinstance(table, ir.Display)
-            for entry in table.items
-        }
-        if not kinds or None in kinds:
-            return None
-        return CLOSURE if CLOSURE in kinds else WRAPPED if WRAPPED in kinds else "plain"
+        entries: list[tuple[str, ir.Expr]] = []
+        for at, table in self._tables(item.value, function):
+            if not isinstance(table, ir.Display):
+                return None
+            entries += [(at, entry) for entry in table.items]
+        if not isinstance(item.value, ir.Display):
+            # What is registered later.
+            for put in self.program.noted(Contents).put_into(item.value, function):
+                more = put.value.items if isinstance(put.value, ir.Display) else ()
+                if put.spread and not more:
+                    return None
+                one = [put.value] if not put.spread else list(more)
+                entries += [(put.function, entry) for entry in one]
+        return _worst({self._kind_of_class(e, at, depth + 1) for at, e in entries})
 
     def _tables(self, expr: ir.Expr, function: str) -> list[tuple[str, ir.Expr | None]]:
         """(function, value) of all that a table of classes may be."""
@@ -223,6 +296,20 @@ class Makers:
                 key = ir.key_of(call.func.value) or "?"
                 found[call.func.attr].add((ir.file_of(function), key))
         return frozenset(found["zero_grad"] & found["step"])
+
+
+def _chosen(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What a conditional chooses from."""
+    if not isinstance(expr, ir.Operation) or expr.op not in ("if", "or"):
+        return ()
+    return expr.operands[1:] if expr.op == "if" else expr.operands
+
+
+def _worst(kinds: set[str | None]) -> str | None:
+    """What all of several classes are: none where one is not known to be an optimizer's."""
+    if not kinds or None in kinds:
+        return None
+    return next((kind for kind in (CLOSURE, WRAPPED) if kind in kinds), "plain")
 
 
 def _is_super(call: ir.Call) -> bool:
