@@ -61,7 +61,55 @@ def test_signature(name: str) -> None:
     assert migrated(source) == expected
 
 
+WRAPPER = """\
+ class Warm:
+-    def __init__(self, inner, steps):
++    def __init__(self, inner, steps, scaler):
+         self.inner = inner
++        self.scaler = scaler
+         self.steps = steps
+     def zero_grad(self):
+         self.inner.zero_grad()
+     def step_and_update(self):
+         for group in self.inner.param_groups:
+             group["lr"] = 0.1 / self.steps
+-        self.inner.step()
++        self.scaler.step(self.inner)
++        self.scaler.update()
+"""
+WARM = """\
+-warm = Warm(torch.optim.SGD(model.parameters(), lr=0.1), 4)
++warm = Warm(torch.optim.SGD(model.parameters(), lr=0.1), 4, scaler=BORN)
+"""
 PROGRAMS = {
+    "a wrapper that is handed an optimizer, and to a function": f"""\
+{WRAPPER} def train(warm):
+     for x, y in data:
+         warm.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
++        AUTOCAST scaler=warm.scaler
++            loss = criterion(model(x), y)
++        warm.scaler.scale(loss).backward()
+         warm.step_and_update()
+{WARM} train(warm)
+""",
+    "a wrapper that another object holds": f"""\
+{WRAPPER}{WARM} class Trainer:
+     def __init__(self, warm):
+         self.warm = warm
+     def train(self, x, y):
+         self.warm.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
++        AUTOCAST scaler=self.warm.scaler
++            loss = criterion(model(x), y)
++        self.warm.scaler.scale(loss).backward()
+         self.warm.step_and_update()
+ trainer = Trainer(warm)
+ for x, y in data:
+     trainer.train(x, y)
+""",
     "through three functions": f"""\
 -def step(opt, x, y):
 +def step(opt, x, y, scaler):
@@ -345,7 +393,43 @@ def test_bfloat16_carries_a_bool() -> None:
     assert "scale" not in output
 
 
+WARM_BEFORE = before_and_after(WRAPPER)[0].replace("step_and_update", "step")
+WARM_STEPS = """\
+loss = criterion(model(x), y)
+warm.zero_grad()
+loss.backward()
+"""
+
 STUCK = {
+    "a wrapper, or a plain optimizer": (
+        f"{WARM_BEFORE}def train(warm, x, y):\n    {WARM_STEPS.replace(chr(10), chr(10) + 4 * ' ')}"
+        "warm.step()\n"
+        "train(Warm(torch.optim.SGD(model.parameters(), lr=0.1), 4), *data[0])\n"
+        "sgd = torch.optim.SGD(model.parameters(), lr=0.1)\ntrain(sgd, *data[0])\n",
+        "AMP014",
+    ),
+    "a wrapper that saves all its attributes": (
+        f"{WARM_BEFORE}    def state_dict(self):\n"
+        "        return {k: v for k, v in self.__dict__.items() if k != 'inner'}\n"
+        "warm = Warm(torch.optim.SGD(model.parameters(), lr=0.1), 4)\n"
+        f"for x, y in data:\n    {WARM_STEPS.replace(chr(10), chr(10) + 4 * ' ')}warm.step()\n"
+        "    torch.save(warm.state_dict(), 'warm.pt')\n",
+        "AMP040",
+    ),
+    "a trainer that is saved with all its attributes": (
+        "class T:\n    def __init__(self):\n"
+        f"        self.{BIRTH}"
+        "    def one(self, x, y):\n"
+        "        STEPS opt=self.opt\n"
+        "t = T()\nfor x, y in data:\n    t.one(x, y)\ntorch.save(vars(t), 't.pt')\n",
+        "AMP040",
+    ),
+    "a wrapper that is made behind backward()": (
+        f"{WARM_BEFORE}for x, y in data:\n    loss = criterion(model(x), y)\n    loss.backward()\n"
+        "    warm = Warm(torch.optim.SGD(model.parameters(), lr=0.1), 4)\n    warm.step()\n"
+        "    warm.zero_grad()\n",
+        "AMP031",
+    ),
     "made in a call, or given": (
         "def train(opt):\n    for x, y in data:\n        STEPS\n"
         "train(torch.optim.Adam(model.parameters()))\n"

@@ -291,8 +291,8 @@ class Moves:
         things: set[Thing] = set()
         for stmt in ir.statements((birth,)):
             for call in calls_of(stmt):
-                for trained in self._trained(call, function, 0):
-                    things |= self._things(trained, function, True)
+                for trained, at in self._trained(call, function, 0):
+                    things |= self._things(trained, at, True)
         modules = [m for m in self.all if m.kind == "module"]
         own = []
         for move in modules:
@@ -303,18 +303,20 @@ class Moves:
                 own.append(move)
         return own, bool(things)
 
-    def _trained(self, call: ir.Call, function: str, depth: int) -> Iterator[ir.Expr]:
-        """The modules whose parameters a call is given, also through variables."""
+    def _trained(
+        self, call: ir.Call, function: str, depth: int
+    ) -> Iterator[tuple[ir.Expr, str]]:
+        """The modules whose parameters a call is given, also through variables, and who names them so."""
         for arg in call.args:
             for inner in ir.walk(arg.value):
                 if isinstance(inner, ir.Attr) and inner.attr in (
                     "parameters",
                     "named_parameters",
                 ):
-                    yield inner.value
+                    yield inner.value, function
                 elif isinstance(inner, (ir.Name, ir.Attr)):
                     if self.forward.is_module(inner, function):
-                        yield inner
+                        yield inner, function
                     elif isinstance(inner, ir.Name) and depth < 3:
                         for at, value in self._values(inner, function):
                             if value is not None and not isinstance(value, ir.Name):

@@ -457,11 +457,6 @@ class Optimizers:
                 reason = f"the optimizer is made inside the call of {name}()"
                 if kind in (CLOSURE, WRAPPED):
                     reason = f"{ir.render(value.func)} is stepped"
-                elif function.name == "__init__" and self._steps_itself(function):
-                    kind, reason = (
-                        WRAPPED,
-                        f"{name} wraps an optimizer made in its call",
-                    )
                 elif kind == "plain":
                     born = Birth(
                         site.caller, site.stmt.path, slot, site.stmt, value, site
@@ -473,11 +468,6 @@ class Optimizers:
                 trace.onward.append(Problem(kind, site.caller, site.call.line, reason))
             else:
                 self._follow_value(slot, value, site.caller, site.stmt, None, trace)
-
-    def _steps_itself(self, function: ir.Function) -> bool:
-        """Whether the class of a method has a step of its own."""
-        names = self.program.classes[function.class_name or ""].methods
-        return any("step" in name for name, _ in names)
 
     def _follow_definition(
         self, slot: Slot, definition: Definition, trace: Step

@@ -29,6 +29,7 @@ from amp_migrate.edit.edits import (
 from amp_migrate.migrate.scaling.births import Born, made_inside, place_of
 from amp_migrate.migrate.scaling.carried import Carried
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -37,6 +38,8 @@ Ways = frozenset[Frames]
 
 NO_WAYS: Ways = frozenset()
 
+_MOST_HANDED = 6
+_ABOUT_ONESELF = ("__init__", "__repr__", "__str__")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -81,6 +84,8 @@ class Travel:
         """The switches that a function is given which has no optimizer of its own."""
         self.attributes: set[tuple[str, str]] = set()
         """(class, name of a switch that its instances have)."""
+        self._mixed: Refusal | None = None
+        """Where an object that steps an optimizer may also be another one, which has no switch."""
         self._name_slots()
 
     @contextmanager
@@ -363,6 +368,102 @@ class Travel:
             if ir.is_top(slot.owner)
             and (known := self._imported_as(slot, function)) is not None
         ]
+        yield [
+            self._of_slot(slot, ir.Attr(holder, slot.name), function)
+            for holder, slot in self._stepped_by_others(function)
+            if slot in self.names and self._belongs(slot, function, ways)
+        ]
+
+    def _stepped_by_others(self, function: str) -> Iterator[tuple[ir.Expr, Slot]]:
+        """(object, attribute) of the optimizers that are stepped by a method of what holds them, which
+        a function has before its loops: ``wrapper.step_and_update_lr()``."""
+        scope = self.program.functions[function]
+        own = self.program.self_class(function)
+        for stmt in ir.statements(scope.body):
+            for call in calls_of(stmt):
+                if not isinstance(call.func, ir.Attr):
+                    continue
+                holder = call.func.value
+                if not isinstance(holder, (ir.Name, ir.Attr)) or (
+                    own is not None and holder == ir.Name(own[0])
+                ):
+                    continue
+                callees = self.program.callees(call, function)
+                if len(callees) != 1 or not self._is_there(holder, function, stmt):
+                    continue
+                for receiver in self.steps.get(callees[0], ()):
+                    slot = self.optimizers.slot(receiver, callees[0])
+                    itself = self.program.functions[callees[0]].self_name
+                    if slot is None or receiver != ir.Attr(
+                        ir.Name(itself or "?"), slot.name
+                    ):
+                        continue
+                    if self._is_always(holder, function, slot.owner):
+                        yield holder, slot
+                    else:
+                        name = ir.local_name(slot.owner)
+                        reason = f"{ir.render(holder)} is not always a {name}"
+                        self._mixed = Refusal("AMP014", reason, stmt.line)
+
+    def _is_there(self, holder: ir.Expr, function: str, at: ir.Stmt) -> bool:
+        """Whether a variable or an attribute has its one value before a loop around a statement."""
+        program = self.program
+        found = self.optimizers.collections.definitions(holder, function)
+        if isinstance(holder, ir.Attr):
+            return len(found) == 1 and (
+                program.functions[found[0].function].name == "__init__"
+            )
+        assert isinstance(holder, ir.Name)
+        owner = program.owner(holder.id, function)
+        if owner is None or not found:
+            return owner is not None
+        made = found[0].stmt
+        if len(found) != 1 or found[0].function != owner:
+            return False
+        depth = len(made.path)
+        around = at.path[:depth]
+        beside = made.path[:-1] == around[:-1] and made.path[-1][0] == around[-1][0]
+        return owner != function or any(
+            loop.path == at.path[: len(loop.path)]
+            and beside
+            and len(loop.path) >= depth
+            and made.line < loop.line
+            for loop in ir.statements(program.functions[function].body)
+            if loop.kind in ("for", "while")
+        )
+
+    def _is_always(
+        self, expr: ir.Expr, function: str, class_name: str, depth: int = 0
+    ) -> bool:
+        """Whether an expression is an instance of a class, whoever calls its function."""
+        program = self.program
+        if depth > _MOST_HANDED:
+            return False
+        if isinstance(expr, ir.Call):
+            made = program.resolve(expr.func, function)
+            return bool(made) and all(
+                ref.kind == "class" and class_name in program.bases(ref.name)
+                for ref in made
+            )
+        if not isinstance(expr, (ir.Name, ir.Attr)):
+            return False
+        values = [
+            (d.function, d.value if d.index is None else None)
+            for d in self.optimizers.collections.definitions(expr, function)
+        ]
+        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        if owner is not None and isinstance(expr, ir.Name):
+            if any(param.name == expr.id for param in program.functions[owner].params):
+                if owner in program.escaping or program.is_public(owner):
+                    return False
+                values += [
+                    (site.caller, program.argument_at(site, expr.id))
+                    for site in program.call_sites.get(owner, ())
+                ]
+        return bool(values) and all(
+            value is not None and self._is_always(value, at, class_name, depth + 1)
+            for at, value in values
+        )
 
     def _is_method(self, function: str) -> bool:
         return self.program.functions[function].class_name is not None
@@ -450,6 +551,42 @@ class Travel:
                     line = self.program.classes[class_name].line
                     raise Blocked(Refusal("AMP035", reason, line))
 
+        line = self._reads_all(slot.owner)
+        if line:
+            name = ir.local_name(slot.owner)
+            reason = (
+                f"all attributes of {name} are taken here, and the scaler would be one"
+            )
+            raise Blocked(Refusal("AMP040", reason, line))
+
+    def _reads_all(self, class_name: str) -> int:
+        """Where all attributes of an instance are taken together, to be saved, say; or 0."""
+        family = self.program.family(class_name)
+        for word in ("__dict__", "vars"):
+            for function, stmt in self.program.mentioning(word):
+                if self.program.functions[function].name in _ABOUT_ONESELF:
+                    continue
+                inner = [one for expr in stmt.exprs for one in ir.walk(expr)]
+                singly = [
+                    one.value
+                    for one in inner
+                    if isinstance(one, ir.Item)
+                    or (isinstance(one, ir.Attr) and one.attr == "update")
+                ]
+                for one in inner:
+                    match one:
+                        case ir.Attr(value=holder, attr="__dict__"):
+                            pass
+                        case ir.Call(func=ir.Name(id="vars"), args=(ir.Arg(holder),)):
+                            pass
+                        case _:
+                            continue
+                    if one not in singly and (
+                        self.program.instance_classes(holder, function) & family
+                    ):
+                        return stmt.line
+        return 0
+
     def _pass_parameter(
         self, function: str, name: str, optimizer: Slot | None, ways: Ways
     ) -> None:
@@ -462,11 +599,8 @@ class Travel:
         facts = program.functions[function]
         sites = program.call_sites.get(function, [])
         if ir.is_top(function):
-            raise Blocked(
-                Refusal(
-                    "AMP010", "the optimizer is not available to the module's own code"
-                )
-            )
+            reason = "the optimizer is not available to the module's own code"
+            raise Blocked(self._mixed or Refusal("AMP010", reason))
         if function in program.escaping or facts.name in ("forward", "__call__"):
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
             raise Blocked(Refusal("AMP015", reason, facts.line))
