@@ -9,6 +9,7 @@ from functools import cached_property
 from amp_migrate.analysis.objects.collections import ANY
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
@@ -306,6 +307,7 @@ class Planner:
             born = identities.of_slot(birth.slot)
             births[site] = births.get(site, frozenset()) | born
         placement: Placement | Refusal = Placement()
+        holders = Holders(self.program, self.optimizers, _receivers(steps))
         if self.options.scaled:
             placement = Placer(
                 self.program,
@@ -318,6 +320,7 @@ class Planner:
                 scalers,
                 guarded,
                 around,
+                holders,
             ).place()
         if isinstance(placement, Refusal):
             raise Blocked(placement)
@@ -335,7 +338,7 @@ class Planner:
                 belonging,
                 kind.free_name(taken),
                 taken,
-                _receivers(steps),
+                holders,
                 self.mentioned_elsewhere,
                 chosen,
             )
@@ -766,22 +769,12 @@ class Planner:
         for (function, path, slot), last in placement.protected.items():
             group.place(function, Protect(path, last, switch_of(slot, function)))
         for function, path, slot in _in_order(placement.unscale_before):
-            optimizer = self._optimizer_in(function, slot, named)
+            known = named.get((function, slot))
+            optimizer = (known and ir.render(known)) or ir.render(
+                travel.named(slot, function)
+            )
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"
             group.place(function, Insert(path, code, after=False))
-
-    def _optimizer_in(
-        self, function: str, slot: Slot, named: dict[tuple[str, Slot], ir.Expr]
-    ) -> str:
-        """The optimizer as a function names it, for ``unscale_``."""
-        if (function, slot) in named:
-            text = ir.render(named[function, slot])
-            if text is not None:
-                return text
-        own = self.program.self_class(function)
-        text = ir.render(slot.expr(own[0] if own else None))
-        assert text is not None
-        return text
 
 
 def _with(groups: list[Group], group: Group) -> list[Group]:

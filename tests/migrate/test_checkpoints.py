@@ -341,3 +341,74 @@ def test_bfloat16_has_no_state() -> None:
     before, _ = training(' opt.load_state_dict(torch.load("opt.pt"))\n', "")
     output = migrated(before, Options(dtype="bfloat16"), head=OPENING)
     assert output.count("load_state_dict") == 1
+
+
+WRAPPER = """\
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(8, 3).to(device)
+class Warm:
+    def __init__(self, inner):
+        self.inner = inner
+        self.steps = 0
+    def zero_grad(self):
+        self.inner.zero_grad()
+    def step(self):
+        self.steps += 1
+        self.inner.step()
+    def state_dict(self):
+        return self.inner.state_dict()
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state)
+opt = Warm(torch.optim.SGD(model.parameters(), lr=0.1))
+ckpt = torch.load("c.pt")
+opt.load_state_dict(ckpt["optimizer"])
+for x, y in data:
+    opt.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+    opt.step()
+torch.save({"optimizer": opt.state_dict()}, "c.pt")
+"""
+
+
+def test_a_wrapper_hands_the_states_on() -> None:
+    """They are kept where its own are: the wrapper's methods stay as they are."""
+    lines = migrate_source(WRAPPER).output.splitlines()
+    added = [line for line in lines if line not in WRAPPER.splitlines()]
+    state = "opt.scaler.state_dict()"
+    assert 'if opt.scaler.is_enabled() and ckpt.get("scaler"):' in added
+    assert '    opt.scaler.load_state_dict(ckpt["scaler"])' in added
+    saved = f'torch.save({{"optimizer": opt.state_dict(), "scaler": {state}}}, "c.pt")'
+    assert saved in added
+
+
+def test_a_wrapper_with_a_state_of_its_own() -> None:
+    """The scaler's is an entry beside the optimizer's in there."""
+    source = WRAPPER.replace(
+        "return self.inner.state_dict()",
+        'return {"inner": self.inner.state_dict(), "steps": self.steps}',
+    ).replace("load_state_dict(state)", 'load_state_dict(state["inner"])')
+    output = migrate_source(source).output
+    assert '"scaler": self.scaler.state_dict()' in output
+    assert 'if self.scaler.is_enabled() and state.get("scaler"):' in output
+    assert "opt.scaler.state_dict()" not in output
+
+
+PASSED_ON = {
+    "from elsewhere": (
+        'opt.load_state_dict(ckpt["optimizer"])',
+        "opt.load_state_dict(ckpt)",
+    ),
+    "by what may be another": (
+        "ckpt = ",
+        "def restore(one, state):\n    one.load_state_dict(state)\n"
+        "restore(model, {})\nrestore(opt, {})\nckpt = ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_a_wrapper_is_loaded(name: str) -> None:
+    result = migrate_source(WRAPPER.replace(*PASSED_ON[name]))
+    assert [found.code for found in result.diagnostics] == ["AMP040"]

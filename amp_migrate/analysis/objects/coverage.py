@@ -1019,6 +1019,8 @@ class Coverage:
                 return frozenset()
         for callee, stmt in self._returns(value, function):
             returned = stmt.value or ir.Const(None)
+            if self.optimizers.cannot_be_unpacked(returned, key, callee):
+                continue
             item = self.optimizers.collections.element(returned, key, callee)
             inner = (
                 frozenset()

@@ -457,7 +457,7 @@ class Optimizers:
                 reason = f"the optimizer is made inside the call of {name}()"
                 if kind in (CLOSURE, WRAPPED):
                     reason = f"{ir.render(value.func)} is stepped"
-                elif kind == "plain":
+                elif kind == "plain" or self._is_made_by(value, site.caller, site.stmt):
                     born = Birth(
                         site.caller, site.stmt.path, slot, site.stmt, value, site
                     )
@@ -562,17 +562,7 @@ class Optimizers:
             )
             trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
-        callees = self.program.callees(call, function)
-        sites = [
-            CallSite(
-                function,
-                stmt,
-                call,
-                callee,
-                self.program.fills_self(call, callee, function),
-            )
-            for callee in callees
-        ]
+        sites = self._sites_at(call, function, stmt)
         handed = [self._handed_back(site, index) for site in sites]
         if handed and all(handed):
             for site, values in zip(sites, handed, strict=True):
@@ -582,7 +572,25 @@ class Optimizers:
         if sites and all(self._makes(site, index) for site in sites):
             trace.births.add(Birth(function, stmt.path, slot, stmt, call))
             return
-        trace.onward.append(self._unknown_maker(call, function, stmt, bool(callees)))
+        trace.onward.append(self._unknown_maker(call, function, stmt, bool(sites)))
+
+    def _sites_at(self, call: ir.Call, function: str, stmt: ir.Stmt) -> list[CallSite]:
+        """A call, for each function that it may run."""
+        return [
+            CallSite(
+                function,
+                stmt,
+                call,
+                callee,
+                self.program.fills_self(call, callee, function),
+            )
+            for callee in self.program.callees(call, function)
+        ]
+
+    def _is_made_by(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a call returns an optimizer that is born inside it."""
+        sites = self._sites_at(call, function, stmt)
+        return bool(sites) and all(self._makes(site, None) for site in sites)
 
     def _given_back(
         self, call: ir.Call, function: str, index: Key | None
@@ -616,7 +624,7 @@ class Optimizers:
                 continue
             value: ir.Expr | None = stmt.value
             if index is not None:
-                if self._cannot_be_unpacked(stmt.value, index, callee):
+                if self.cannot_be_unpacked(stmt.value, index, callee):
                     continue
                 value = self.collections.element(stmt.value, index, callee)
             if not isinstance(value, ir.Name) or value.id not in names:
@@ -640,7 +648,9 @@ class Optimizers:
                 return False
         return bool(sites)
 
-    def _cannot_be_unpacked(self, value: ir.Expr, index: Key, function: str) -> bool:
+    def cannot_be_unpacked(
+        self, value: ir.Expr, index: Key | None, function: str
+    ) -> bool:
         """Whether a call that returns this would raise where its results are unpacked."""
         if not isinstance(index, int):
             return False

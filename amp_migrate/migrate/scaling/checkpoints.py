@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
@@ -31,17 +31,14 @@ def plan_checkpoints(
 
     Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
     """
-    keys = _Keys(program, optimizers, travel, slots)
+    calls = list(_state_calls(program, optimizers, travel, slots))
+    keys = _Keys(program, travel, calls)
     edits: dict[Placed, None] = {}
-    for function, stmt, call in _state_calls(program):
+    for function, stmt, call, receiver, slot in calls:
         assert isinstance(call.func, ir.Attr)
-        receiver, method = call.func.value, call.func.attr
-        slot = optimizers.slot(receiver, function)
-        if slot is None or slot not in slots:
-            continue
-        switch = travel.of_receiver(receiver, function)
+        switch = travel.of_held(slot, receiver, function)
         edit: Edit | None
-        if method == "state_dict":
+        if call.func.attr == "state_dict":
             edit = files.saved(function, stmt, call, switch)
             edit = edit or _save(program, function, stmt, call, switch, keys.of(slot))
         else:
@@ -108,12 +105,61 @@ def _is_same(edit: Edit, function: str, file: str, other: Edit) -> bool:
     return False
 
 
-def _state_calls(program: Program) -> list[tuple[str, ir.Stmt, ir.Call]]:
-    found = [
-        *program.calls_named("state_dict"),
-        *program.calls_named("load_state_dict"),
-    ]
-    return [found_one for found_one in found if isinstance(found_one[2].func, ir.Attr)]
+_StateCall = tuple[str, ir.Stmt, ir.Call, ir.Expr, Slot]
+"""Where an optimizer's state is saved or loaded: function, statement, call, the optimizer as it is
+named there."""
+
+
+def _state_calls(
+    program: Program, optimizers: Optimizers, travel: Travel, slots: frozenset[Slot]
+) -> Iterator[_StateCall]:
+    for method in ("state_dict", "load_state_dict"):
+        for function, stmt, call in program.calls_named(method):
+            if not isinstance(call.func, ir.Attr):
+                continue
+            receiver = call.func.value
+            slot = optimizers.slot(receiver, function)
+            if slot is None or slot not in slots:
+                continue
+            outer = list(_passed_on(program, travel, function, stmt, call, slot))
+            yield from outer or [(function, stmt, call, receiver, slot)]
+
+
+def _passed_on(
+    program: Program,
+    travel: Travel,
+    function: str,
+    stmt: ir.Stmt,
+    call: ir.Call,
+    slot: Slot,
+) -> Iterator[_StateCall]:
+    """The calls of a method of the same name, which does nothing else: that of a wrapper."""
+    facts = program.functions[function]
+    assert isinstance(call.func, ir.Attr)
+    own = facts.self_name
+    given = tuple(ir.Arg(ir.Name(param.name)) for param in facts.params[1:])
+    body = [one for one in facts.body if not isinstance(one.value, ir.Const)]
+    if (
+        own is None
+        or stmt.value is not call
+        or call.func != ir.Attr(ir.Attr(ir.Name(own), slot.name), facts.name)
+        or (call.args, [one.path for one in body]) != (given, [stmt.path])
+        or stmt.kind != ("return" if facts.name == "state_dict" else "expr")
+        or function in program.escaping
+        or program.is_public(function)
+    ):
+        return
+    sites = program.call_sites.get(function, [])
+    for site in sites:
+        func = site.call.func
+        if not isinstance(func, ir.Attr) or not travel.holders.is_always(
+            func.value, site.caller, slot.owner
+        ):
+            return
+    for site in sites:
+        assert isinstance(site.call.func, ir.Attr)
+        held = ir.Attr(site.call.func.value, slot.name)
+        yield site.caller, site.stmt, site.call, held, slot
 
 
 class _Keys:
@@ -122,19 +168,14 @@ class _Keys:
     def __init__(
         self,
         program: Program,
-        optimizers: Optimizers,
         travel: Travel,
-        slots: frozenset[Slot],
+        calls: Iterable[_StateCall],
     ) -> None:
         self.program = program
         self.travel = travel
         self._scalers: dict[str, set[frozenset[Scaler]]] = {}
         """Of which scalers the states would be kept under one name, going by the optimizers' keys."""
-        for function, stmt, call in _state_calls(program):
-            assert isinstance(call.func, ir.Attr)
-            slot = optimizers.slot(call.func.value, function)
-            if slot is None or slot not in slots:
-                continue
+        for function, stmt, call, _, slot in calls:
             for key in _keys_at(program, function, stmt, call):
                 name = _sibling(program, key)
                 self._scalers.setdefault(name, set()).add(travel.scalers.of_slot(slot))

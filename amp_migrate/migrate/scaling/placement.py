@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.aftermath import Aftermath
 from amp_migrate.analysis.paths.association import Scalers, goes_through
@@ -44,11 +45,13 @@ class Placer:
         scalers: Scalers,
         guarded: frozenset[Site],
         files: Collection[str],
+        holders: Holders,
     ) -> None:
         """``guarded``: steps that may find no gradients. ``files``: where the ways to the optimizers'
         steps may begin."""
         self.guarded = guarded
         self.files = files
+        self.holders = holders
         self.program = program
         self.events = events
         self.slots = slots
@@ -300,10 +303,11 @@ class Placer:
                 and own[1] in self.program.family(slot.owner)
             )
         ]
+        held = [slot for _, slot in self.holders.stepped(function)]
         return next(
             (
                 slot
-                for slot in (*steps, *in_sight)
+                for slot in (*steps, *in_sight, *held)
                 if self.identities.on_way(slot, frames) == {one}
             ),
             None,

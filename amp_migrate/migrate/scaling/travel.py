@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
+from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.association import Scaler, Scalers
 from amp_migrate.analysis.paths.identity import order
@@ -29,7 +30,6 @@ from amp_migrate.edit.edits import (
 from amp_migrate.migrate.scaling.births import Born, made_inside, place_of
 from amp_migrate.migrate.scaling.carried import Carried
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -38,7 +38,6 @@ Ways = frozenset[Frames]
 
 NO_WAYS: Ways = frozenset()
 
-_MOST_HANDED = 6
 _ABOUT_ONESELF = ("__init__", "__repr__", "__str__")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
@@ -57,13 +56,12 @@ class Travel:
         scalers: Scalers,
         base: str,
         taken: set[str],
-        steps: Mapping[str, Sequence[ir.Expr]],
+        holders: Holders,
         mentioned_elsewhere: Callable[[str, str], str | None],
         chosen: Travel | None = None,
     ) -> None:
-        """``steps``: for each function that steps, the optimizers as it names them there. ``chosen``:
-        what carries the dtype that a scaler depends on."""
-        self.steps = steps
+        """``chosen``: what carries the dtype that a scaler depends on."""
+        self.holders = holders
         self.scalers = scalers
         self.program = program
         self.optimizers = optimizers
@@ -84,8 +82,6 @@ class Travel:
         """The switches that a function is given which has no optimizer of its own."""
         self.attributes: set[tuple[str, str]] = set()
         """(class, name of a switch that its instances have)."""
-        self._mixed: Refusal | None = None
-        """Where an object that steps an optimizer may also be another one, which has no switch."""
         self._name_slots()
 
     @contextmanager
@@ -182,6 +178,10 @@ class Travel:
             )
         return self._of_slot(slot, receiver, function)
 
+    def of_held(self, slot: Slot, receiver: ir.Expr, function: str) -> str:
+        """The same, of a slot that may be the attribute of any object."""
+        return self._of_slot(slot, receiver, function)
+
     def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
         aliases = self._aliased()
         trace = self.optimizers.trace(slot)
@@ -274,10 +274,20 @@ class Travel:
                     return expr
         return None
 
+    def named(self, slot: Slot, function: str) -> ir.Expr:
+        """An optimizer as a function names it that need not step it itself."""
+        own = self.program.self_class(function)
+        if slot.kind == "attribute" and (
+            own is None or own[1] not in self.program.family(slot.owner)
+        ):
+            held = self.holders.of(slot, function)
+            if held is not None:
+                return held
+        return slot.expr(own[0] if own else None)
+
     def of_named(self, slot: Slot, function: str) -> str:
         """The switch of an optimizer that a function knows under a name of its own."""
-        own = self.program.self_class(function)
-        return self._of_slot(slot, slot.expr(own[0] if own else None), function)
+        return self._of_slot(slot, self.named(slot, function), function)
 
     def near(self, function: str, ways: Ways) -> str:
         """A switch for a region: the one that belongs to its loss, or any that is in sight.
@@ -333,7 +343,7 @@ class Travel:
         and those around it, its instance, the module. ``ways``: only those that scale what these lead
         to."""
         stepped = []
-        for receiver in self.steps.get(function, ()):
+        for receiver in self.holders.steps.get(function, ()):
             slot = self.optimizers.slot(receiver, function)
             if slot is not None and self._belongs(slot, function, ways):
                 stepped.append(self.of_receiver(receiver, function))
@@ -370,100 +380,9 @@ class Travel:
         ]
         yield [
             self._of_slot(slot, ir.Attr(holder, slot.name), function)
-            for holder, slot in self._stepped_by_others(function)
+            for holder, slot in self.holders.stepped(function)
             if slot in self.names and self._belongs(slot, function, ways)
         ]
-
-    def _stepped_by_others(self, function: str) -> Iterator[tuple[ir.Expr, Slot]]:
-        """(object, attribute) of the optimizers that are stepped by a method of what holds them, which
-        a function has before its loops: ``wrapper.step_and_update_lr()``."""
-        scope = self.program.functions[function]
-        own = self.program.self_class(function)
-        for stmt in ir.statements(scope.body):
-            for call in calls_of(stmt):
-                if not isinstance(call.func, ir.Attr):
-                    continue
-                holder = call.func.value
-                if not isinstance(holder, (ir.Name, ir.Attr)) or (
-                    own is not None and holder == ir.Name(own[0])
-                ):
-                    continue
-                callees = self.program.callees(call, function)
-                if len(callees) != 1 or not self._is_there(holder, function, stmt):
-                    continue
-                for receiver in self.steps.get(callees[0], ()):
-                    slot = self.optimizers.slot(receiver, callees[0])
-                    itself = self.program.functions[callees[0]].self_name
-                    if slot is None or receiver != ir.Attr(
-                        ir.Name(itself or "?"), slot.name
-                    ):
-                        continue
-                    if self._is_always(holder, function, slot.owner):
-                        yield holder, slot
-                    else:
-                        name = ir.local_name(slot.owner)
-                        reason = f"{ir.render(holder)} is not always a {name}"
-                        self._mixed = Refusal("AMP014", reason, stmt.line)
-
-    def _is_there(self, holder: ir.Expr, function: str, at: ir.Stmt) -> bool:
-        """Whether a variable or an attribute has its one value before a loop around a statement."""
-        program = self.program
-        found = self.optimizers.collections.definitions(holder, function)
-        if isinstance(holder, ir.Attr):
-            return len(found) == 1 and (
-                program.functions[found[0].function].name == "__init__"
-            )
-        assert isinstance(holder, ir.Name)
-        owner = program.owner(holder.id, function)
-        if owner is None or not found:
-            return owner is not None
-        made = found[0].stmt
-        if len(found) != 1 or found[0].function != owner:
-            return False
-        depth = len(made.path)
-        around = at.path[:depth]
-        beside = made.path[:-1] == around[:-1] and made.path[-1][0] == around[-1][0]
-        return owner != function or any(
-            loop.path == at.path[: len(loop.path)]
-            and beside
-            and len(loop.path) >= depth
-            and made.line < loop.line
-            for loop in ir.statements(program.functions[function].body)
-            if loop.kind in ("for", "while")
-        )
-
-    def _is_always(
-        self, expr: ir.Expr, function: str, class_name: str, depth: int = 0
-    ) -> bool:
-        """Whether an expression is an instance of a class, whoever calls its function."""
-        program = self.program
-        if depth > _MOST_HANDED:
-            return False
-        if isinstance(expr, ir.Call):
-            made = program.resolve(expr.func, function)
-            return bool(made) and all(
-                ref.kind == "class" and class_name in program.bases(ref.name)
-                for ref in made
-            )
-        if not isinstance(expr, (ir.Name, ir.Attr)):
-            return False
-        values = [
-            (d.function, d.value if d.index is None else None)
-            for d in self.optimizers.collections.definitions(expr, function)
-        ]
-        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
-        if owner is not None and isinstance(expr, ir.Name):
-            if any(param.name == expr.id for param in program.functions[owner].params):
-                if owner in program.escaping or program.is_public(owner):
-                    return False
-                values += [
-                    (site.caller, program.argument_at(site, expr.id))
-                    for site in program.call_sites.get(owner, ())
-                ]
-        return bool(values) and all(
-            value is not None and self._is_always(value, at, class_name, depth + 1)
-            for at, value in values
-        )
 
     def _is_method(self, function: str) -> bool:
         return self.program.functions[function].class_name is not None
@@ -567,6 +486,8 @@ class Travel:
                 if self.program.functions[function].name in _ABOUT_ONESELF:
                     continue
                 inner = [one for expr in stmt.exprs for one in ir.walk(expr)]
+                if any(map(_takes_states, inner)):
+                    continue
                 singly = [
                     one.value
                     for one in inner
@@ -600,7 +521,9 @@ class Travel:
         sites = program.call_sites.get(function, [])
         if ir.is_top(function):
             reason = "the optimizer is not available to the module's own code"
-            raise Blocked(self._mixed or Refusal("AMP010", reason))
+            if self.holders.mixed is not None:
+                raise Blocked(Refusal("AMP014", *self.holders.mixed))
+            raise Blocked(Refusal("AMP010", reason))
         if function in program.escaping or facts.name in ("forward", "__call__"):
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
             raise Blocked(Refusal("AMP015", reason, facts.line))
@@ -689,6 +612,18 @@ class Travel:
     @staticmethod
     def _gives_none(value: ir.Expr | None) -> bool:
         return value is None or value == ir.Const(None)
+
+
+def _takes_states(expr: ir.Expr) -> bool:
+    """``{name: part.state_dict() for name, part in vars(self).items()}``."""
+    if not isinstance(expr, ir.Comprehension):
+        return False
+    kept = expr.elements[-1]
+    return (
+        isinstance(kept, ir.Call)
+        and isinstance(kept.func, ir.Attr)
+        and kept.func.attr == "state_dict"
+    )
 
 
 def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:

@@ -1,0 +1,148 @@
+"""Objects that hold an optimizer and step it themselves: ``ScheduledOptim(Adam(...), ...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+_MOST_HANDED = 6
+
+
+class Holders:
+    """Answers for the optimizers of one group."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimizers: Optimizers,
+        steps: Mapping[str, Sequence[ir.Expr]],
+    ) -> None:
+        """``steps``: for each function that steps, the optimizers as it names them there."""
+        self.program = program
+        self.optimizers = optimizers
+        self.steps = steps
+        self.mixed: tuple[str, int] | None = None
+        """Why, and where, such an object is of no use: it may also be another one."""
+
+    def of(self, slot: Slot, function: str) -> ir.Expr | None:
+        """The optimizer in an object that a function has, as it can name it there."""
+        return next(
+            (
+                ir.Attr(holder, slot.name)
+                for holder, other in self.stepped(function)
+                if other == slot
+            ),
+            None,
+        )
+
+    def stepped(self, function: str) -> Iterator[tuple[ir.Expr, Slot]]:
+        """(object, attribute) of the optimizers that are stepped by a method of what holds them, which
+        a function has before its loops: ``wrapper.step_and_update_lr()``."""
+        scope = self.program.functions[function]
+        own = self.program.self_class(function)
+        for stmt in ir.statements(scope.body):
+            for call in calls_of(stmt):
+                if not isinstance(call.func, ir.Attr):
+                    continue
+                holder = call.func.value
+                if not isinstance(holder, (ir.Name, ir.Attr)) or (
+                    own is not None and holder == ir.Name(own[0])
+                ):
+                    continue
+                callees = self.program.callees(call, function)
+                if len(callees) != 1 or not self._is_there(holder, function, stmt):
+                    continue
+                for receiver in self.steps.get(callees[0], ()):
+                    slot = self.optimizers.slot(receiver, callees[0])
+                    itself = self.program.functions[callees[0]].self_name
+                    if slot is None or receiver != ir.Attr(
+                        ir.Name(itself or "?"), slot.name
+                    ):
+                        continue
+                    if self.is_always(holder, function, slot.owner):
+                        yield holder, slot
+                    else:
+                        name = ir.local_name(slot.owner)
+                        reason = f"{ir.render(holder)} is not always a {name}"
+                        self.mixed = reason, stmt.line
+
+    def _is_there(self, holder: ir.Expr, function: str, at: ir.Stmt) -> bool:
+        """Whether a variable or an attribute has its one value before a loop around a statement."""
+        program = self.program
+        found = self.optimizers.collections.definitions(holder, function)
+        if isinstance(holder, ir.Attr):
+            return len(found) == 1 and (
+                program.functions[found[0].function].name == "__init__"
+            )
+        assert isinstance(holder, ir.Name)
+        owner = program.owner(holder.id, function)
+        if owner is None or not found:
+            return owner is not None
+        made = found[0].stmt
+        if len(found) != 1 or found[0].function != owner:
+            return False
+        depth = len(made.path)
+        around = at.path[:depth]
+        beside = made.path[:-1] == around[:-1] and made.path[-1][0] == around[-1][0]
+        return owner != function or any(
+            loop.path == at.path[: len(loop.path)]
+            and beside
+            and len(loop.path) >= depth
+            and made.line < loop.line
+            for loop in ir.statements(program.functions[function].body)
+            if loop.kind in ("for", "while")
+        )
+
+    def is_always(
+        self,
+        expr: ir.Expr,
+        function: str,
+        class_name: str,
+        depth: int = 0,
+        index: int | None = None,
+    ) -> bool:
+        """Whether an expression (at ``index``) is an instance of a class, whoever calls its function."""
+        program = self.program
+        if depth > _MOST_HANDED:
+            return False
+        if isinstance(expr, ir.Call):
+            made = program.resolve(expr.func, function)
+            if all(ref.kind == "function" for ref in made):
+                returned = list(program.returns(expr, function))
+                return bool(returned) and all(
+                    self.is_always(value, at, class_name, depth + 1, index)
+                    for at, value in returned
+                    if not self.optimizers.cannot_be_unpacked(value, index, at)
+                )
+            return index is None and all(
+                ref.kind == "class" and class_name in program.bases(ref.name)
+                for ref in made
+            )
+        if index is not None:
+            item = self.optimizers.collections.element(expr, index, function)
+            return item is not None and self.is_always(
+                item, function, class_name, depth + 1
+            )
+        if not isinstance(expr, (ir.Name, ir.Attr)):
+            return False
+        values = [
+            (d.function, d.value, d.index)
+            for d in self.optimizers.collections.definitions(expr, function)
+        ]
+        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        if owner is not None and isinstance(expr, ir.Name):
+            if any(param.name == expr.id for param in program.functions[owner].params):
+                if owner in program.escaping or program.is_public(owner):
+                    return False
+                values += [
+                    (site.caller, program.argument_at(site, expr.id), None)
+                    for site in program.call_sites.get(owner, ())
+                ]
+        return bool(values) and all(
+            value is not None and self.is_always(value, at, class_name, depth + 1, part)
+            for at, value, part in values
+        )
