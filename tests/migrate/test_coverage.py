@@ -41,6 +41,21 @@ OWN = {
         f"net = model\n{SGD}",
         "nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
     ),
+    "a helper's two lists": (
+        "def split(net):\n    one, other = [], []\n    for name, p in net.named_parameters():\n"
+        "        if not p.requires_grad:\n            continue\n"
+        "        if name.startswith('0'):\n            one.append(p)\n"
+        "        else:\n            other.append(p)\n    return one, other\n"
+        "one, other = split(model)\n"
+        'opt = torch.optim.SGD([{"params": one, "lr": 0.2}, {"params": other}], lr=0.1)',
+        "nn.utils.clip_grad_norm_(filter(lambda p: p.requires_grad, model.parameters()), 1.0)",
+    ),
+    "a list in an object": (
+        "class Lists:\n    def __init__(self, net):\n        self.net = net\n"
+        "        self.all = list(net.parameters())\n"
+        "lists = Lists(model)\nopt = torch.optim.SGD(lists.all, lr=0.1)",
+        "nn.utils.clip_grad_norm_(lists.net.parameters(), 1.0)",
+    ),
     "the optimizer's groups": (
         SGD,
         'for g in opt.param_groups:\n        nn.utils.clip_grad_norm_(g["params"], 1.0)',
@@ -112,6 +127,19 @@ OTHERS = {
         f"other = make().to(device)\nadam = torch.optim.Adam(other.parameters())\n{SGD}",
         'for g in adam.param_groups:\n        nn.utils.clip_grad_norm_(g["params"], 1.0)',
     ),
+    "what a helper is given elsewhere": (
+        "def chosen(net):\n    return [p for p in net.parameters() if p.requires_grad]\n"
+        "other = make().to(device)\nprint(len(chosen(other)))\n"
+        "opt = torch.optim.SGD(chosen(model), lr=0.1)",
+        "nn.utils.clip_grad_norm_(list(model.parameters()) + list(other.parameters()), 1.0)",
+    ),
+    "the rest of a helper's two lists": (
+        "def split(net):\n    one, other = [], []\n    for name, p in net.named_parameters():\n"
+        "        if name.startswith('0'):\n            one.append(p)\n"
+        "        else:\n            other.append(p)\n    return one, other\n"
+        "one, other = split(model)\nopt = torch.optim.SGD(one, lr=0.1)",
+        CLIP,
+    ),
     "whatever apply() visits": (
         f"def limit(m):\n    for p in m.parameters():\n        p.grad.clamp_(-1, 1)\n{SGD}",
         "model.apply(limit)",
@@ -177,3 +205,34 @@ def test_all_gradients_are_cleared(name: str) -> None:
 @pytest.mark.parametrize("name", NOT_CLEARED)
 def test_gradients_of_an_earlier_step_are_left(name: str) -> None:
     assert left_alone(with_zeroing(*NOT_CLEARED[name])) == "AMP031"
+
+
+def test_all_of_a_module_that_keeps_some_in_a_list() -> None:
+    """``self.params`` is a list like others, not the parameters of all that ``self`` is."""
+    source = """\
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = make(), make()
+        self.params = list(self.a.parameters())
+        self.opt = torch.optim.SGD(self.params, lr=0.1)
+
+    def forward(self, x):
+        return self.a(x) + self.b(x)
+
+    def step(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(CLIPPED, 1.0)
+        self.opt.step()
+
+
+both = Both().to(device)
+for x, y in data:
+    both.step(x, y)
+"""
+    assert left_alone(source.replace("CLIPPED", "self.parameters()")) == "AMP030"
+    assert "self.scaler.unscale_(self.opt)" in migrated(
+        source.replace("CLIPPED", "self.a.parameters()")
+    )

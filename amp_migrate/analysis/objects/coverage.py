@@ -520,6 +520,10 @@ class Coverage:
             case ir.Attr(attr="param_groups", value=value):
                 own = self._is_own(self.optimizers.slot(value, function))
                 return Held(groups=own, complete=own)
+            case ir.Attr() if listed := self._of_attribute(expr, function, depth):
+                return listed
+            case ir.Attr(attr="params", value=value) if self._is_self(value, function):
+                pass
             case ir.Attr(attr="params" | "grad" | "data", value=value):
                 return self._of(value, function, stmt, depth + 1)
             case ir.Item(value=value):
@@ -557,6 +561,8 @@ class Coverage:
                 return self._of_comprehension(expr, function, stmt, depth)
             case ir.Name():
                 return self._of_name(expr, function, stmt, depth)
+            case ir.Attr() if listed := self._of_attribute(expr, function, depth):
+                return listed
         identities = self.identities(expr, function, stmt)
         return Held(whole=set(identities), complete=bool(identities))
 
@@ -600,9 +606,16 @@ class Coverage:
             return self._joined(values, function, stmt, depth)
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
-        for caller, returned in self._returns(call, function):
-            assert returned.value is not None
-            held.join(self._of(returned.value, caller, returned, depth + 1))
+        outer = self._way
+        try:
+            for site in self.program.call_sites_of(call, function):
+                # What this call gives to the function, not what others do.
+                self._way = {**outer, site.callee: site}
+                for caller, returned in self._returned(site.callee):
+                    assert returned.value is not None
+                    held.join(self._of(returned.value, caller, returned, depth + 1))
+        finally:
+            self._way = outer
         return held
 
     def _of_comprehension(
@@ -661,6 +674,11 @@ class Coverage:
         for definition in definitions:
             stmt = definition.stmt
             value = definition.value if definition.index is None else None
+            listed = self._listed(definition, depth)
+            if listed is not None:
+                known = True
+                several.append(listed)
+                continue
             if stmt.kind in ("for", "augassign"):
                 value = stmt.value
             if value is None or value == ir.Const(None):
@@ -698,6 +716,63 @@ class Coverage:
             return held
         identities = self.identities(expr, function, at)
         return Held(whole=set(identities), complete=bool(identities))
+
+    def _of_attribute(self, expr: ir.Attr, function: str, depth: int) -> Held | None:
+        """What a list of parameters holds that is made once and kept as an attribute."""
+        made = self.optimizers.collections.definitions(expr, function)
+        if len(made) != 1 or made[0].index is not None or made[0].value is None:
+            return None
+        value = made[0].value
+        is_list = isinstance(value, (ir.Display, ir.Comprehension)) or (
+            isinstance(value, (ir.Call, ir.Operation))
+            and any(
+                isinstance(inner, ir.Attr)
+                and inner.attr in ("parameters", "named_parameters")
+                for inner in ir.walk(value)
+            )
+        )
+        changed = any(
+            isinstance(call.func, ir.Attr)
+            and isinstance(call.func.value, ir.Attr)
+            and call.func.value.attr == expr.attr
+            for _, _, call in self._additions
+        )
+        if not is_list or changed:
+            return None
+        held = self._of(value, made[0].function, made[0].stmt, depth + 1)
+        return held if held.complete and held.all else None
+
+    def _listed(self, definition: Definition, depth: int) -> Held | None:
+        """What a call returns as one of several lists of parameters; None of anything else."""
+        call, index, function = definition.value, definition.index, definition.function
+        if index is None or not isinstance(call, ir.Call):
+            return None
+        held = Held()
+        outer = self._way
+        try:
+            for site in self.program.call_sites_of(call, function):
+                self._way = {**outer, site.callee: site}
+                for callee, returned in self._returned(site.callee):
+                    assert returned.value is not None
+                    item = self.optimizers.collections.element(
+                        returned.value, index, callee
+                    )
+                    if not isinstance(item, ir.Name) or not self._is_list(item, callee):
+                        return None
+                    held.join(self._of(item, callee, returned, depth + 1))
+        finally:
+            self._way = outer
+        return held if held.all else None
+
+    def _is_list(self, expr: ir.Name, function: str) -> bool:
+        """Whether a variable is a list that its function makes."""
+        found = self.program.definitions(function, expr.id)
+        return bool(found) and all(
+            isinstance(d.value, (ir.Display, ir.Comprehension))
+            and d.index is None
+            and d.function == function
+            for d in found
+        )
 
     def _as_added(self, held: Held, function: str, stmt: ir.Stmt, at: ir.Stmt) -> Held:
         """What is added to a list by a statement that may not run, or not for all parameters."""
@@ -841,9 +916,12 @@ class Coverage:
                         is not None
                     ]
                     for site, argument in arguments:
-                        found |= self.identities(
+                        given_here = self.identities(
                             argument, site.caller, site.stmt, depth + 1
                         )
+                        if not given_here and self._is_made(argument, site.caller):
+                            given_here = frozenset({(slot.kind, slot.owner, slot.name)})
+                        found |= given_here
                     if not arguments:
                         found.add((slot.kind, slot.owner, slot.name))
             for definition in definitions:
@@ -874,6 +952,23 @@ class Coverage:
         finally:
             self._naming.discard(naming)
 
+    def _is_made(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression makes a new module: ``Net().to(device)``."""
+        while (
+            isinstance(expr, ir.Call)
+            and isinstance(expr.func, ir.Attr)
+            and expr.func.attr in _SAME_OBJECT
+        ):
+            expr = expr.func.value
+        if not isinstance(expr, ir.Call):
+            return False
+        made = self.program.resolve(expr.func, function)
+        return bool(made) and all(
+            ref.kind == "class"
+            or (ref.kind == "external" and ref.name.startswith("torch.nn."))
+            for ref in made
+        )
+
     def _new(self, slot: Slot, definition: Definition) -> Identity:
         """The object that a statement gives a name to."""
         name = slot.name
@@ -888,9 +983,12 @@ class Coverage:
 
     def _returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Stmt]]:
         for callee in self.program.callees(call, function):
-            for stmt in ir.statements(self.program.functions[callee].body):
-                if stmt.kind == "return" and stmt.value is not None:
-                    yield callee, stmt
+            yield from self._returned(callee)
+
+    def _returned(self, callee: str) -> Iterator[tuple[str, ir.Stmt]]:
+        for stmt in ir.statements(self.program.functions[callee].body):
+            if stmt.kind == "return" and stmt.value is not None:
+                yield callee, stmt
 
     def _definitions(
         self, owner: str, name: str, function: str, stmt: ir.Stmt | None
