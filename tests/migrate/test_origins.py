@@ -127,6 +127,16 @@ ORIGINS = {
  opt = config.opt_fn(model.parameters())
 +scaler = BORN
 {BODY}""",
+    "a class that a function returns": f"""\
+ KNOWN = {{"adam": torch.optim.Adam}}
+ def pick(name):
+     if name is None:
+         return torch.optim.SGD
+     return KNOWN[name]
+ cls = pick(None)
+ opt = cls(model.parameters(), lr=0.1)
++scaler = BORN
+{BODY}""",
     "a class that is registered": f"""\
  KNOWN = {{"adam": torch.optim.Adam}}
  def register(name, cls):
@@ -210,6 +220,17 @@ KNOWN["slow"] = Lookahead
 opt = KNOWN[kind](model.parameters(), lr=0.1)
 """,
         "AMP014",
+    ),
+    "a class that a function returns, or another": (
+        """\
+def pick(name):
+    if name is None:
+        return torch.optim.SGD
+    return build
+cls = pick(None)
+opt = cls(model.parameters(), lr=0.1)
+""",
+        "AMP010",
     ),
     "a class out of a table that others fill": (
         """\

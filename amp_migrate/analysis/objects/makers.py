@@ -87,7 +87,8 @@ class Makers:
     def _of_shorthand(
         self, expr: ir.Call | ir.Deferred, function: str, depth: int
     ) -> str | None:
-        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``."""
+        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``, and functions that
+        return a class."""
         if isinstance(expr, ir.Deferred):
             made = expr.body
             if not isinstance(made, ir.Call) or not expr.plain:
@@ -100,7 +101,8 @@ class Makers:
                 else None
             )
         if self.program.origin(expr.func, function) != "functools.partial":
-            return None
+            returned = self.program.returns(expr, function)
+            return _worst({self._kind_of_class(v, at, depth + 1) for at, v in returned})
         kept = [
             arg for arg in expr.args[1:] if arg.name is None or arg.name == "params"
         ]
