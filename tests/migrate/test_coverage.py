@@ -233,6 +233,11 @@ for x, y in data:
     both.step(x, y)
 """
     assert left_alone(source.replace("CLIPPED", "self.parameters()")) == "AMP030"
+    grown = source.replace("list(self.a.parameters())", "[]").replace(
+        "        self.opt =",
+        "        self.params += list(self.a.parameters())\n        self.opt =",
+    )
+    assert left_alone(grown.replace("CLIPPED", "self.parameters()")) == "AMP030"
     assert "self.scaler.unscale_(self.opt)" in migrated(
         source.replace("CLIPPED", "self.a.parameters()")
     )

@@ -96,7 +96,7 @@ ORIGINS = {
 -    model, opt, step, best = read(model, opt, best=True)
 +    model, opt, step, best = read(model, opt, best=True, scaler=scaler)
 {BODY}""",
-    "a class that is a parameter's default": f"""\
+    "a class that is a parameter's default": """\
  from typing import Type
  class Agent:
      def __init__(self, net, make_opt: Type[torch.optim.Optimizer] = torch.optim.SGD):
@@ -289,6 +289,33 @@ def test_is_refused(name: str) -> None:
     source, code = REFUSED[name]
     loop = before("for x, y in data:\n    STEPS\n")
     assert left_alone(f"kind = None\n{source}{loop}") == code
+
+
+HIDDEN = {
+    "opt is a property or a method of Agent, which is not followed": """\
+class Agent:
+    def __init__(self):
+        self._opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    @property
+    def opt(self):
+        return self._opt
+agent = Agent()
+""",
+    "opt is a field of Agent, which is filled in a way that is not followed": """\
+from typing import NamedTuple
+class Agent(NamedTuple):
+    net: nn.Module
+    opt: torch.optim.Optimizer
+agent = Agent(model, torch.optim.SGD(model.parameters(), lr=0.1))
+""",
+}
+
+
+@pytest.mark.parametrize("reason", HIDDEN)
+def test_the_reason_says_where_it_leaves_sight(reason: str) -> None:
+    loop = before("for x, y in data:\n    STEPS opt=agent.opt\n")
+    (found,) = migrate_source(HEAD + HIDDEN[reason] + loop).diagnostics
+    assert (found.code, found.message) == ("AMP010", reason)
 
 
 def test_each_that_a_condition_chooses_counts() -> None:

@@ -717,6 +717,10 @@ class Coverage:
         identities = self.identities(expr, function, at)
         return Held(whole=set(identities), complete=bool(identities))
 
+    def _is_self(self, expr: ir.Expr, function: str) -> bool:
+        own = self.program.self_class(function)
+        return own is not None and expr == ir.Name(own[0])
+
     def _of_attribute(self, expr: ir.Attr, function: str, depth: int) -> Held | None:
         """What a list of parameters holds that is made once and kept as an attribute."""
         made = self.optimizers.collections.definitions(expr, function)

@@ -292,8 +292,22 @@ class Optimizers:
         if slot.kind == "attribute":
             definitions = program.attribute_definitions(slot.owner, slot.name)
             if not definitions:
-                line = program.classes[slot.owner].line
+                found = program.classes[slot.owner]
                 reason = f"no assignment of self.{slot.name} was found"
+                method = program.method(slot.owner, slot.name)
+                fields = [one.targets or one.exprs for one in found.body]
+                line = found.line
+                if method is not None:
+                    line = program.functions[method].line
+                    reason = (
+                        f"{slot.name} is a property or a method of {found.name}, "
+                        "which is not followed"
+                    )
+                elif any(ir.Name(slot.name) in names[:1] for names in fields):
+                    reason = (
+                        f"{slot.name} is a field of {found.name}, "
+                        "which is filled in a way that is not followed"
+                    )
                 trace.onward.append(
                     Problem(NOT_FOUND, ir.top_of(slot.owner), line, reason)
                 )
