@@ -8,6 +8,16 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== a normal distribution of several dimensions
+model = nn.Linear(6, 4).to(device)
+variance = torch.full((4,), 0.36).to(device)
+---
+mean = model(x)
+dist = torch.distributions.MultivariateNormal(mean, torch.diag_embed(variance.expand_as(mean)))
+loss = -(dist.log_prob(y.expand(8, 4)) + dist.entropy()).mean()
+---
+dist = torch.distributions.MultivariateNormal(mean.float(), torch.diag_embed(variance.expand_as(mean)))
+
 === an inverse
 model = nn.Linear(6, 9).to(device)
 ---

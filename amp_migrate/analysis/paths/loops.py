@@ -340,11 +340,9 @@ class Finder:
                 return Refusal("AMP023", message, call.line)
             if name == "gradient" and arg.value == ir.Const(None):
                 continue
-            message = f"backward({name}=...) on a value that may be half precision and no scalar"
+            message = "what this backward(gradient) starts from is not followed"
             if name != "gradient":
-                message = (
-                    f"backward({name}=...) is given an argument that is not followed"
-                )
+                message = f"backward({name}=...) is no argument that is followed"
             return Refusal("AMP032", message, call.line)
         return None
 

@@ -46,7 +46,7 @@ SAME = frozenset(
     detach expand expand_as view_as repeat narrow select roll flip chunk split unbind cos sin tril triu
     max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
     adaptive_avg_pool2d adaptive_max_pool2d adaptive_avg_pool3d masked_fill masked_fill_ mul_ div_
-    add_ sub_ clamp_ relu_ sigmoid_ tanh_ exp_ zero_ requires_grad_ diagonal diag norm std var
+    add_ sub_ clamp_ relu_ sigmoid_ tanh_ exp_ zero_ requires_grad_ diagonal diag diag_embed norm std var
     logsumexp cumsum cumprod cuda cpu squeeze_ unsqueeze_ masked_select index_select gather repeat_interleave
     amax amin glu fill_ pow reciprocal float_power_ unfold instance_norm zeros_like ones_like
     rand_like randn_like empty_like nan_to_num erf""".split()
@@ -81,6 +81,7 @@ FP32_FUNCTIONS = frozenset(
 FP32_ONLY = re.compile(
     r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
     r"|quantile|nanquantile)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
+    r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 """Functions that want fp32 operands, and compute no product that autocast would cast again."""
 FP32_METHODS = frozenset(

@@ -66,7 +66,7 @@ class Casts:
         origin = self.program.origin(call.func, function)
         if origin is not None:
             if dtype_table.FP32_ONLY.fullmatch(origin):
-                count = 2 if origin.endswith("solve") else 1
+                count = 2 if origin.endswith(("solve", "MultivariateNormal")) else 1
                 yield from (arg.value for arg in call.args[:count] if not arg.star)
         elif (
             isinstance(call.func, ir.Attr)
