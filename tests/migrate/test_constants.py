@@ -277,6 +277,54 @@ far = far.masked_fill(far < 0.1, 1e6)
 loss = F.mse_loss(far.min().view(1, 1).expand_as(y), y)
 ---
 far = far.masked_fill(far < 0.1, min(1e6, torch.finfo(far.dtype).max))
+
+=== a buffer that is changed in place
+NET
+    h = self.fc1(x)
+    with torch.no_grad():
+        self.memory.mul_(0.9).add_(h.detach().abs().mean(0), alpha=0.1)
+    return self.fc2(h / (self.memory.diagonal().abs() + 1e-8).sqrt())
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (self.memory.diagonal().abs() + 1e-8).sqrt())
+
+=== the items of a dict
+LINEAR
+class Scale:
+    def __call__(self, values):
+        return values / 2
+---
+batch = {"x": x, "y": y}
+kept = {}
+for key, value in batch.items():
+    kept[key] = value[:4]
+scaled = {k: v.abs() for k, v in kept.items()}
+scale = Scale()
+weight = 1 / (scale(scaled["y"]) + 1e-8)
+loss = (F.mse_loss(model(kept["x"]), kept["y"], reduction="none") / weight).mean()
+---
+weight = 1 / (scale(scaled["y"]) + 1e-8)
+
+=== parameters in a dict
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.scales = nn.ParameterDict({"a": nn.Parameter(torch.ones(1))})
+        self.more = nn.ParameterList([nn.Parameter(torch.ones(1)) for _ in range(2)])
+    def forward(self, x):
+        h = self.fc(x)
+        for scale in self.scales.values():
+            h = h / (scale.abs() + 1e-8)
+        for i, scale in enumerate(self.more):
+            h = h * i + h / (scale.abs() + 1e-8)
+        return h
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+h = h / (scale.abs() + 1e-8)
 """)
 REFUSED = cases("""\
 === of unknown precision
@@ -394,6 +442,51 @@ scores = scores.masked_fill(mask, -1e9)
 loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 scores = scores.masked
+
+=== a buffer that is given another tensor
+NET
+    h = self.fc1(x)
+    self.memory.data = h.detach()
+    return self.fc2(h / (self.memory[0].abs() + 1e-8).sqrt())
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (self.memory[0].abs() + 1e-8).sqrt())
+
+=== the items of a dict of results
+LINEAR
+class Scale:
+    def __call__(self, values):
+        return values / 2
+---
+results = {"x": x}
+results["h"] = model(x)
+for key, value in results.items():
+    if key == "h":
+        weight = 1 / (value[0].abs() + 1e-8)
+loss = F.mse_loss(weight, y[0])
+---
+weight = 1
+
+=== a comprehension over results
+LINEAR
+---
+results = {"h": model(x)}
+halved = {k: v[0] for k, v in results.items()}
+loss = (1 / (halved["h"].abs() + 1e-8)).mean()
+---
+loss = (1 /
+
+=== what an object returns
+LINEAR
+class Scale:
+    def __call__(self, values):
+        return values[0]
+---
+scale = Scale()
+loss = (1 / (scale(model(x)).abs() + 1e-8)).mean()
+---
+loss = (1 /
 """)
 
 

@@ -11,6 +11,12 @@ from amp_migrate.analysis.tables.loaders import names_data
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.program import ir
 
+_COLLECT = frozenset(
+    f"builtins.{name}" for name in "enumerate zip reversed list tuple range".split()
+)
+"""What gives nothing but what it is given."""
+_PARAMETERS = "Parameter ParameterList ParameterDict".split()
+_ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
 _MOST = 400
@@ -35,7 +41,7 @@ class Halves:
     def is_never_half(self, at: Made) -> bool:
         """Whether a value is shown to be no half tensor when AMP is on."""
         self._left, self._passed = _MOST, {}
-        return not rebinds(at) and self._not_half(at)
+        return self._not_half(at)
 
     def _gets_fp32(self, at: Made) -> bool:
         """Whether autocast is on where a value is made."""
@@ -67,6 +73,10 @@ class Halves:
         match expr:
             case ir.Const():
                 return True
+            case ir.Name(id=name) if rebinds(at):
+                return self._hands_no_half(at, name)
+            case ir.Attr() | ir.Call() if self._is_shadowed(at):
+                return False
             case ir.Name() | ir.Attr():
                 if self._is_data(at):
                     return True
@@ -81,6 +91,8 @@ class Halves:
                 return self._plainly(at, value)
             case ir.Display(items=items):
                 return self._plainly(at, *items)
+            case ir.Comprehension(elements=elements):
+                return self._plainly(at, *elements)
             case ir.Operation(op="**", operands=operands):
                 return self._gets_fp32(at) or self._plainly(at, *operands)
             case ir.Operation(op="if", operands=(_, body, orelse)):
@@ -99,6 +111,10 @@ class Halves:
                     name = origin.rsplit(".", 1)[-1]
                     if origin in ("builtins.next", "builtins.iter"):
                         return all(names_data(value) for value in values)
+                    if origin in _COLLECT:
+                        return not any(a.star for a in args) and (
+                            self._plainly(at, *values)
+                        )
                     if origin in dtype_table.OF_NUMBERS:
                         return self._plainly(at, *values)
                     if not origin.startswith("torch."):
@@ -115,6 +131,7 @@ class Halves:
                         "where",
                         "full_like",
                         "Variable",
+                        *_PARAMETERS,
                     } and (self._plainly(at, *values))
                 refs = self.program.resolve(func, at.function)
                 if refs and all(ref.kind == "external" for ref in refs):
@@ -125,8 +142,15 @@ class Halves:
                 modules = self.modules.of(func, at.function)
                 if modules is not None:
                     return self._gets_fp32(at) and all(map(self._gives_fp32, modules))
+                if refs and all(ref.kind == "instance" for ref in refs):
+                    called = [self.program.method(r.name, "__call__") for r in refs]
+                    return all(
+                        c is not None and self._returns_no_half(c) for c in called
+                    )
                 if refs or not isinstance(func, ir.Attr):
                     return False
+                if func.attr in _ENTRIES and not args:
+                    return self._plainly(at, func.value)
                 if func.attr in ("float", "long", "int", "bool", "item", "argmax"):
                     return True
                 if func.attr in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
@@ -166,6 +190,28 @@ class Halves:
             and (own is None or at.expr.value != ir.Name(own[0]))
         )
 
+    def _hands_no_half(self, at: Made, name: str) -> bool:
+        """Whether what binds a name inside of a statement are comprehensions over no half values."""
+        for expr in at.stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Deferred) and name in inner.params:
+                    return False
+                if isinstance(inner, ir.Comprehension) and any(
+                    ir.Name(name) in ir.walk(target) for target in inner.targets
+                ):
+                    if not self._plainly(at, *inner.iterables):
+                        return False
+        return not self._is_shadowed(at)
+
+    def _is_shadowed(self, at: Made) -> bool:
+        """Whether a name that is looked up may be a variable, or what the statement binds inside."""
+        head = at.expr.func if isinstance(at.expr, ir.Call) else at.expr
+        return rebinds(Made(head, at.function, at.stmt)) and any(
+            self.program.owner(inner.id, at.function) is not None
+            for inner in ir.walk(head)
+            if isinstance(inner, ir.Name) and rebinds(Made(inner, at.function, at.stmt))
+        )
+
     def _is_data(self, at: Made) -> bool:
         """What a loop over something that is no forward computation hands out: a batch."""
         program = self.program
@@ -181,7 +227,12 @@ class Halves:
         ):
             return False
         return all(
-            d.stmt.value is not None and names_data(d.stmt.value) for d in loops
+            d.stmt.value is not None
+            and (
+                names_data(d.stmt.value)
+                or self._not_half(Made(d.stmt.value, d.function, d.stmt))
+            )
+            for d in loops
         ) and all(
             d.value is not None and self._not_half(Made(d.value, d.function, d.stmt))
             for d in found
