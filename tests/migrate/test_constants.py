@@ -289,6 +289,60 @@ loss = F.mse_loss(model(x), y)
 ---
 return self.fc2(h / (self.memory.diagonal().abs() + 1e-8).sqrt())
 
+=== a buffer that is given another tensor
+NET
+    h = self.fc1(x)
+    self.memory.data = h.detach().abs() + 1
+    return self.fc2(h / (self.memory[0] + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (self.memory[0].float() + 1e-8))
+
+=== a buffer that is given another tensor by its name
+NET
+    h = self.fc1(x)
+    for name in ["memory"]:
+        setattr(self, name, h.detach().abs() + 1)
+    return self.fc2(h / (self.memory[0] + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (self.memory[0].float() + 1e-8))
+
+=== buffers that are given another tensor
+NET
+    h = self.fc1(x)
+    for buffer in self.buffers():
+        buffer.data = h.detach().abs() + 1
+    return self.fc2(h / (self.memory[0] + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (self.memory[0].float() + 1e-8))
+
+=== buffers that stay of their precision
+NET
+    h = self.fc1(x)
+    for buffer in self.buffers():
+        buffer.data = 0.9 * buffer.data + h.detach().abs() + 1
+    return self.fc2(h / (self.memory[0] + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (self.memory[0] + 1e-8))
+
+=== a variable that is given another tensor
+NET
+    h = self.fc1(x)
+    scale = torch.ones(8, 8, device=x.device)
+    scale.data = h.detach().abs() + 1
+    return self.fc2(h / (scale[0] + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (scale[0].float() + 1e-8))
+
 === the items of a dict
 LINEAR
 class Scale:
@@ -301,8 +355,9 @@ for key, value in batch.items():
     kept[key] = value[:4]
 scaled = {k: v.abs() for k, v in kept.items()}
 scale = Scale()
+out = model(kept["x"])
 weight = 1 / (scale(scaled["y"]) + 1e-8)
-loss = (F.mse_loss(model(kept["x"]), kept["y"], reduction="none") / weight).mean()
+loss = (F.mse_loss(out, kept["y"], reduction="none") / weight).mean()
 ---
 weight = 1 / (scale(scaled["y"]) + 1e-8)
 
@@ -443,16 +498,6 @@ loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 scores = scores.masked
 
-=== a buffer that is given another tensor
-NET
-    h = self.fc1(x)
-    self.memory.data = h.detach()
-    return self.fc2(h / (self.memory[0].abs() + 1e-8).sqrt())
----
-loss = F.mse_loss(model(x), y)
----
-return self.fc2(h / (self.memory[0].abs() + 1e-8).sqrt())
-
 === the items of a dict of results
 LINEAR
 class Scale:
@@ -476,6 +521,81 @@ halved = {k: v[0] for k, v in results.items()}
 loss = (1 / (halved["h"].abs() + 1e-8)).mean()
 ---
 loss = (1 /
+
+=== the items of dicts of a dict
+LINEAR
+---
+results = {"x": {"x": x}}
+for inner in results.values():
+    inner["h"] = model(x)
+out = model(x)
+for last in results.values():
+    out = out + 1 / (last["h"][0].abs() + 1e-8)
+loss = F.mse_loss(out, y)
+---
+out = out + 1
+
+=== a list that is an attribute
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.kept = []
+    def forward(self, x):
+        h = self.fc(x)
+        self.kept = [h, h / 2]
+        out = h
+        for one in self.kept:
+            out = out + 1 / (one[0].abs() + 1e-8)
+        return out
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+out = out + 1
+
+=== made like a result
+NET
+    h = self.fc1(x)
+    dtype = h[0].dtype
+    scale = torch.ones(8, dtype=dtype)
+    return self.fc2(h / (scale + 1e-8).sqrt() / (torch.ones(8).to(h[0]) + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h / (scale
+
+=== a parameter of a list that is given another tensor
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.more = nn.ParameterList([nn.Parameter(torch.ones(1)) for _ in range(2)])
+    def forward(self, x):
+        h = self.fc(x)
+        out = h
+        for scale in self.more:
+            out = out + h / (scale.abs() + 1e-8)
+        self.more[0].data = h[0].detach()
+        return out
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+out = out + h
+
+=== what a module with its own __call__ returns
+LINEAR
+class Scale(nn.Module):
+    def __call__(self, values):
+        return values @ values.T
+    def forward(self, values):
+        return values / 2
+scale = Scale()
+---
+loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
+---
+loss = F.mse_loss(model(x), y) + (1 /
 
 === what an object returns
 LINEAR

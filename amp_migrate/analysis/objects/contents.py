@@ -13,13 +13,19 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import Program
 
-_POSITIONS = {"append": 0, "appendleft": 0, "insert": 1, "setdefault": 1}
+_POSITIONS = {
+    "append": 0,
+    "appendleft": 0,
+    "insert": 1,
+    "setdefault": 1,
+    "__setitem__": 1,
+}
 """Methods that put an element into a collection, and which argument that is."""
 _SPREAD = ("extend", "extendleft")
 """Methods that put all elements of another collection there."""
 _CONTAINERS = frozenset(
     """builtins.list builtins.dict builtins.set collections.deque collections.defaultdict
-    collections.OrderedDict""".split()
+    collections.OrderedDict torch.nn.ParameterDict torch.nn.ParameterList""".split()
 )
 
 
@@ -81,6 +87,11 @@ class Contents:
                 above[top(one)] = top(other)
         for place in (*self._methods, *self._items):
             top(place)
+        for one, outer, function in self._elements:
+            other = self._place(outer, function)
+            if other is not None and (one in self._methods or one in self._items):
+                # What is put into an element is in the whole.
+                above[top(one)] = top(other)
         return {place: top(place) for place in list(above)}
 
     @cached_property
@@ -99,6 +110,23 @@ class Contents:
                     value = self.program.argument_at(site, param.name)
                     if isinstance(value, (ir.Name, ir.Attr)):
                         found.append(((callee, param.name), value, site.caller))
+        return found
+
+    @cached_property
+    def _elements(self) -> list[tuple[Place, ir.Expr, str]]:
+        """Places that are given an element of what another variable or attribute holds."""
+        found: list[tuple[Place, ir.Expr, str]] = []
+        for function, stmt in self._statements():
+            for target, value, _ in unpacked(stmt):
+                place = self._place(target, function)
+                whole = stmt.value if stmt.kind == "for" else value
+                if place is None or not isinstance(whole, (ir.Item, ir.Call, ir.Name)):
+                    continue
+                for inner in ir.walk(whole):
+                    if isinstance(inner, (ir.Name, ir.Attr)) and (
+                        stmt.kind == "for" or isinstance(whole, ir.Item)
+                    ):
+                        found.append((place, inner, function))
         return found
 
     def _statements(self) -> Iterator[tuple[str, ir.Stmt]]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.analysis.objects.given import Given
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings
 from amp_migrate.program.link import Program
-from amp_migrate.program.names import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Flow:
             found = [
                 d for c in classes for d in program.attribute_definitions(c, expr.attr)
             ]
-            found += self._registered(classes, expr.attr)
+            found += program.noted(Given).to(classes, expr.attr, found)
             if not found or any(
                 d.value is None and d.stmt.kind != "augassign" for d in found
             ):
@@ -56,23 +54,14 @@ class Flow:
             ]
         return None
 
-    def _registered(self, classes: Collection[str], attr: str) -> Iterator[Definition]:
-        """The tensors that modules of some classes register under a name."""
-        program = self.program
-        for holder, definition in program.noted(_registered).get(attr, ()):
-            owners = program.instance_classes(holder, definition.function)
-            if not owners or any(
-                o in program.family(c) for o in owners for c in classes
-            ):
-                yield definition
-
     def _of_variable(self, name: str, at: Made) -> list[Made] | None:
         program = self.program
         owner = program.owner(name, at.function)
         if owner is None:
             return None
+        given = program.noted(Given).to_variables.get((owner, name), [])
         if owner != at.function:
-            found = program.definitions(owner, name)
+            found = program.definitions(owner, name) + given
             if not found or any(d.value is None for d in found):
                 return None
             return [
@@ -91,17 +80,17 @@ class Flow:
                 if value is None:
                     return None
                 result.append(Made(value, at.function, stmt, index))
-        for d in program.definitions(owner, name):
-            if d.function != at.function:
+        for d in program.definitions(owner, name) + given:
+            if d.function != at.function or d in given:
                 # Another function sets it, by a global or nonlocal statement.
                 if d.value is None:
                     return None
                 result.append(Made(d.value, d.function, d.stmt, d.index))
         if from_start and not (result and not self._is_param(owner, name)):
-            given = self._given(at.function, name)
-            if given is None:
+            passed = self._given(at.function, name)
+            if passed is None:
                 return None
-            result += given
+            result += passed
         return result
 
     def _is_param(self, function: str, name: str) -> bool:
@@ -167,29 +156,6 @@ class Flow:
                 return None
             result.append(Made(stmt.value, function, stmt, index))
         return result or None
-
-
-def _registered(program: Program) -> dict[str, list[tuple[ir.Expr, Definition]]]:
-    """By name: the modules that register a buffer or a parameter, and the tensor."""
-    found = defaultdict(list)
-    for method, given in (
-        ("register_buffer", "tensor"),
-        ("register_parameter", "param"),
-    ):
-        for function, stmt, call in program.calls_named(method):
-            name, value = call.argument(0, "name"), call.argument(1, given)
-            if isinstance(call.func, ir.Attr) and isinstance(name, ir.Const):
-                definition = Definition(function, stmt, value)
-                found[str(name.value)].append((call.func.value, definition))
-    for function, stmt in program.all_statements():
-        for target in stmt.targets:
-            match target:
-                case ir.Attr(value=ir.Attr(attr=name, value=holder), attr="data"):
-                    # Then it is another tensor, maybe of another dtype, which the state keeps.
-                    if name in found:
-                        definition = Definition(function, stmt, None)
-                        found[name].append((holder, definition))
-    return found
 
 
 def _written_out(made: Made) -> list[Made] | None:

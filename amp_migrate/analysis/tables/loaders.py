@@ -14,9 +14,10 @@ _LOADER = re.compile(
 def names_data(expr: ir.Expr) -> bool:
     """A loader by its name: no module is called, and nothing of a model is iterated over."""
     return all(
-        _LOADER.search(inner.id)
+        _LOADER.search(inner.attr if isinstance(inner, ir.Attr) else inner.id)
         for inner in ir.walk(expr)
-        if isinstance(inner, ir.Name) and inner.id != "self"
+        if (isinstance(inner, ir.Name) and inner.id != "self")
+        or (isinstance(inner, ir.Attr) and inner.value == ir.Name("self"))
     ) and not any(
         isinstance(inner, ir.Call)
         and (ir.key_of(inner.func) or "").rsplit(".", 1)[-1]

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
 from amp_migrate.analysis.tables.loaders import names_data
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.program import ir
@@ -123,9 +124,11 @@ class Halves:
                         )
                     if dtype_table.FP32_ONLY.fullmatch(origin):
                         return True
-                    if name in dtype_table.FROM_NUMBERS or (
-                        name in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at)
-                    ):
+                    if name in dtype_table.FROM_NUMBERS:
+                        return self._is_like_no_half(
+                            at, *(arg.value for arg in args if arg.name == "dtype")
+                        )
+                    if name in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
                         return True
                     return name in dtype_table.SAME | dtype_table.JOINS | {
                         "where",
@@ -141,12 +144,7 @@ class Halves:
                     return all(self._returns_no_half(ref.name) for ref in refs)
                 modules = self.modules.of(func, at.function)
                 if modules is not None:
-                    return self._gets_fp32(at) and all(map(self._gives_fp32, modules))
-                if refs and all(ref.kind == "instance" for ref in refs):
-                    called = [self.program.method(r.name, "__call__") for r in refs]
-                    return all(
-                        c is not None and self._returns_no_half(c) for c in called
-                    )
+                    return all(self._gives_no_half(made, at) for made in modules)
                 if refs or not isinstance(func, ir.Attr):
                     return False
                 if func.attr in _ENTRIES and not args:
@@ -158,8 +156,17 @@ class Halves:
                 return (
                     func.attr in dtype_table.SAME | dtype_table.MADE_LIKE
                     and self._plainly(at, func.value)
+                    and (func.attr != "to" or self._is_like_no_half(at, *values))
                 )
         return False
+
+    def _gives_no_half(self, made: Construction, at: Made) -> bool:
+        """Whether calling an object gives no half values where a value is made."""
+        refs = self.program.resolve(made.call.func, made.function)
+        called = [self.program.method(ref.name, "__call__") for ref in refs]
+        if any(called):
+            return all(c is not None and self._returns_no_half(c) for c in called)
+        return self._gets_fp32(at) and self._gives_fp32(made)
 
     def _gives_fp32(self, made: Construction) -> bool:
         """Whether a module gives no half values under autocast."""
@@ -180,6 +187,29 @@ class Halves:
     def _returns_no_half(self, function: str) -> bool:
         returned = self.flow.returned(function, None)
         return bool(returned) and all(self._not_half(made) for made in returned or ())
+
+    def _is_like_no_half(self, at: Made, *exprs: ir.Expr) -> bool:
+        """Whether what a tensor is made like, ``x.to(y)``, ``dtype=y.dtype``, is no half tensor."""
+        own = self.program.self_class(at.function)
+        for like in (Made(expr, at.function, at.stmt) for expr in exprs):
+            made = self.flow.made(like) if isinstance(like.expr, ir.Name) else None
+            for one in made or [like]:
+                match one.expr:
+                    case ir.Attr(attr="dtype", value=ir.Name(id=name)) if own and (
+                        name == own[0]
+                    ):
+                        continue
+                    case ir.Attr(attr="dtype", value=ir.Call(func=ir.Name(id="next"))):
+                        # That of parameters.
+                        continue
+                    case ir.Attr(attr="dtype", value=value):
+                        if not self._plainly(one, value):
+                            return False
+                    case _:
+                        kind = kind_of(self.program, one.expr, one.function)
+                        if kind not in (DEVICE, DTYPE) and not self._not_half(one):
+                            return False
+        return True
 
     def _is_shape(self, at: Made) -> bool:
         """The integers of ``x.shape``: of anything but the object itself, which may keep a tensor."""
@@ -226,15 +256,20 @@ class Halves:
             d.stmt.kind not in ("for", "assign", "annassign") for d in found
         ):
             return False
-        return all(
-            d.stmt.value is not None
-            and (
-                names_data(d.stmt.value)
-                or self._not_half(Made(d.stmt.value, d.function, d.stmt))
+        return (
+            all(
+                d.stmt.value is not None
+                and (
+                    names_data(d.stmt.value)
+                    or self._not_half(Made(d.stmt.value, d.function, d.stmt))
+                )
+                for d in loops
             )
-            for d in loops
-        ) and all(
-            d.value is not None and self._not_half(Made(d.value, d.function, d.stmt))
-            for d in found
-            if d.stmt.kind != "for"
+            and all(
+                d.value is not None
+                and self._not_half(Made(d.value, d.function, d.stmt))
+                for d in found
+                if d.stmt.kind != "for"
+            )
+            and all(map(self._not_half, self.flow.put_into(at)))
         )
