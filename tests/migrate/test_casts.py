@@ -245,6 +245,21 @@ loss = F.mse_loss(model(x), y)
 ---
 self.memory[index] = h.detach().to(self.memory.dtype)
 
+=== into a buffer
+NET
+    h = self.fc1(x)
+    with torch.no_grad():
+        rows = torch.index_select(self.memory, 0, torch.arange(8))
+        rows.mul_(0.5)
+        rows.add_(h.mul(0.5))
+        norm = rows.pow(2).sum(1, keepdim=True).pow(0.5)
+        self.memory.index_copy_(0, torch.arange(8), rows.div(norm))
+    return self.fc2(h * self.memory.mean())
+---
+loss = F.mse_loss(model(x), y)
+---
+self.memory.index_copy_(0, torch.arange(8), rows.div(norm))
+
 === added by an index
 LINEAR
 ---

@@ -17,34 +17,6 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 data = [(torch.randn(4, 8), torch.randn(4, 3))]
 """
 LOOPS = {
-    "a buffer that is filled in place": (
-        "a registered buffer is not followed",
-        """\
-data = [(torch.randn(4, 8), torch.tensor([0, 1, 2, 3]))]
-class Memory(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("memory", torch.rand(10, 3))
-    def forward(self, v, y):
-        weight = torch.index_select(self.memory, 0, y).detach()
-        out = (weight * v).sum(1)
-        with torch.no_grad():
-            pos = torch.index_select(self.memory, 0, y.view(-1))
-            pos.mul_(0.5)
-            pos.add_(torch.mul(v, 0.5))
-            norm = pos.pow(2).sum(1, keepdim=True).pow(0.5)
-            self.memory.index_copy_(0, y, pos.div(norm))
-        return out
-model = nn.Linear(8, 3).to(device)
-criterion = Memory().to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in data:
-    optimizer.zero_grad()
-    loss = criterion(model(x.to(device)), y.to(device)).mean()
-    loss.backward()
-    optimizer.step()
-""",
-    ),
     "an exponential times a half value": (
         "how many dimensions a value has is not known",
         """\

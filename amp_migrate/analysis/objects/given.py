@@ -81,17 +81,17 @@ class Given:
 
     def _add_data(self, of: ir.Expr, made: Definition) -> None:
         """``x.data = y``: then it is another tensor, maybe of another dtype."""
-        known = [(of, made.function)]
+        known = [of]
         if isinstance(of, ir.Name):
             owner = self.program.owner(of.id, made.function)
             if owner is not None:
                 self.to_variables[owner, of.id].append(made)
             known = [
-                (d.value, d.function)
+                d.value
                 for d in (self.program.definitions(owner, of.id) if owner else ())
                 if d.value is not None
             ]
-        for expr, function in known:
+        for expr in known:
             while isinstance(expr, ir.Item):
                 expr = expr.value
             if isinstance(expr, ir.Attr):

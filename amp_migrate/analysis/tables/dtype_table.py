@@ -66,6 +66,8 @@ ALIKE = frozenset(
     "lerp lerp_ equal isclose allclose cross cdist grid_sample heaviside complex binary_cross_entropy".split()
 )
 """Functions that compute no such product, and outside of autocast want operands of one dtype, too."""
+PROMOTING = frozenset("lerp maximum minimum add sub mul div".split())
+"""Functions and methods whose result has the dtype to which their operands are promoted."""
 JOINS = frozenset("cat stack concat hstack vstack".split())
 FACTORIES = frozenset("randn rand zeros ones empty linspace eye".split())
 INTEGER_FACTORIES = frozenset("randint arange randperm".split())

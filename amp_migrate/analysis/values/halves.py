@@ -16,7 +16,12 @@ _COLLECT = frozenset(
     f"builtins.{name}" for name in "enumerate zip reversed list tuple range".split()
 )
 """What gives nothing but what it is given."""
-_PARAMETERS = "Parameter ParameterList ParameterDict".split()
+_PASSING = dtype_table.SAME.union(
+    dtype_table.JOINS,
+    dtype_table.PROMOTING,
+    "where full_like Variable Parameter ParameterList ParameterDict".split(),
+)
+"""Functions whose result is no half where nothing is that they are given."""
 _ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
@@ -130,12 +135,7 @@ class Halves:
                         )
                     if name in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
                         return True
-                    return name in dtype_table.SAME | dtype_table.JOINS | {
-                        "where",
-                        "full_like",
-                        "Variable",
-                        *_PARAMETERS,
-                    } and (self._plainly(at, *values))
+                    return name in _PASSING and self._plainly(at, *values)
                 refs = self.program.resolve(func, at.function)
                 if refs and all(ref.kind == "external" for ref in refs):
                     # Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
@@ -153,6 +153,8 @@ class Halves:
                     return True
                 if func.attr in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
                     return True
+                if func.attr in dtype_table.PROMOTING:
+                    return self._plainly(at, func.value, *values)
                 return (
                     func.attr in dtype_table.SAME | dtype_table.MADE_LIKE
                     and self._plainly(at, func.value)

@@ -608,7 +608,7 @@ class Traces:
             if isinstance(items, ir.Display):
                 return mixed(self._with(at, one) for one in items.items)
             return self._with(at, items, (ANY,))
-        if name in ("where", "lerp", "maximum", "minimum", "add", "sub", "mul", "div"):
+        if name == "where" or name in dtype_table.PROMOTING:
             given = operands[1:] if name == "where" and len(operands) > 2 else operands
             return mixed(self._with(at, one) for one in given)
         full = name in dtype_table.FP32_FUNCTIONS and self.is_under(at)
