@@ -471,6 +471,47 @@ def test_a_library_is_called_with_any_of_its_nets(tmp_path: Path) -> None:
     assert not found.changed
 
 
+_IMPORTS = {
+    # how the module is named: (the function that imports it, whether all may be imported)
+    "whole": ("importlib.import_module('zoo.more').Plain", False),
+    "put together": ("importlib.import_module(f'zoo.{name}').Plain", False),
+    "put together by +": ("importlib.import_module('zoo.' + name).Plain", False),
+    "formatted": ("importlib.import_module('zoo.{}'.format(name)).Plain", False),
+    "in a variable": ("getattr(importlib.import_module(where), 'Pl' + 'ain')", False),
+    "the one with it": ("importlib.import_module(f'nets{name}').Plain", True),
+    "from outside": ("importlib.import_module(sys.argv[1]).Plain", True),
+    "relative": ("importlib.import_module('.more', 'zoo').Plain", True),
+    "one that imports it": (
+        "getattr(importlib.import_module(f'lib.{name}'), name)",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _IMPORTS)
+def test_a_module_that_is_imported_by_name(name: str, tmp_path: Path) -> None:
+    """Only what that package has can run then."""
+    imported, is_open = _IMPORTS[name]
+    for package, text in (
+        ("zoo", _HEAD + _PLAIN),
+        ("lib", "from nets import Sparse\n"),
+    ):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+        (tmp_path / package / "more.py").write_text(text)
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    find = f"def find(name):\n    where = 'zoo.' + name\n    return {imported}\n"
+    check = "if sys.argv[2:]:\n    print(find(sys.argv[1])())\n"
+    text = f"{_HEAD}import importlib\nimport sys\nimport nets\nimport zoo.more\nimport lib.more\n"
+    (tmp_path / "train.py").write_text(
+        text + find + check + _TRAIN.replace("MAKE", "Plain")
+    )
+    (found,) = (
+        r for r in migrate_paths([tmp_path]).results if r.path.endswith("train.py")
+    )
+    assert found.changed is not is_open, found.diagnostics
+
+
 _LOOKS_UP = 'if __name__ == "__main__":\n    print(globals()["Sp" + "arse"]()(torch.ones(8, 6)))\n'
 
 

@@ -14,11 +14,13 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 _LOOKUPS = frozenset(
     """builtins.globals builtins.locals builtins.vars builtins.eval builtins.exec builtins.__import__
-    importlib.import_module inspect.getmembers hydra.utils.instantiate hydra.utils.get_class""".split()
+    inspect.getmembers hydra.utils.instantiate hydra.utils.get_class""".split()
 )
+_IMPORT = "importlib.import_module"
 _PLAIN_DECORATORS = frozenset(
     """staticmethod classmethod property abc.ABCMeta abc.abstractmethod torch.no_grad
     torch.inference_mode dataclasses.dataclass functools.wraps""".split()
@@ -235,10 +237,22 @@ class Live:
     def _looks_up(self, call: ir.Call, function: str) -> bool:
         program = self.program
         origin = program.origin(call.func, function)
+        if origin == _IMPORT:
+            named = call.argument(0, "name")
+            values = [(d.value, d.index) for d in self._set_to(named, function)]
+            packages = [
+                _package_of(value) if index is None else None
+                for value, index in values or [(named, None)]
+            ]
+            return not all(one is not None and self._reach_all(one) for one in packages)
         if origin in _LOOKUPS:
             return not (origin == "builtins.vars" and call.args)
         if origin == "builtins.getattr" and len(call.args) > 1:
             home, name = call.args[0].value, call.args[1].value
+            if isinstance(home, ir.Call):
+                if program.origin(home.func, function) == _IMPORT:
+                    # All of that package can run anyway.
+                    return False
             # Of a module of the project; of an object it is one of its attributes.
             return not isinstance(name, ir.Const) and self._is_imported(home, function)
         # A whole model that was saved.
@@ -246,6 +260,40 @@ class Live:
             ref.kind == "made" and ref.name == "torch.load"
             for ref in program.resolve(call.func, function)
         )
+
+    def _set_to(self, expr: ir.Expr | None, function: str) -> list[Definition]:
+        """What a variable that is no parameter is given."""
+        if not isinstance(expr, ir.Name):
+            return []
+        owner = self.program.owner(expr.id, function)
+        params = () if owner is None else self.program.functions[owner].params
+        if owner is None or any(param.name == expr.id for param in params):
+            return []
+        return self.program.definitions(owner, expr.id)
+
+    def _reach_all(self, package: str) -> bool:
+        """Take all that the modules of a package define or import; whether that can be told."""
+        program = self.program
+        for file, facts in program.modules.items():
+            dotted = file.removesuffix(".py").replace("/", ".").replace("\\", ".")
+            if f".{package}." not in f".{dotted}.":
+                continue
+            if facts.star_imports:
+                return False
+            top = ir.top_of(ir.global_name(file, ""))
+            refs = {
+                ref
+                for name, _ in program.functions[top].imports
+                for ref in program.resolve(ir.Name(name), top)
+            }
+            self._pending += [f for f in program.functions if ir.file_of(f) == file]
+            self._pending += [ref.name for ref in refs if ref.kind == "function"]
+            made = [c for c in program.classes if ir.file_of(c) == file]
+            made += [ref.name for ref in refs if ref.kind == "class"]
+            for class_name in made:
+                self._apart.setdefault(class_name, []).append(None)
+                self._make(class_name)
+        return True
 
     def _gets_any(self, call: ir.Call, function: str) -> bool:
         """``getattr(self, name)``, ``vars(self)``: what an object holds under any name."""
@@ -364,3 +412,22 @@ class Live:
             elif holder is None or self._is_imported(holder, function):
                 found.add(None)
         return frozenset(found)
+
+
+def _package_of(name: ir.Expr | None) -> str | None:
+    """The package, or the module, that ``importlib.import_module`` imports from; None where it may be
+    any."""
+    match name:
+        case ir.Const(value=str(text)):
+            package = text
+        case ir.Operation(
+            op="joinedstr" | "+", operands=(ir.Const(value=str(text)), *_)
+        ):
+            package = text.rpartition(".")[0]
+        case ir.Operation(op="%", operands=(ir.Const(value=str(text)), *_)):
+            package = text.partition("%")[0].rpartition(".")[0]
+        case ir.Call(func=ir.Attr(value=ir.Const(value=str(text)), attr="format")):
+            package = text.partition("{")[0].rpartition(".")[0]
+        case _:
+            return None
+    return None if not package or package.startswith(".") else package
