@@ -257,7 +257,7 @@ SUMMARIES = {
         "a": REFUSED
     },
     "would migrate 1 of 5 training loops in 2 files; 4 left alone"
-    " (2 with a step closure, 1 with several optimizers, 1 AMP0XX)": {
+    " (2 with a step closure, 1 with optimizers that are not followed, 1 AMP0XX)": {
         "a": LOOP + REFUSED + REFUSED,
         "b": "loss.backward()  # AMP012\nloss.backward()  # AMP0XX\n",
     },

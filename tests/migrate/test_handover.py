@@ -91,6 +91,14 @@ def test_handed_on(name: str) -> None:
     assert left_alone(OPT + lines + LOOP) == code
 
 
+def test_one_optimizer_is_not_several() -> None:
+    source = HEAD + OPT + "opts = [opt]\nprint(*opts)\n" + LOOP
+    (found,) = migrate_source(source).diagnostics
+    assert found.message == "the optimizer is put into a collection"
+    said = "\n".join(found.by_hand)
+    assert "scaler.step(optimizer)" in said and "optimizer_b" not in said
+
+
 STEPPED_BY = {
     "the scheduler's attribute": (
         "opt = torch.optim.lr_scheduler.StepLR(opt, 2).optimizer\n",
