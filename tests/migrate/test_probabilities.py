@@ -47,6 +47,39 @@ table['loss'] = loss.item()
 ---
 output = model[-1](model[:-1](x).float())
 
+=== layers of a list that grows
+class Net(nn.Module):
+    def __init__(self, depth=2):
+        super().__init__()
+        layers = []
+        width = 6
+        for _ in range(depth):
+            layers.append(nn.Linear(width, 8))
+            layers += [nn.ReLU()]
+            width = 8
+        self.features = nn.Sequential(*layers)
+        layers.extend([nn.Linear(8, 1)])
+        layers.append(nn.Sigmoid())
+        self.layers = nn.Sequential(*layers)
+    def forward(self, x):
+        return self.layers(x)
+model = Net().to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+return self.layers[-1](self.layers[:-1](x).float())
+
+=== layers behind those of a function
+def block(width):
+    return [nn.Linear(6, width), nn.ReLU()]
+model = nn.Sequential(*block(8), nn.Linear(8, 1), nn.Sigmoid()).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+output = model[-1](model[:-1](x).float())
+
 === layers with names
 from collections import OrderedDict
 model = nn.Sequential(OrderedDict([('a', nn.Linear(6, 1)), ('s', nn.Sigmoid())])).to(device)
@@ -422,6 +455,110 @@ losses = {'a': nn.BCELoss()}
 loss = losses['a'](model(x), y)
 ---
 losses =
+
+=== a sigmoid under a condition
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    layers.pop()
+    if last:
+        layers.append(nn.Sigmoid())
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a layer under a condition behind the sigmoid
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    if not last:
+        layers.append(nn.Identity())
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a list from which a layer is taken
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    layers.append(nn.Sigmoid())
+    layers.pop(1)
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a list with another layer
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    layers[1] = nn.Hardtanh(0.0, 1.0)
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a list with two names
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    other = layers
+    other.append(nn.Hardtanh(0.0, 1.0))
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a list that a function fills
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    def add():
+        layers.append(nn.Hardtanh(0.0, 1.0))
+    add()
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a list that is turned
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    layers.reverse()
+    layers = [*layers[1:], *layers[:1]]
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== layers inside of layers
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    layers = [nn.Sequential(*layers)]
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
 
 === a hook on the layers
 SEQ

@@ -127,7 +127,10 @@ class Modules:
         return False
 
     def layers(self, made: Construction) -> list[tuple[ir.Expr, str]] | None:
-        """The layers that a plain ``nn.Sequential`` is made of, in order."""
+        """The layers that a plain ``nn.Sequential`` is made of, in order; the last is in sight.
+
+        Those that are not in sight before it are one expression with a star.
+        """
         program = self.program
         if program.origin(made.call.func, made.function) not in (
             "torch.nn.Sequential",
@@ -135,14 +138,67 @@ class Modules:
         ):
             return None
         args = made.call.args
-        if any(arg.star or arg.name for arg in args) or not args:
+        if any(arg.star == "**" or arg.name for arg in args) or not args:
             return None
         first = args[0].value
         if len(args) == 1 and isinstance(first, ir.Call):
             origin = program.origin(first.func, made.function)
             if origin == "collections.OrderedDict":
                 return self._named_layers(first, made.function)
-        return [(arg.value, made.function) for arg in args]
+        found = []
+        for arg in args:
+            found += self._listed(arg.value, made) if arg.star else [arg.value]
+        if not found or _is_starred(found[-1]):
+            return None
+        return [(layer, made.function) for layer in found]
+
+    def _listed(self, value: ir.Expr, made: Construction) -> list[ir.Expr]:
+        """What ``*value`` gives to the call that makes a module."""
+        written = _written(value)
+        if written is not None:
+            return written
+        unknown: list[ir.Expr] = [ir.Operation("starred", (value,))]
+        at, program = made.function, self.program
+        if not isinstance(value, ir.Name) or program.owner(value.id, at) != at:
+            return unknown
+        said = [
+            (function, stmt)
+            for function, stmt in program.mentioning(value.id)
+            if program.owner(value.id, function) == at
+            and any(value in ir.walk(expr) for expr in stmt.exprs)
+        ]
+        # Calls that say the same are equal.
+        end = next(
+            (
+                stmt
+                for _, stmt in said
+                for expr in stmt.exprs
+                if any(inner is made.call for inner in ir.walk(expr))
+            ),
+            None,
+        )
+        if end is None or ir.is_top(at) or any(f != at for f, _ in said):
+            return unknown
+        # From where the list is made to the call, in one block.
+        depth = len(end.path)
+        found: list[ir.Expr] | None = None
+        for _, stmt in said:
+            place = stmt.path[:depth]
+            if place[:-1] != end.path[:-1] or place[-1][0] != end.path[-1][0]:
+                continue
+            if place[-1][1] >= end.path[-1][1]:
+                break
+            if len(stmt.path) > depth:
+                added: list[ir.Expr] | None = unknown
+            elif stmt.kind in ("assign", "annassign") and stmt.targets == (value,):
+                found, added = [], _written(stmt.value)
+            else:
+                added = _added(stmt, value)
+            if found is None or added is None:
+                found = None
+            else:
+                found += added
+        return unknown if found is None else found
 
     @staticmethod
     def _named_layers(
@@ -159,3 +215,43 @@ class Modules:
 def _own(program: Program, function: str) -> tuple[str, ...]:
     own = program.self_class(function)
     return () if own is None else (own[0],)
+
+
+def _written(value: ir.Expr | None) -> list[ir.Expr] | None:
+    """The elements of a list that is written out."""
+    if isinstance(value, ir.Display) and value.kind in ("list", "tuple"):
+        return list(value.items)
+    return None
+
+
+def _is_starred(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Operation) and expr.op == "starred"
+
+
+def _added(stmt: ir.Stmt, name: ir.Name) -> list[ir.Expr] | None:
+    """What a statement adds to a list; None where it may do something else with it."""
+    match stmt.kind, stmt.value:
+        case "augassign", value if stmt.targets == (name,) and value is not None:
+            more: ir.Expr = value
+        case "expr", ir.Call(
+            func=ir.Attr(value=of, attr="append"), args=(ir.Arg(star="", value=layer),)
+        ) if (of == name):
+            more = ir.Display("list", (layer,))
+        case "expr", ir.Call(
+            func=ir.Attr(value=of, attr="extend"), args=(ir.Arg(star="", value=value),)
+        ) if (of == name):
+            more = value
+        case _:
+            starred = [
+                arg.value
+                for expr in stmt.exprs
+                for call in ir.all_calls_in((expr,))
+                for arg in call.args
+                if arg.star == "*"
+            ]
+            said = [i for expr in stmt.exprs for i in ir.walk(expr) if i == name]
+            # To give all that is in a list to a call leaves it as it is.
+            return [] if starred.count(name) == len(said) else None
+    if name in ir.walk(more):
+        return None
+    return _written(more) or [ir.Operation("starred", (more,))]

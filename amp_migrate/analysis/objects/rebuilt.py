@@ -123,6 +123,8 @@ def _may_be(
     ):
         # `nn.Sequential.forward = ...`
         return True
+    if _is_list(modules, change.container, function):
+        return False
     key = ir.key_of(change.container)
     if key is not None and key.rsplit(".", 1)[-1] == word:
         return True
@@ -134,8 +136,6 @@ def _may_be(
         return any(one.call == made.call for one in found)
     if modules.program.instance_classes(change.container, function):
         # An instance of a class of the program, which a plain nn.Sequential is not.
-        return False
-    if _is_list(modules, change.container, function):
         return False
     return change.only_modules or any(
         _is_module(modules, value, function) for value in change.values

@@ -253,6 +253,9 @@ class Sigmoids:
             raise self._lost(at)
         *others, (last, function) = layers
         ends = self.modules.of(last, function)
+        if ends and any(map(self.modules.layers, ends)):
+            message = "the layers before BCELoss end in layers of their own, which are not taken apart"
+            raise Unclear(message, at.stmt.line)
         if not ends or any(
             self.program.origin(end.call.func, end.function) not in _SQUASHING
             for end in ends
