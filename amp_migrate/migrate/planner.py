@@ -26,6 +26,7 @@ from amp_migrate.analysis.paths.loops import (
     opens_autocast,
     speaks_amp,
 )
+from amp_migrate.analysis.paths.newborn import Newborn
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.protocol import Placed, Placement
 from amp_migrate.analysis.paths.walk import Frames, Site
@@ -321,6 +322,7 @@ class Planner:
                 guarded,
                 around,
                 holders,
+                self._newborn(group),
             ).place()
         if isinstance(placement, Refusal):
             raise Blocked(placement)
@@ -432,6 +434,21 @@ class Planner:
             if doubt is not None:
                 raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
         return found | listed
+
+    def _newborn(self, group: Group) -> frozenset[Site]:
+        """The births that make all their parameters as well, and whose optimizers have one name that
+        outlives a call."""
+        trace = self.optimizers.trace
+        newborn = Newborn(self.program, lambda f: "backward" in self.events.kinds(f))
+        return frozenset(
+            (birth.function, birth.path)
+            for birth in group.births
+            if all(
+                slot == birth.slot or slot in trace(slot).parameters
+                for slot in self.optimizers.mentions.holding(birth)
+            )
+            and newborn.holds_only_new(birth)
+        )
 
     def _live_with(self, group: Group, around: frozenset[str]) -> Live | None:
         """What can run with a group's loops, where all that runs them is in sight."""

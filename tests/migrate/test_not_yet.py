@@ -72,29 +72,6 @@ loss.backward()
 optimizer.step()
 """,
     ),
-    "a new model with a new optimizer": (
-        "gradients belong to names, not to objects",
-        """\
-loss_fn = nn.MSELoss()
-model = nn.Linear(8, 3).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-def train(epochs):
-    for epoch in range(epochs):
-        for x, y in data:
-            optimizer.zero_grad()
-            loss = loss_fn(model(x.to(device)), y.to(device))
-            loss.backward()
-            optimizer.step()
-train(5)
-model = nn.Linear(8, 3).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in data:
-    loss = loss_fn(model(x.to(device)), y.to(device))
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-""",
-    ),
 }
 
 

@@ -419,3 +419,106 @@ second = fit(second, second_opt)
 
 def test_a_model_that_is_handed_back_and_another_of_its_class() -> None:
     assert migrated(HANDED_BACK).count("GradScaler") == 2
+
+
+LATE = """\
+for x, y in data:
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+PLAIN = """\
+class Net(nn.Module):
+    def __init__(self, width=3):
+        super(Net, self).__init__()
+        self.build(width)
+
+    def build(self, width):
+        self.fc = nn.Linear(8, width)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+"""
+AROUND = """\
+class Around(nn.Module):
+    def __init__(self, GIVEN):
+        super().__init__()
+        self.net = NET
+
+    def forward(self, x):
+        return self.net(x)
+
+
+"""
+NEW_PAIRS = {
+    "a layer": "model = nn.Linear(8, 3).to(device)\n",
+    "layers in a row": (
+        "model = nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3))\n"
+        "model = model.to(device)\nprint(model)\nmodel.train()\n"
+    ),
+    "a class": "width = 3\nmodel = Net(width).to(device)\n",
+    "one for each turn": (
+        f"for _ in range(2):\n    model = Net().to(device)\n    {SGD}{inside(LATE)}"
+        "model = Net().to(device)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEW_PAIRS)
+def test_a_new_model_has_no_gradients(name: str) -> None:
+    pytest.importorskip("torch")
+    from exactness import check_off, check_scaled
+
+    body = f"{PLAIN}{SGD}{EPOCH}{NEW_PAIRS[name]}{SGD}{LATE}"
+    after = HEAD + migrated(body)
+    assert check_off(HEAD + body, after) == []
+    assert check_scaled(HEAD + body, after) == []
+
+
+GRADIENTS_LEFT = {
+    "no new model": "",
+    "an old layer": "model = nn.Sequential(model[0], nn.Linear(16, 3)).to(device)\n",
+    "an old model": f"{AROUND.replace('GIVEN', 'net').replace('NET', 'net')}model = Around(model)\n",
+    "an old model from outside": (
+        f"{AROUND.replace(', GIVEN', '').replace('NET', 'model')}old, model = model, None\n"
+        "model = old\nmodel = Around()\n"
+    ),
+    "an old model as a default": (
+        f"{AROUND.replace('GIVEN', 'net=model').replace('NET', 'net')}model = Around()\n"
+    ),
+    "an old model of the class": (
+        "class Net(nn.Module):\n    kept = model\n\n    def __init__(self):\n"
+        "        super().__init__()\n        self.net = self.kept\n\n"
+        "    def forward(self, x):\n        return self.net(x)\n\n\nmodel = Net()\n"
+    ),
+    "an old layer put in": (
+        "old = model\nmodel = Net().to(device)\nmodel.fc = nn.Sequential(*old)\n"
+    ),
+    "an old layer put in by a function": (
+        "def put(to, layer):\n    to.fc = layer\n\n\n"
+        "old = model\nmodel = Net().to(device)\nput(model, old)\n"
+    ),
+    "a backward between": (
+        "model = Net().to(device)\nfor x, y in data:\n    model(x).sum().backward()\n"
+    ),
+    "a new model under a condition": (
+        "import sys\nif len(sys.argv) > 9:\n    model = Net().to(device)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS_LEFT)
+def test_what_is_not_all_new_may_have_gradients(name: str) -> None:
+    body = f"{PLAIN}{SGD}{EPOCH}{GRADIENTS_LEFT[name]}{SGD}{LATE}"
+    compile(HEAD + body, "train.py", "exec")
+    assert left_alone(body)
+
+
+def test_old_parameters_that_are_added_have_gradients() -> None:
+    body = f"{PLAIN}{SGD}{EPOCH}old = model\nmodel = Net().to(device)\n{SGD}"
+    assert left_alone(
+        f"{body}opt.add_param_group(dict(params=old.parameters()))\n{LATE}"
+    )

@@ -101,12 +101,15 @@ class Protocol(Walk[Held]):
         scalers: Scalers,
         placement: Placement,
         handlers: bool = True,
+        newborn: frozenset[Site] = frozenset(),
     ) -> None:
-        """``births``: the optimizers that a statement makes anew."""
+        """``births``: the optimizers that a statement makes anew; ``newborn``: those of the statements
+        that make all their parameters anew as well."""
         super().__init__(program, events, handlers)
         self.slots = slots
         self.backwards = backwards
         self.births = births
+        self.newborn = newborn
         self.ownership = ownership
         self.scalers = scalers
         self.identities = scalers.identities
@@ -286,9 +289,11 @@ class Protocol(Walk[Held]):
     def _on_line(
         self, function: str, stmt: ir.Stmt, states: set[State[Held]]
     ) -> set[State[Held]]:
+        born = self.births.get((function, stmt.path))
+        if (function, stmt.path) in self.newborn and born is not None:
+            return self._each(states, born, lambda h: Holding(h.scaler))
         if not any(h.gradients in _LIVE for state in states for h in state.held):
             return states
-        born = self.births.get((function, stmt.path))
         if born is not None:
             # What the new optimizer steps on must not be what the old one left.
             states = self._each(

@@ -46,9 +46,10 @@ class Placer:
         guarded: frozenset[Site],
         files: Collection[str],
         holders: Holders,
+        newborn: frozenset[Site],
     ) -> None:
         """``guarded``: steps that may find no gradients. ``files``: where the ways to the optimizers'
-        steps may begin."""
+        steps may begin. ``newborn``: births of which no parameter has gradients."""
         self.guarded = guarded
         self.files = files
         self.holders = holders
@@ -58,6 +59,7 @@ class Placer:
         self.backwards = backwards
         self.steps = steps
         self.births = births
+        self.newborn = newborn
         self.ownership = ownership
         self.scalers = scalers
         self.identities = scalers.identities
@@ -198,6 +200,7 @@ class Placer:
             self.scalers,
             placement,
             handlers,
+            self.newborn,
         )
         for root in roots(self.program, self.events, self.files):
             protocol.run(root)
