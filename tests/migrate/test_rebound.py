@@ -481,6 +481,13 @@ def test_a_new_model_has_no_gradients(name: str) -> None:
 GRADIENTS_LEFT = {
     "no new model": "",
     "an old layer": "model = nn.Sequential(model[0], nn.Linear(16, 3)).to(device)\n",
+    "an old layer in a list": (
+        "layers = []\nlayers.append(model)\nmodel = nn.Sequential(*layers)\n"
+    ),
+    "an old layer in a list of a class": (
+        f"{AROUND.replace('GIVEN', 'given').replace('NET', 'given[0]')}"
+        "layers = []\nlayers.append(model)\nmodel = Around(layers)\n"
+    ),
     "an old model": f"{AROUND.replace('GIVEN', 'net').replace('NET', 'net')}model = Around(model)\n",
     "an old model from outside": (
         f"{AROUND.replace(', GIVEN', '').replace('NET', 'model')}old, model = model, None\n"

@@ -56,6 +56,8 @@ class Newborn:
             )
         if not isinstance(expr, ir.Call):
             return False
+        if any(arg.star for arg in expr.args):
+            return False
         func, given = expr.func, [arg.value for arg in expr.args]
         origin = program.origin(func, function)
         if origin is not None:
@@ -137,6 +139,9 @@ class Newborn:
         if isinstance(expr, ir.Const):
             return True
         if depth > _MOST:
+            return False
+        if isinstance(expr, ir.Display) and depth and expr.kind != "tuple":
+            # More may be put into it.
             return False
         if isinstance(expr, (ir.Operation, ir.Display)):
             parts = expr.operands if isinstance(expr, ir.Operation) else expr.items
