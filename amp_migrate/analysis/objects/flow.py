@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.contents import Contents
-from amp_migrate.analysis.objects.given import Given
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings
+from amp_migrate.program.given import Given
 from amp_migrate.program.link import Program
 
 
