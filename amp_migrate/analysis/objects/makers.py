@@ -19,6 +19,7 @@ _WRAPPERS = frozenset(
         "ASAM",
         "GSAM",
         "Lookahead",
+        "LARC",
         "DistributedOptimizer",
         "KFAC",
         "KFACOptimizer",

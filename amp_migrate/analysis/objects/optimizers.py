@@ -745,7 +745,7 @@ class Optimizers:
         origin = self.program.origin(call.func, function) or ""
         text = ir.render(call.func) or "this call"
         method = call.func.attr if isinstance(call.func, ir.Attr) else ""
-        if origin.startswith("apex.") or (
+        if origin.startswith("apex.amp") or (
             method == "initialize" and text.startswith("amp.")
         ):
             return Problem(APEX, function, stmt.line, "apex.amp wraps the optimizer")

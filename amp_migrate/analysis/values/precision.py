@@ -135,7 +135,9 @@ class Precision:
             if all(param.name != name for param in scope.params):
                 return False
             sites = program.call_sites.get(owner, [])
-            if not sites or scope.name == "forward":
+            own = program.self_class(owner)
+            is_module = own is not None and self.forward.is_module_class(own[1])
+            if not sites or (scope.name == "forward" and is_module):
                 # Who calls it is not known.
                 return True
             return any(
