@@ -66,6 +66,20 @@ OWN = {
         'opt = torch.optim.AdamW([{"params": decay}, {"params": rest, "lr": 0.1}])',
         CLIP,
     ),
+    "groups by what a name has in it": (
+        "named = list(model.named_parameters())\nskip = ['bias']\n"
+        "decay = [p for n, p in named if p.requires_grad and not any(s in n for s in skip)]\n"
+        "rest = [p for n, p in named if any(s in n for s in skip)]\n"
+        'opt = torch.optim.AdamW([{"params": decay}, {"params": rest, "lr": 0.1}])',
+        CLIP,
+    ),
+    "groups by a loop that goes on": (
+        "decay, rest = [], []\n"
+        "for n, p in model.named_parameters():\n    if n.endswith('bias'):\n"
+        "        rest.append(p)\n        continue\n    decay.append(p)\n"
+        'opt = torch.optim.AdamW([{"params": decay}, {"params": rest, "lr": 0.1}])',
+        CLIP,
+    ),
     "what requires gradients": (
         "opt = torch.optim.SGD(filter(lambda p: p.requires_grad, model.parameters()), lr=0.1)",
         CLIP,
@@ -116,6 +130,27 @@ OTHERS = {
     "one selection out of it": (
         "big = [p for p in model.parameters() if p.dim() > 1]\n"
         "opt = torch.optim.SGD(big, lr=0.1)",
+        CLIP,
+    ),
+    "two selections that leave some out": (
+        "one = [p for n, p in model.named_parameters() if n.startswith('0')]\n"
+        "two = [p for n, p in model.named_parameters() if n.endswith('bias')]\n"
+        'opt = torch.optim.SGD([{"params": one}, {"params": two, "lr": 0.2}], lr=0.1)',
+        CLIP,
+    ),
+    "selections out of a selection": (
+        "some = [(n, p) for n, p in model.named_parameters() if n.startswith('0')]\n"
+        "one = [p for n, p in some if n.endswith('bias')]\n"
+        "two = [p for n, p in some if not n.endswith('bias')]\n"
+        'opt = torch.optim.SGD([{"params": one}, {"params": two, "lr": 0.2}], lr=0.1)',
+        CLIP,
+    ),
+    "selections in branches of two tests": (
+        "one, two = [], []\n"
+        "for n, p in model.named_parameters():\n"
+        "    if n.startswith('0'):\n        one.append(p)\n"
+        "    if n.endswith('weight'):\n        two.append(p)\n"
+        'opt = torch.optim.SGD([{"params": one}, {"params": two, "lr": 0.2}], lr=0.1)',
         CLIP,
     ),
     "the input": (SGD, "print(x.grad)"),

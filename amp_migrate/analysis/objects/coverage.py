@@ -7,7 +7,6 @@ shown not to happen.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -45,14 +44,32 @@ _MOST_STEPS = 12
 _MOST_WAYS = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How parameters are chosen out of a module.
+
+    ``kind``: by a ``test`` and its outcome, by the ``branch`` of an ``if`` in which they are added, by
+    ``names`` that are looked up, of which two lists are taken to be all; or ``some``, nobody knows.
+    """
+
+    kind: str
+    what: object = None
+    outcome: object = None
+
+
+_SOME = Choice("some")
+_NO_CHOICE: frozenset[Choice] = frozenset()
+_OPPOSITES = {"not in": "in", "!=": "==", "is not": "is", "<": ">=", ">": "<="}
+
+
 @dataclass(slots=True)
 class Held:
     """What a parameter list was made of."""
 
     whole: set[Identity] = field(default_factory=set)
     """Modules all of whose parameters are in it."""
-    parts: Counter[Identity] = field(default_factory=Counter)
-    """Modules some of whose parameters are in it, by how many selections were made of them."""
+    parts: dict[Identity, frozenset[Choice]] = field(default_factory=dict)
+    """Modules some of whose parameters are in it, and how those were chosen."""
     complete: bool = True
     """Whether nothing else is in it."""
     groups: bool = False
@@ -65,7 +82,8 @@ class Held:
     def join(self, other: Held) -> None:
         """Add what another list holds."""
         self.whole |= other.whole
-        self.parts += other.parts
+        for one, choices in other.parts.items():
+            self.parts[one] = self.parts.get(one, _NO_CHOICE) | choices
         self.complete &= other.complete
         self.groups |= other.groups
         self.twice |= other.twice
@@ -433,9 +451,9 @@ class Coverage:
 
     @staticmethod
     def _covers(held: Held, one: Identity) -> bool:
-        # Two selections out of one module are its weights with and without decay, all in all.
         return any(_within(one, w) for w in held.whole) or any(
-            _within(one, module) and count > 1 for module, count in held.parts.items()
+            _within(one, module) and _is_all(choices)
+            for module, choices in held.parts.items()
         )
 
     # -- births -------------------------------------------------------------------------------
@@ -466,13 +484,11 @@ class Coverage:
                 birth.call.func.value, birth.function, birth.stmt
             )
             held.whole = _as_seen_outside(held.whole, receivers)
-            held.parts = Counter(
-                {
-                    outside: count
-                    for one, count in held.parts.items()
-                    for outside in _as_seen_outside({one}, receivers)
-                }
-            )
+            held.parts = {
+                outside: choices
+                for one, choices in held.parts.items()
+                for outside in _as_seen_outside({one}, receivers)
+            }
         return held
 
     def _handed_out(self, birth: Birth, callee: str) -> list[ir.Expr] | None:
@@ -590,7 +606,8 @@ class Coverage:
             test = call.args[0].value
             if isinstance(test, ir.Deferred) and _asks_requires_grad(test.body):
                 return replace(held, thawed=True)
-            return _as_parts(held)
+            tests = (test.body,) if isinstance(test, ir.Deferred) else ()
+            return _as_parts(held, _by_tests(tests))
         if origin in _PASSED_THROUGH:
             values = [
                 arg.value for arg in call.args if not isinstance(arg.value, ir.Const)
@@ -631,7 +648,8 @@ class Coverage:
         element = expr.elements[-1]
         if isinstance(element, ir.Item) and not _names_in(element.value) & targets:
             # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
-            return _as_parts(self._of(element.value, function, stmt, depth + 1))
+            named = self._of(element.value, function, stmt, depth + 1)
+            return _as_parts(named, Choice("names", expr.iterables))
         for iterable in expr.iterables:
             own = any(
                 isinstance(inner, ir.Name) and inner.id in targets
@@ -641,7 +659,7 @@ class Coverage:
                 held.join(self._of(iterable, function, stmt, depth + 1))
         if all(_asks_requires_grad(test) for test in expr.conditions):
             return replace(held, thawed=held.thawed or bool(expr.conditions))
-        return _as_parts(held)
+        return _as_parts(held, _by_tests(expr.conditions))
 
     def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
         program = self.program
@@ -711,7 +729,7 @@ class Coverage:
                 one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
                 held.join(self._as_added(one, qualname, stmt, at))
         if self._loses_some(expr, owner):
-            held = _as_parts(held)
+            held = _as_parts(held, _SOME)
         if known and (held.all or held.groups):
             return held
         identities = self.identities(expr, function, at)
@@ -792,8 +810,12 @@ class Coverage:
                 or at.path[:size] == outer.path
             ):
                 continue
-            if outer.kind != "if" or not _asks_requires_grad(outer.value):
-                return _as_parts(held)
+            if outer.kind != "if":
+                return _as_parts(held, _SOME)
+            if not _asks_requires_grad(outer.value):
+                inside = stmt.path[:size] == outer.path
+                branch = stmt.path[size][0] if inside else "behind"
+                return _as_parts(held, Choice("branch", (function, outer.path), branch))
             thawed = True
         return replace(held, thawed=thawed)
 
@@ -1191,8 +1213,45 @@ def _names_in(expr: ir.Expr) -> set[str]:
     return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}
 
 
-def _as_parts(held: Held) -> Held:
-    return replace(held, whole=set(), parts=Counter(held.all), twice=False)
+def _as_parts(held: Held, choice: Choice) -> Held:
+    parts = {one: frozenset((choice,)) for one in held.whole}
+    # Of a part, it is a part again.
+    parts.update({one: frozenset((_SOME,)) for one in held.parts})
+    return replace(held, whole=set(), parts=parts, twice=False)
+
+
+def _by_tests(tests: Iterable[ir.Expr]) -> Choice:
+    """The choice of what passes all of some tests; that gradients are wanted does not count."""
+    asked = [
+        one
+        for test in tests
+        for one in (
+            test.operands
+            if isinstance(test, ir.Operation) and test.op == "and"
+            else (test,)
+        )
+        if not _asks_requires_grad(one)
+    ]
+    if len(asked) != 1:
+        return _SOME
+    test, outcome = asked[0], True
+    while isinstance(test, ir.Operation) and test.op == "not":
+        test, outcome = test.operands[0], not outcome
+    if isinstance(test, ir.Operation) and test.op in _OPPOSITES:
+        test = ir.Operation(_OPPOSITES[test.op], test.operands)
+        outcome = not outcome
+    return Choice("test", test, outcome)
+
+
+def _is_all(choices: frozenset[Choice]) -> bool:
+    """Whether some choices together leave nothing out: weights with decay and without, say."""
+    return any(
+        one.kind == other.kind != "some"
+        and (one.what == other.what) == (one.kind != "names")
+        and one != other
+        for one in choices
+        for other in choices
+    )
 
 
 def _either(several: list[Held]) -> Held:
@@ -1205,7 +1264,8 @@ def _either(several: list[Held]) -> Held:
         for one in held.whole
         if all(any(_within(one, w) for w in other.whole) for other in several)
     }
-    held.parts += Counter(held.whole - sure)
+    for unsure in held.whole - sure:
+        held.parts[unsure] = held.parts.get(unsure, _NO_CHOICE) | {_SOME}
     held.whole = sure
     return held
 
