@@ -144,6 +144,20 @@ loss = F.mse_loss(gram(h), gram(h * 0.5).detach())
 ---
     return torch.mm(h.float(), h.t().float()) / h.numel()
 
+=== a logarithm of one of two results
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Sequential(nn.Linear(6, 1), *[nn.Sigmoid()])
+    def forward(self, x):
+        return F.softplus(self.l[0](x)), self.l(x)
+model = Net().to(device)
+---
+sigma, chance = model(x)
+loss = -(torch.log(chance) + sigma).mean()
+---
+return F.softplus(self.l[0](x)), self.l[-1](self.l[:-1](x).float())
+
 """)
 REFUSED = cases("""\
 === a variance of unknown precision
@@ -155,11 +169,11 @@ loss = F.mse_loss(var, y.expand_as(h).var(0))
 ---
 var =
 
-=== a logarithm of one of two results
+=== a logarithm of one of two results, of an unseen sigmoid
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.l = nn.Sequential(nn.Linear(6, 1), *[nn.Sigmoid()])
+        self.l = nn.Sequential(nn.Linear(6, 1), [nn.Sigmoid()][-1])
     def forward(self, x):
         return F.softplus(self.l[0](x)), self.l(x)
 model = Net().to(device)
