@@ -577,8 +577,6 @@ class Coverage:
                 return self._of_comprehension(expr, function, stmt, depth)
             case ir.Name():
                 return self._of_name(expr, function, stmt, depth)
-            case ir.Attr() if listed := self._of_attribute(expr, function, depth):
-                return listed
         identities = self.identities(expr, function, stmt)
         return Held(whole=set(identities), complete=bool(identities))
 
