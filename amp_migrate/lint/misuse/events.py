@@ -59,6 +59,7 @@ class AmpEvents(Events):
     def __init__(self, amp: Amp) -> None:
         self.amp = amp
         self._scalers: dict[tuple[str, ir.Expr], bool] = {}
+        self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
         self._numerics = Numerics(amp.program)
         self.program = amp.program
         self.optimizers = Optimizers(amp.program, any_step=True)
@@ -169,6 +170,10 @@ class AmpEvents(Events):
                 found = self._of_scaler(method, scaler, call)
                 if found is not None:
                     yield found
+                return
+            kept = None if callees else self._kept_by(receiver, function)
+            if kept is not None and method != "zero_grad":
+                yield AmpEvent("opaque", *where, scaler=kept)
                 return
             if not any(map(self._steps_something, callees)):
                 if method == "step" and not call.args:
@@ -334,6 +339,22 @@ class AmpEvents(Events):
             if receiver.func == ir.Name("super"):
                 return ir.Name(own[0])
         return receiver
+
+    def _kept_by(self, receiver: ir.Expr, function: str) -> ir.Expr | None:
+        """The scaler that an object keeps whose class is not in sight, nor what its methods do with it."""
+        if function not in self._kept:
+            self._kept[function] = {
+                scaler.value: scaler
+                for stmt in ir.statements(self.program.functions[function].body)
+                for call in calls_of(stmt)
+                if isinstance(call.func, ir.Attr) and call.func.attr in _OF_SCALERS
+                for scaler in (call.func.value,)
+                if isinstance(scaler, ir.Attr) and self.is_scaler(scaler, function)
+            }
+        kept = self._kept[function].get(receiver)
+        if kept is None or self.program.instance_classes(receiver, function):
+            return None
+        return kept
 
     def _hands_on(self, function: str, method: str) -> bool:
         """Whether a method of a scaler of the user's own calls that of its base."""
