@@ -100,6 +100,14 @@ OWN = {
         f"            p.grad.clamp_(-1, 1)\n{SGD}",
         "limit(opt)",
     ),
+    "a factory that asks another": (
+        "def make_opt(net):\n    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "    return opt\n"
+        "def get():\n    net = make().to(device)\n    opt = make_opt(net)\n"
+        "    return net, opt\n"
+        "model, opt = get()",
+        CLIP,
+    ),
     "behind DataParallel": (
         f"net = nn.DataParallel(model)\n{SGD}",
         "nn.utils.clip_grad_norm_(net.module.parameters(), 1.0)",
@@ -151,6 +159,14 @@ OTHERS = {
         "    if n.startswith('0'):\n        one.append(p)\n"
         "    if n.endswith('weight'):\n        two.append(p)\n"
         'opt = torch.optim.SGD([{"params": one}, {"params": two, "lr": 0.2}], lr=0.1)',
+        CLIP,
+    ),
+    "a factory that asks another, of another model": (
+        "def make_opt(net):\n    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "    return opt\n"
+        "def get():\n    net, other = make().to(device), make().to(device)\n"
+        "    opt = make_opt(other)\n    return net, opt\n"
+        "model, opt = get()",
         CLIP,
     ),
     "the input": (SGD, "print(x.grad)"),
@@ -276,3 +292,26 @@ for x, y in data:
     assert "self.scaler.unscale_(self.opt)" in migrated(
         source.replace("CLIPPED", "self.a.parameters()")
     )
+
+
+WRAPPED = """\
+class Trainer:
+    def __init__(self, net, opt):
+        self.net = net.to(device)
+        self.net = nn.DataParallel(AROUND)
+        self.opt = opt
+    def fit(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            loss = criterion(self.net(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+            self.opt.step()
+Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1)).fit()
+"""
+
+
+def test_a_model_that_is_wrapped_where_it_is_kept() -> None:
+    assert "unscale_(self.opt)" in migrated(WRAPPED.replace("AROUND", "self.net"))
+    other = WRAPPED.replace("AROUND", "make().to(device)")
+    assert left_alone(other) in ("AMP011", "AMP030")

@@ -465,18 +465,33 @@ class Coverage:
         found = False
         for site in self.program.call_sites_of(birth.call, birth.function):
             callee = site.callee
+            if callee in self._way:
+                continue
             wanted = self._handed_out(birth, callee)
             outer, self._way = self._way, {**self._way, callee: site}
             for stmt in ir.statements(self.program.functions[callee].body):
                 for expr in stmt.exprs:
                     for call in ir.calls_in(expr):
                         kind = self.optimizers.makers.construction(call, callee)
-                        if kind != "plain" or not (
-                            wanted is None or call in wanted or stmt.value in wanted
-                        ):
+                        if wanted and not (call in wanted or stmt.value in wanted):
                             continue
-                        found = True
-                        held.join(self._of_construction(call, callee, stmt))
+                        if kind == "plain":
+                            found = True
+                            held.join(self._of_construction(call, callee, stmt))
+                        elif call is stmt.value and self._is_handed_out(stmt, callee):
+                            # Another function makes it.
+                            inner = self._of_birth(
+                                replace(
+                                    birth,
+                                    function=callee,
+                                    path=stmt.path,
+                                    slot=replace(birth.slot, key=None),
+                                    stmt=stmt,
+                                    call=call,
+                                )
+                            )
+                            found |= bool(inner.all)
+                            held.join(inner)
             self._way = outer
         held.complete &= found
         if isinstance(birth.call.func, ir.Attr):
@@ -490,6 +505,16 @@ class Coverage:
                 for outside in _as_seen_outside({one}, receivers)
             }
         return held
+
+    def _is_handed_out(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a function returns what a statement makes, whole, or as one of several."""
+        if stmt.kind == "return":
+            return True
+        return len(stmt.targets) == 1 and any(
+            stmt.targets[0] in ir.walk(returned.value)
+            for _, returned in self._returned(function)
+            if returned.value is not None and isinstance(stmt.targets[0], ir.Name)
+        )
 
     def _handed_out(self, birth: Birth, callee: str) -> list[ir.Expr] | None:
         """Of several optimizers that a function makes, the expressions for the one that a birth is of;
@@ -1155,13 +1180,19 @@ class Coverage:
         return frozenset(found)
 
     def _is_itself(self, value: ir.Expr, slot: Slot, function: str) -> bool:
-        """Whether a value comes from its own name: ``model = model.to(device)`` inside a cycle."""
+        """Whether a value comes from its own name: ``model = model.to(device)``, ``net = DDP(net)``."""
         root = value
-        while isinstance(root, (ir.Call, ir.Attr)):
-            root = root.func if isinstance(root, ir.Call) else root.value
-        return (
-            isinstance(root, ir.Name) and self.optimizers.slot(root, function) == slot
-        )
+        while isinstance(root, (ir.Call, ir.Attr, ir.Name)):
+            if isinstance(root, ir.Call):
+                wraps = (ir.key_of(root.func) or "").rsplit(".", 1)[-1] in _WRAPPERS
+                root = root.args[0].value if wraps and root.args else root.func
+            elif self.optimizers.slot(root, function) == slot:
+                return True
+            elif isinstance(root, ir.Attr):
+                root = root.value
+            else:
+                return False
+        return False
 
 
 def definitions_of(program: Program, one: Identity) -> list[Definition]:
