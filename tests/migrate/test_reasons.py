@@ -239,6 +239,14 @@ def around(setup: str = "", body: str = "pass") -> str:
     return HEAD + setup + layers + STEPPED
 
 
+DATA = """\
+def read(values, half=True):
+    kept = torch.tensor(values)
+    kept = kept.reshape(-1)
+    kept = kept.half()
+    return kept
+weights = read([1.0, 2.0]).float()
+"""
 PRECISION = {
     "a parameter as its input is": (around(body="h = h + self.net.to(x.dtype)"), "plain"),
     "a tensor as another is": (
@@ -296,6 +304,37 @@ PRECISION = {
         ),
         "AMP006",
     ),
+    "data that is kept in half precision": (around(DATA), "plain"),
+    "data, by an option": (
+        around(DATA.replace("kept = kept.half()", "if half:\n        kept = kept.half()")),
+        "plain",
+    ),
+    "data that becomes a parameter": (
+        around(DATA + "tail = nn.Parameter(read([1.0]))\n"),
+        "AMP006",
+    ),
+    "data that is trained": (around(DATA + "read([1.0]).requires_grad_()\n"), "AMP006"),
+    "data that parameters are set to": (
+        around(DATA + "tail = nn.Linear(3, 3)\ntail.bias.data = read([1.0, 2.0, 3.0])\n"),
+        "AMP006",
+    ),
+    "data that is a parameter at once": (
+        around("tail = nn.Parameter(torch.zeros(3).to(torch.half))\n"),
+        "AMP006",
+    ),
+    "data, beside a parameter of its own": (
+        around(DATA + "window = nn.Parameter(torch.hann_window(3).cuda())\n"),
+        "plain",
+    ),
+    "data, or a module": (
+        around(DATA.replace("    kept = kept.half()", "    if half:\n        kept = nn.Linear(3, 3)\n    kept = kept.half()")),
+        "AMP006",
+    ),
+    "what a function is given": (
+        around("def read(kept):\n    return kept.half()\nread(nn.Linear(3, 3))\n"),
+        "AMP006",
+    ),
+    "what is computed in half precision": (around(body="h = self.k(h).half().float()"), "AMP006"),
     "the default, as it is anyway": (
         around("torch.set_default_dtype(torch.float32)\n"),
         "plain",

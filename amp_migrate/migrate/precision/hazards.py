@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.analysis.objects.attached import attached
-from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths import hooks
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
+from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision import strict
@@ -55,7 +57,16 @@ _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
-_REPLACES_DATA = "Parameter register_parameter set_ setattr __setattr__ vars".split()
+_REPLACES_DATA = frozenset(
+    """Parameter register_parameter set_ __setattr__ vars vector_to_parameters
+    swap_tensors""".split()
+)
+_FALSE = ir.Const(False)
+_OF_TENSORS = ("torch", "torch.nn.functional")
+_GIVE_TENSORS = dtype_table.FROM_NUMBERS | dtype_table.SAME
+_ALSO_OF_MODULES = frozenset(
+    "to float half bfloat16 double cuda cpu requires_grad_".split()
+)
 _TESTS = ("==", "!=", "is", "is not", "in", "not in")
 _HIGHER_ORDER = re.compile(
     r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
@@ -265,11 +276,11 @@ class Hazards:
 
     def of_setup(self) -> Refusal | None:
         """The first hazard that counts wherever it stands in the files, and in what they call."""
-        for function, _, call in self.program.all_calls():
+        for function, stmt, call in self.program.all_calls():
             if function not in self.functions:
                 continue
             refusal = None
-            if not self._copies_data(call):
+            if not self._copies_data(function, stmt, call):
                 refusal = self.of_setup_call(function, call)
             if refusal is None and self.options.scaled:
                 refusal = strict.of_call(self.program, function, call)
@@ -342,33 +353,105 @@ class Hazards:
             return Refusal("AMP006", message, line)
         return None
 
-    def _copies_data(self, call: ir.Call) -> bool:
-        """``kept = p.data.half()``: a tensor of its own, where nothing makes tensors parameters."""
+    def _copies_data(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """``kept = p.data.half()``, ``torch.from_numpy(image).half()``: a tensor of its own, where
+        nothing makes tensors parameters. Layers of fp32 raise on it, with AMP off, until it is cast
+        back."""
         return (
             isinstance(call.func, ir.Attr)
-            and isinstance(call.func.value, ir.Attr)
-            and call.func.value.attr == "data"
+            and (
+                (
+                    isinstance(call.func.value, ir.Attr)
+                    and call.func.value.attr == "data"
+                )
+                or (
+                    call.func.attr in ("half", "bfloat16", "to")
+                    and self._is_tensor(Made(call.func.value, function, stmt), set())
+                )
+            )
             and not self._replaces_data
+        )
+
+    def _is_tensor(self, at: Made, asked: set[tuple[ir.Expr, str, ir.Path]]) -> bool:
+        """Whether a value is shown to be a tensor, which no module is."""
+        expr = at.expr
+        key = (expr, at.function, at.stmt.path)
+        if key in asked:
+            # Round a loop: what goes into the loop decides.
+            return True
+        asked.add(key)
+        if isinstance(expr, ir.Call):
+            origin = self.program.origin(expr.func, at.function)
+            if origin is not None:
+                package, _, name = origin.rpartition(".")
+                return package in _OF_TENSORS and name in _GIVE_TENSORS
+            if not isinstance(expr.func, ir.Attr):
+                return False
+            if expr.func.attr not in _ALSO_OF_MODULES:
+                refs = self.program.resolve(expr.func, at.function)
+                return expr.func.attr in dtype_table.SAME and not refs
+            return self._is_tensor(replace(at, expr=expr.func.value), asked)
+        made = None if rebinds(at) else Flow(self.program).made(at)
+        return bool(made) and all(
+            one.index is None and self._is_tensor(one, asked) for one in made or ()
         )
 
     @cached_property
     def _replaces_data(self) -> bool:
-        """Whether the program gives parameters other tensors: ``p.data = low``, ``Parameter(low)``."""
-        if any(
-            not any(_is_fresh(arg.value) for arg in call.args[:1])
-            for name in _REPLACES_DATA
-            for _, _, call in self.program.calls_named(name)
-        ):
-            return True
+        """Whether what runs here gives parameters other tensors: ``p.data = low``, ``Parameter(low)``,
+        or makes some of its own: ``low.requires_grad_()``."""
         return any(
-            isinstance(inner, ir.Attr) and inner.attr == "data"
-            for _, stmt in self.program.all_statements()
-            for target in stmt.targets
-            for inner in ir.walk(target)
-        ) or any(
-            call.argument(99, "assign") is not None
-            for _, _, call in self.program.calls_named("load_state_dict")
+            any(self._gives_tensor(function, stmt, target) for target in stmt.targets)
+            or any(self._makes_parameters(function, call) for call in calls_of(stmt))
+            for function, stmt in self.program.all_statements()
+            if function in self.functions
         )
+
+    def _gives_tensor(self, function: str, stmt: ir.Stmt, target: ir.Expr) -> bool:
+        """``p.data = low``, or ``low.requires_grad = True``."""
+        return any(
+            (inner.attr == "data" and not self._is_plain_self(inner.value, function))
+            or (inner.attr == "requires_grad" and stmt.value != _FALSE)
+            for inner in ir.walk(target)
+            if isinstance(inner, ir.Attr)
+        )
+
+    def _is_plain_self(self, expr: ir.Expr, function: str) -> bool:
+        """Whether it is the ``self`` of a class of the program that is no kind of tensor."""
+        own = self.program.self_class(function)
+        return (
+            own is not None
+            and expr == ir.Name(own[0])
+            and not any(
+                base == "?" or base.endswith(("Parameter", "Tensor", "Buffer"))
+                for base in self.program.external_bases(own[1])
+            )
+        )
+
+    def _makes_parameters(self, function: str, call: ir.Call) -> bool:
+        """Whether a call may make a parameter of a tensor of any dtype."""
+        func, first = call.func, call.args[0].value if call.args else None
+        wants = call.argument(99, "requires_grad")
+        if wants not in (None, _FALSE) and not _is_fresh(call):
+            return True
+        method = func.attr if isinstance(func, ir.Attr) else ""
+        match _last(func, self.program, function) or method:
+            case "requires_grad_":
+                return first != _FALSE
+            case "load_state_dict":
+                return call.argument(99, "assign") is not None
+            case "from_pretrained":
+                return (self.program.origin(func, function) or "").startswith("torch.")
+            case "setattr":
+                name = call.argument(1, "name")
+                named = isinstance(name, ir.Const) and name.value != "data"
+                return not named and (
+                    first is None or not self._is_plain_self(first, function)
+                )
+            case name:
+                return name in _REPLACES_DATA and (
+                    first is None or not _is_fresh(first)
+                )
 
     def _takes_over(self, function: str, call: ir.Call) -> bool:
         """``model.to(x)``, ``model.to(x.dtype)``."""
@@ -599,8 +682,11 @@ def _casts(arg: ir.Arg) -> bool:
 
 def _is_fresh(expr: ir.Expr) -> bool:
     """Whether a tensor is made of nothing but a shape: ``torch.zeros(3)``."""
-    return (
-        isinstance(expr, ir.Call)
-        and isinstance(expr.func, ir.Attr)
-        and expr.func.attr in dtype_table.FACTORIES
-    )
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        name = expr.func.attr
+        if name in dtype_table.FACTORIES or name.endswith(("_window", "FloatTensor")):
+            return True
+        if name in _ALSO_OF_MODULES - {"cuda", "cpu"}:
+            return False
+        expr = expr.func.value
+    return False
