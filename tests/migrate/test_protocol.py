@@ -258,6 +258,60 @@ for i, (x, y) in enumerate(data):
     assert "if any(" in migrated(OPT + body.replace("# between", "trains = i > 2"))
 
 
+EPOCHS = f"""\
+def epoch(model, opt=None, train=True):
+    for x, y in data:
+        {FORWARD}
+        if opt is not None:
+            loss.backward()
+            {CLIP}
+            opt.step()
+            opt.zero_grad()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+other = nn.Linear(8, 3).to(device)
+epoch(model, opt)
+epoch(other, None)
+"""
+DECIDED = {
+    "no optimizer": (EPOCHS, ""),
+    "none by default": (EPOCHS.replace("(other, None)", "(other)"), ""),
+    "a truth": (EPOCHS.replace("if opt is not None", "if opt"), ""),
+    "a flag": (
+        EPOCHS.replace("if opt is not None", "if train").replace(
+            "(other, None)", "(other, opt, train=False)"
+        ),
+        "",
+    ),
+    "the optimizer, for another model": (EPOCHS.replace("(other, None)", "(other, opt)"), "AMP030"),
+    "the other way round": (EPOCHS.replace("if opt is not None", "if opt is None"), "AMP030"),
+    "another flag": (
+        EPOCHS.replace("if opt is not None", "if train").replace(
+            "(other, None)", "(other, opt, train=True)"
+        ),
+        "AMP030",
+    ),
+    "a flag that is set anew": (
+        EPOCHS.replace("    for x, y in data:\n", "    train = True\n    for x, y in data:\n")
+        .replace("if opt is not None", "if train")
+        .replace("(other, None)", "(other, opt, train=False)"),
+        "AMP030",
+    ),
+    "an optimizer out of a list": (
+        EPOCHS.replace("(other, None)", "(other, *[opt])"),
+        "AMP010",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_a_call_gives_decides(name: str) -> None:
+    body, code = DECIDED[name]
+    if code:
+        assert left_alone(body) == code
+    else:
+        assert "scaler.unscale_(opt)" in migrated(body)
+
+
 LARGER_STATEMENTS = {
     "backward": f"    {FORWARD}\n    print(loss.backward())  # here\n",
     "backward in a comprehension": f"    [l.backward() for l in [{FORWARD[7:]}]]  # here\n",

@@ -979,6 +979,55 @@ class Native:
     ]
 
 
+ATTACK = """\
+def attack(model, x):
+    x = x.clone().requires_grad_()
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    return (x + x.grad.sign()).detach()
+
+def train(model, optimizer, scaler, x):
+    x = attack(model, x)
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).pow(2).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+BESIDE_A_SCALER = {
+    "an attack on the inputs": (ATTACK, "AMP011"),
+    "an attack under autocast": (
+        ATTACK.replace("    x = attack(model, x)\n", "").replace(
+            "        loss = model(x).", "        x = attack(model, x)\n        loss = model(x)."
+        ),
+        "AMP001",
+    ),
+    "gradients of the parameters": (
+        ATTACK.replace(
+            "    return (x + x.grad.sign()).detach()",
+            "    for p in model.parameters():\n        p.grad.clamp_(-1, 1)",
+        ),
+        "AMP001",
+    ),
+    "a loss of the caller's": (
+        ATTACK.replace("model(x).pow(2).mean()\n    loss.b", "x.sum()\n    model.b"),
+        "AMP001",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDE_A_SCALER)
+def test_what_a_function_with_a_scaler_calls(name: str) -> None:
+    source, code = BESIDE_A_SCALER[name]
+    source = HEAD + source + MODEL
+    source += "train(model, optimizer, torch.amp.GradScaler('cuda'), data[0][0].to(device))\n"
+    result = migrate_source(source, path="train.py")
+    codes = [loop.diagnostic.code for loop in result.loops if loop.diagnostic]
+    assert not result.changed
+    assert codes[0] == code
+
+
 CALLED_BY_NAME = {
     # name: (what is called, what is said)
     "one of several": (

@@ -19,7 +19,7 @@ from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import CallSite, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,12 @@ class Finder:
         line = call.line
         framework = self._framework(backward)
         scaled = _is_scaled(receiver)
-        if self._amp_around(function):
+        sites = list(self._amp_in_callers(function))
+        if sites and not self._amp_around(function) and self._looks_by_itself(backward):
+            if not any(map(self._is_under_autocast, sites)):
+                message = "no optimizer steps on this backward(): a manual update?"
+                return Refusal("AMP011", message, line)
+        if sites or self._amp_around(function):
             # apex has nothing like `scaler.scale(loss).backward()`, also where its file has both.
             if "apex" in program.import_roots(function) and not scaled:
                 return Refusal("AMP002", "apex.amp drives this loop", line)
@@ -355,10 +360,35 @@ class Finder:
             current = self.program.functions[current].parent
             if current is not None and ir.is_top(current):
                 break
-        callers = {site.caller for site in self.program.call_sites.get(function, [])}
-        return any(
-            caller in self._amp_functions and not ir.is_top(caller)
-            for caller in callers
+        return False
+
+    def _amp_in_callers(self, function: str) -> Iterator[CallSite]:
+        """The calls of a function from those that speak of autocast or a scaler."""
+        for site in self.program.call_sites.get(function, ()):
+            if site.caller in self._amp_functions and not ir.is_top(site.caller):
+                yield site
+
+    def _is_under_autocast(self, site: CallSite) -> bool:
+        around = self.program.control(site.caller).around(site.stmt.path)
+        return any(stmt.kind == "with" and opens_autocast(stmt) for stmt in around)
+
+    def _looks_by_itself(self, backward: Backward) -> bool:
+        """Whether a function makes its own loss, and reads gradients that it names: an attack on the
+        inputs, which a step of the caller does not use."""
+        function, receiver = backward.function, backward.receiver
+
+        def is_assigned(expr: ir.Expr, stmt: ir.Stmt) -> bool:
+            if not isinstance(expr, ir.Name):
+                return False
+            stmts, _ = self.flow.reaching(expr.id, Made(expr, function, stmt))
+            return bool(stmts) and all(one.kind == "assign" for one in stmts)
+
+        made = isinstance(receiver, ir.Call) or is_assigned(receiver, backward.stmt)
+        return made and any(
+            event.kind == "access"
+            and event.targets
+            and all(is_assigned(one, stmt) for one in event.targets)
+            for stmt, event in self.events.direct(function)
         )
 
     # -- whose step ---------------------------------------------------------------------------

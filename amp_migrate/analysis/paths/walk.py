@@ -43,14 +43,17 @@ _AS_LONG = {
 }
 """Functions whose result is as long as what they are given first, or (None) the shortest of all."""
 
+Known = tuple[str, ir.Expr, bool]
+"""A condition whose outcome is known: (function, test, outcome)."""
+
 Held = TypeVar("Held", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class State(Generic[Held]):
     held: Held
-    known: frozenset[tuple[str, ir.Expr, bool]] = frozenset()
-    """Conditions whose outcome is known on this way: (function, test, outcome)."""
+    known: frozenset[Known] = frozenset()
+    """What is known on this way."""
 
 
 @dataclass(slots=True)
@@ -95,6 +98,9 @@ class Walk(ABC, Generic[Held]):
         self._observers: list[set[State[Held]]] = []
         self._correlated: dict[str, frozenset[ir.Expr]] = {}
         self._counting: dict[str, dict[ir.Expr, str]] = {}
+        self._params_tested: dict[
+            str, tuple[tuple[ir.Expr, ir.Param, bool | None], ...]
+        ] = {}
 
     def run(self, root: str) -> set[State[Held]]:
         """Walk a call of ``root``; returns the states at its end."""
@@ -297,11 +303,11 @@ class Walk(ABC, Generic[Held]):
         for branch, taken in (("body", True), ("orelse", False)):
             entering = set()
             for state in states:
+                value = taken if outcome else not taken
+                if test is not None and (function, test, not value) in state.known:
+                    continue
                 if not tracked or test is None:
                     entering.add(state)
-                    continue
-                value = taken if outcome else not taken
-                if (function, test, not value) in state.known:
                     continue
                 known = state.known | {(function, test, value)}
                 entering.add(replace(state, known=known))
@@ -518,20 +524,80 @@ class Walk(ABC, Generic[Held]):
             if not self.events.kinds(callee):
                 after.add(state)
                 continue
+            entered = State(state.held, self._decided(event, callee))
             # The way here is part of the key: what is met may be answered by its callers.
-            key = (callee, state.held, self._way_to(callee))
+            key = (callee, entered, self._way_to(callee))
             if self._observers:
-                found = self._observed_call(key, callee, state)
+                found = self._observed_call(key, callee, entered)
             else:
                 if key not in self._memo:
-                    entered = {State(state.held)}
-                    self._memo[key] = frozenset(self._function(callee, entered))
+                    self._memo[key] = frozenset(self._function(callee, {entered}))
                 found = self._memo[key]
             after |= {State(s.held, state.known) for s in found}
         return after
 
+    def _decided(self, event: Event, callee: str) -> frozenset[Known]:
+        """The tests of a function that a call decides by the constants it gives: ``run(model, None)``."""
+        tests = self._tests_of_params(callee)
+        site = next(
+            (
+                s
+                for s in self.program.call_sites.get(callee, ())
+                if s.call is event.call
+            ),
+            None,
+        )
+        if not tests or site is None or event.handed_on:
+            return frozenset()
+        starred = any(arg.star for arg in site.call.args)
+        found = set()
+        for test, param, asks_none in tests:
+            value = self.program.argument_at(site, param.name)
+            if value is None and not starred:
+                value = param.default
+            if isinstance(value, ir.Const) and value.value in (None, True, False):
+                is_none = value.value is None
+                holds = is_none if asks_none is True else not is_none
+                found.add(
+                    (
+                        callee,
+                        test,
+                        holds if asks_none is not None else bool(value.value),
+                    )
+                )
+        return frozenset(found)
+
+    def _tests_of_params(
+        self, function: str
+    ) -> tuple[tuple[ir.Expr, ir.Param, bool | None], ...]:
+        """The tests of what a parameter is given, and whether they ask if it is None, if it is not, or
+        (None) if it is true."""
+        if function not in self._params_tested:
+            params = {
+                param.name: param
+                for param in self.program.functions[function].params
+                if not self.program.definitions(function, param.name)
+            }
+            found = {}
+            for stmt in ir.statements(self.program.functions[function].body):
+                test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
+                match test:
+                    case ir.Name(id=name) if name in params:
+                        found[test] = (params[name], None)
+                    case ir.Operation(
+                        op="is" | "is not" | "==" | "!=" as op,
+                        operands=(ir.Name(id=name), ir.Const(value=None)),
+                    ) if (
+                        name in params
+                    ):
+                        found[test] = (params[name], op in ("is", "=="))
+            self._params_tested[function] = tuple(
+                (test, param, asks) for test, (param, asks) in found.items()
+            )
+        return self._params_tested[function]
+
     def _observed_call(
-        self, key: tuple[object, ...], callee: str, state: State[Held]
+        self, key: tuple[object, ...], callee: str, entered: State[Held]
     ) -> frozenset[State[Held]]:
         """Walk a call, or show the observers again what they saw when it was walked before."""
         known = self._walked.get(key)
@@ -545,7 +611,7 @@ class Walk(ABC, Generic[Held]):
         outer, self._entered = self._entered, set()
         calls = self._calls
         with self._observed() as seen:
-            after = frozenset(self._function(callee, {State(state.held)}))
+            after = frozenset(self._function(callee, {entered}))
         if self._entered.isdisjoint(self._active):
             self._walked[key] = _Walked(
                 after, frozenset(seen), frozenset(self._entered), self._calls - calls
