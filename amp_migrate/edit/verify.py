@@ -608,6 +608,10 @@ class _Eraser(ast.NodeTransformer):
         if isinstance(func, ast.Attribute) and func.attr == "backward":
             # Anywhere else the scale would stay in what is computed.
             func.value = self._unscaled(func.value)
+            if _last(func.value) == "autograd":
+                node.args = [self._unscaled(arg) for arg in node.args]
+                for keyword in node.keywords:
+                    keyword.value = self._unscaled(keyword.value)
         return node
 
     def _unscaled(self, node: ast.expr) -> ast.expr:

@@ -33,10 +33,13 @@ from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.analysis.tables.torch_names import ModuleNames, TorchNames
 from amp_migrate.analysis.values.device import Devices, Told, Undecided
 from amp_migrate.core.options import Options
+from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import (
     Autocast,
+    Edit,
     Insert,
     Protect,
+    Scale,
     ScaleBackward,
     ScalerStep,
 )
@@ -745,9 +748,13 @@ class Planner:
                 continue
             ways = self._ways_to(group, backward)
             switch = group.travel.visible_in(backward.function, ways)
-            group.place(
-                backward.function, ScaleBackward(backward.stmt.path, switch, name)
-            )
+            path = backward.stmt.path
+            edit: Edit = ScaleBackward(path, switch, name)
+            if backward.given is not None:
+                steps = steps_to(backward.stmt, backward.given)
+                assert steps is not None
+                edit = Scale(path, steps, switch)
+            group.place(backward.function, edit)
             names = self.program.modules[ir.file_of(backward.function)].identifiers
             for inner in self.inner.before(site):
                 for edit in inner.edits(switch, names):

@@ -464,3 +464,37 @@ def test_what_a_module_gives_is_no_parameter(made: str, words: str) -> None:
     (found,) = migrate_source(source, path="train.py").diagnostics
     assert found.code == "AMP023"
     assert words in found.message
+
+
+_CHAIN = """\
+import sys
+import torch
+import torch.nn as nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 1).to(device)
+opt = torch.optim.Adam(model.parameters(), lr=0.1)
+def looks(w, v):
+    v = v * w
+STEPS
+    return torch.autograd.grad(v15.sum(), w, create_graph=True)
+for x in [torch.randn(4, 8) for _ in range(4)]:
+    opt.zero_grad()
+    out = model(x.to(device))
+    loss = out.pow(2).mean()
+    loss.backward()
+    opt.step()
+if len(sys.argv) > 1:
+    w = torch.ones(1, requires_grad=True)
+    print(looks(w, GIVEN))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "code"), (("torch.load(sys.argv[1])", ""), ("out", "AMP023"))
+)
+def test_what_is_made_in_many_steps_is_followed(given: str, code: str) -> None:
+    steps = "    v0 = v + 1\n"
+    steps += "".join(f"    v{i + 1} = v{i} + 1\n" for i in range(15))
+    source = _CHAIN.replace("STEPS\n", steps).replace("GIVEN", given)
+    result = migrate_source(source, path="train.py")
+    assert [found.code for found in result.diagnostics] == ([code] if code else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from exactness import check_off, check_scaled
 
 from amp_migrate.api import Outcome, migrate_source
 
@@ -62,3 +63,40 @@ def test_a_module_is_no_home_made_loss(other: str, migrated: int) -> None:
     text = HEAD + MADE.replace("OTHER", other) + LOOP.replace("BACKWARD", LOSS)
     outcomes = [one.outcome for one in migrate_source(text).loops]
     assert outcomes == [Outcome.MIGRATED] * migrated
+
+
+FUNCTION = {
+    # how it is written, and what becomes of it or the code of the refusal
+    "one loss": ("torch.autograd.backward(loss)", "torch.autograd.backward(scaler.scale(loss))"),
+    "by its name": (
+        "torch.autograd.backward(tensors=loss, retain_graph=True)",
+        "torch.autograd.backward(tensors=scaler.scale(loss), retain_graph=True)",
+    ),
+    "a list": ("torch.autograd.backward([loss])", "AMP016"),
+    "a list under a name": ("loss = [loss]\n    torch.autograd.backward(loss)", "AMP016"),
+    "an expression": ("torch.autograd.backward(loss * 2)", "AMP016"),
+    "a gradient": ("torch.autograd.backward(loss, torch.ones(()))", "AMP032"),
+    "in an expression": ("print(torch.autograd.backward(loss))", "AMP016"),
+    "of what is under AMP": ("torch.autograd.backward(scaler.scale(loss))", "AMP001"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTION)
+def test_backward_as_a_function(name: str) -> None:
+    backward, expected = FUNCTION[name]
+    lines = f"loss = out.pow(2).mean()\n    {backward}"
+    head = HEAD.replace("import extension_cuda\n", "")
+    source = (
+        f"{head}loader = [torch.randn(4, 3)] * 3\n{LOOP.replace('BACKWARD', lines)}"
+    )
+    result = migrate_source(source, path="train.py")
+    if not expected.startswith("AMP"):
+        assert expected in result.output
+        assert check_off(source, result.output) == []
+        assert check_scaled(source, result.output) == []
+        again = migrate_source(result.output, path="train.py")
+        assert not again.changed
+        return
+    assert not result.changed
+    (loop,) = result.loops
+    assert loop.diagnostic is None or loop.diagnostic.code == expected

@@ -327,7 +327,11 @@ PRECISION = {
         "plain",
     ),
     "data, or a module": (
-        around(DATA.replace("    kept = kept.half()", "    if half:\n        kept = nn.Linear(3, 3)\n    kept = kept.half()")),
+        around(
+            DATA.replace(
+                "    kept = kept.h", "    if half:\n        kept = nn.Linear(3, 3)\n    kept = kept.h"
+            )
+        ),
         "AMP006",
     ),
     "what a function is given": (
@@ -1021,7 +1025,9 @@ BESIDE_A_SCALER = {
 def test_what_a_function_with_a_scaler_calls(name: str) -> None:
     source, code = BESIDE_A_SCALER[name]
     source = HEAD + source + MODEL
-    source += "train(model, optimizer, torch.amp.GradScaler('cuda'), data[0][0].to(device))\n"
+    source += (
+        "train(model, optimizer, torch.amp.GradScaler('cuda'), data[0][0].to(device))\n"
+    )
     result = migrate_source(source, path="train.py")
     codes = [loop.diagnostic.code for loop in result.loops if loop.diagnostic]
     assert not result.changed

@@ -854,3 +854,117 @@ def test_a_module_with_a_method_of_torch_is_followed() -> None:
     output = migrate_source(ACTOR).output
     assert "            action = self.actor.sample(x)\n" in output
     assert output.count(".step(self.opt_") == 2 and "grad is not None" not in output
+
+
+OTHERS = """\
+import torch
+import torch.nn as nn
+from torch import optim
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x = torch.randn(4, 8).to(device)
+"""
+CURVATURE = OTHERS + """\
+class Curvature(optim.Optimizer):
+    def __init__(self, model):
+        super().__init__(model.parameters(), {})
+        self.optim = optim.SGD(model.parameters(), lr=0.1)
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            p.grad.mul_(2)
+        self.optim.step()
+class Agent:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = Curvature(model)
+    def update(self, x):
+        self.optimizer.zero_grad()
+        self.model(x).mean().backward()
+        self.optimizer.step()
+class Judge:
+    def __init__(self):
+        self.trunk = nn.Linear(8, 1).to(device)
+        self.optimizer = optim.Adam(self.trunk.parameters())
+    def update(self, x):
+        self.optimizer.zero_grad()
+        self.trunk(x).mean().backward()
+        self.optimizer.step()
+agent, judge = Agent(nn.Linear(8, 1).to(device)), Judge()
+for _ in range(3):
+    judge.update(x)
+    agent.update(x)
+"""
+ANEW = OTHERS + """\
+net = nn.Linear(8, 1).to(device)
+out = net(x[:1])
+out.backward(torch.ones(1, 1, device=device))
+optimizer = optim.SGD(net.parameters(), lr=0.01)
+optimizer.zero_grad()
+loss = net(x).mean()
+loss.backward()
+optimizer.step()
+net = nn.Linear(8, 1).to(device)
+optimizer = optim.SGD(net.parameters(), lr=0.001)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = net(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_another_optimizer_that_may_step_is_named() -> None:
+    agent, judge = (loop.diagnostic for loop in migrate_source(CURVATURE).loops)
+    assert agent is not None and judge is not None
+    assert (
+        agent.message == "Curvature steps in its own way, which a scaler would not see"
+    )
+    assert judge.message.startswith("Curvature may step on these gradients, too")
+
+
+def test_a_step_on_what_another_loop_left_is_no_second_step() -> None:
+    first, second = (loop.diagnostic for loop in migrate_source(ANEW).loops)
+    assert first is not None and first.code == "AMP032"
+    assert second is not None and "a backward() that is left alone" in second.message
+
+
+def _many_ways(model: str) -> str:
+    """A worker with more ways to its two optimizers than are followed, and a method that trains."""
+    levels = "".join(
+        f"    def level{i + 1}(self):\n" + f"        self.level{i}()\n" * 8
+        for i in range(5)
+    )
+    return f"""\
+{OTHERS}class Worker:
+    def __init__(self):
+        self.a, self.b = nn.Linear(8, 8).to(device), nn.Linear(8, 1).to(device)
+        self.opt_a = optim.SGD(self.a.parameters(), lr=0.1)
+        self.opt_b = optim.SGD(self.b.parameters(), lr=0.1)
+    def level0(self):
+        self.opt_a.zero_grad()
+        self.opt_b.zero_grad()
+        self.b(self.a(x)).mean().backward()
+        self.opt_a.step()
+        self.opt_b.step()
+    def classify(self):
+        model = {model}
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+{levels}worker = Worker()
+worker.level5()
+worker.classify()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "left"), (("nn.Linear(8, 1).to(device)", 1), ("self.a", 2))
+)
+def test_more_ways_than_are_followed_are_those_of_other_loops(
+    model: str, left: int
+) -> None:
+    result = migrate_source(_many_ways(model))
+    assert [found.code for found in result.diagnostics] == ["AMP012"] * left
+    assert ("scaler.step(optimizer)" in result.output) is (left == 1)

@@ -9,6 +9,7 @@ other's way.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from amp_migrate.analysis.objects.collections import Turn
@@ -78,7 +79,24 @@ class Association(Walk[_Held]):
         """Whether there are more ways than are followed."""
         return self._calls > _MOST_CALLS
 
+    @cached_property
+    def _concerned(self) -> frozenset[str]:
+        """The functions that have a part in what these optimizers step on."""
+        own = {function for function, _ in self.backwards}
+        return frozenset(own) | {
+            function
+            for function in self.program.functions
+            for _, event in self.events.direct(function)
+            if (event.kind == "zero" and event.slot is None)
+            or (
+                event.slot is not None
+                and self.identities.of_slot(event.slot) & set(self.identities.all)
+            )
+        }
+
     def _call(self, event: Event, state: State[_Held]) -> set[State[_Held]]:
+        if not any(self.events.leads_to(c, self._concerned) for c in event.callees):
+            return {state}
         self._calls += 1
         return {state} if self.is_exhausted else super()._call(event, state)
 

@@ -54,11 +54,15 @@ class Backward:
     function: str
     stmt: ir.Stmt
     event: Event
+    given: ir.Expr | None = None
+    """What ``torch.autograd.backward(loss)`` is given."""
 
     @property
     def receiver(self) -> ir.Expr:
         """The expression whose ``backward`` is called."""
         call = self.event.call
+        if self.given is not None:
+            return self.given
         assert call is not None and isinstance(call.func, ir.Attr)
         return call.func.value
 
@@ -81,6 +85,7 @@ class TrainingLoop:
 
 
 _LOOPS = ("for", "while")
+_FUNCTION = "torch.autograd.backward"
 _PROBLEM_CODES = {
     CLOSURE: "AMP013",
     WRAPPED: "AMP014",
@@ -129,7 +134,8 @@ class Finder:
                     loop = loops.setdefault(
                         (qualname, path), TrainingLoop(qualname, path)
                     )
-                    loop.backwards.append(Backward(qualname, stmt, event))
+                    given = self._given(event.call, qualname)
+                    loop.backwards.append(Backward(qualname, stmt, event, given))
         in_classes = self._in_class_bodies()
         found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
         for loop in found:
@@ -142,6 +148,13 @@ class Finder:
                 self._associate(loop)
         found += in_classes
         return sorted(found, key=lambda loop: loop.backwards[0].event.line)
+
+    def _given(self, call: ir.Call | None, function: str) -> ir.Expr | None:
+        """The variable that a call of torch.autograd.backward() is given."""
+        if call is None or self.program.origin(call.func, function) != _FUNCTION:
+            return None
+        given = call.argument(0, "tensors")
+        return given if isinstance(given, ir.Name) else None
 
     def _in_class_bodies(self) -> list[TrainingLoop]:
         """Loops that run while a class is made: no switch can stand among a class's attributes."""
@@ -250,7 +263,7 @@ class Finder:
         if framework is not None:
             return Refusal("AMP003", f"{framework} drives this loop", line)
         written_as_function = program.origin(call.func, function)
-        if written_as_function not in (None, "torch.autograd.backward"):
+        if written_as_function not in (None, _FUNCTION):
             return Refusal(
                 "AMP004", f"{written_as_function}() is no Tensor's backward()", line
             )
@@ -327,16 +340,20 @@ class Finder:
         """Why the way in which one ``backward()`` is written cannot be rewritten."""
         call = backward.event.call
         assert call is not None
-        written_as_function = self.program.origin(call.func, backward.function)
-        if written_as_function is not None:
-            message = f"{written_as_function}() is a function, not a method"
+        given = backward.given
+        if given is None:
+            if self.program.origin(call.func, backward.function) is not None:
+                message = f"{_FUNCTION}() is a function, not a method"
+                return Refusal("AMP016", message, call.line)
+        elif self._may_be_several(given, backward):
+            message = f"{_FUNCTION}() may be given several losses"
             return Refusal("AMP016", message, call.line)
         if backward.stmt.kind != "expr" or backward.stmt.value is not call:
             message = "backward() is part of a larger statement"
             return Refusal("AMP016", message, call.line)
         for position, arg in enumerate(call.args):
             name = arg.name or ("gradient" if position == 0 and not arg.star else "?")
-            if name == "retain_graph":
+            if name == "retain_graph" or (given is not None and arg.value is given):
                 continue
             if name == "create_graph":
                 if arg.value == ir.Const(False):
@@ -350,6 +367,13 @@ class Finder:
                 message = f"backward({name}=...) is no argument that is followed"
             return Refusal("AMP032", message, call.line)
         return None
+
+    def _may_be_several(self, given: ir.Expr, backward: Backward) -> bool:
+        """Whether a variable need not be one loss: all that it may be is made of calls and sums."""
+        made = self.flow.made(Made(given, backward.function, backward.stmt))
+        return not made or any(
+            not isinstance(one.expr, (ir.Call, ir.Operation, ir.Name)) for one in made
+        )
 
     def _amp_around(self, function: str) -> bool:
         """Whether the function, or one that encloses it, already speaks of autocast or a scaler."""

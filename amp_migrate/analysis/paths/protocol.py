@@ -520,6 +520,9 @@ class Protocol(Walk[Held]):
                 "no zero_grad() on a way to this step"
             )
             self._fault("AMP031", function, event.line, reason)
+        elif holding.gradients is Gradients.OTHER and holding.scaler != STEPPED:
+            reason = "a step on the gradients of a backward() that is left alone"
+            self._fault("AMP031", function, event.line, reason)
         elif holding.gradients in _LEFT or holding.scaler == STEPPED:
             reason = "a second step on the gradients of an earlier one"
             self._fault("AMP031", function, event.line, reason)

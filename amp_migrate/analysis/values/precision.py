@@ -22,7 +22,8 @@ _KEEPS_DTYPE = frozenset(
 )
 _RUNS_A_MODULE = ("forward", "__call__", "__init__")
 _ARITHMETIC = ("+", "-", "*", "/", "-x")
-_DEEPEST = 12
+_DEEPEST = 40
+_MOST = 3000
 
 Statements = Collection[tuple[str, ir.Path]]
 
@@ -43,12 +44,15 @@ class Precision:
         self.under_autocast = under_autocast
         self.in_fp32 = in_fp32
         self._busy: set[tuple[str, str]] = set()
+        self._left = 0
+        """How many questions may still be asked."""
 
     def may_be_half(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether autocast may give (part of) a value another dtype than it has without.
 
         ``stmt``: the one that the expression stands in.
         """
+        self._left = _MOST
         return self._may_be_half(expr, function, stmt, 0)
 
     def _is_under(self, function: str, stmt: ir.Stmt) -> bool:
@@ -58,7 +62,8 @@ class Precision:
     def _may_be_half(
         self, expr: ir.Expr, function: str, stmt: ir.Stmt, depth: int
     ) -> bool:
-        if depth > _DEEPEST:
+        self._left -= 1
+        if depth > _DEEPEST or self._left < 0:
             return True
         if self.is_fp32(expr, function):
             return False

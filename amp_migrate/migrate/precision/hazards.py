@@ -384,7 +384,8 @@ class Hazards:
             origin = self.program.origin(expr.func, at.function)
             if origin is not None:
                 package, _, name = origin.rpartition(".")
-                return package in _OF_TENSORS and name in _GIVE_TENSORS
+                given = package in _OF_TENSORS and name in _GIVE_TENSORS
+                return given or origin == "torch.nn.Parameter"
             if not isinstance(expr.func, ir.Attr):
                 return False
             if expr.func.attr not in _ALSO_OF_MODULES:

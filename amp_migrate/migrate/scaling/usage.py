@@ -7,7 +7,7 @@ from functools import cached_property
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths.association import Association
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.identity import Identities
+from amp_migrate.analysis.paths.identity import Identities, order
 from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Site
@@ -68,13 +68,39 @@ class Usage:
         return Identities(self.program, self.optimizers, slots, unborn=True)
 
     @cached_property
+    def _ownership(self) -> Ownership:
+        births = {b for slot in self._slots for b in self.optimizers.trace(slot).births}
+        return Ownership(
+            self.program,
+            self.optimizers,
+            self.events,
+            self._identities,
+            self._slots,
+            births,
+        )
+
+    def _is_local(self, loop: TrainingLoop) -> bool:
+        """Whether a loop has one optimizer, which is made in its function with all that it holds, and no
+        other holds any of that."""
+        function = loop.function
+        slots = {(slot.kind, slot.owner) for slot in loop.slots}
+        used = {one for slot in loop.slots for one in self._identities.of_slot(slot)}
+        births = {b for slot in loop.slots for b in self.optimizers.trace(slot).births}
+        if slots != {("variable", function)} or len(used) != 1 or ir.is_top(function):
+            return False
+        (own,) = self._ownership.coverages(used)
+        others = self._ownership.coverages(set(self._identities.all) - used)
+        return (
+            own.held.complete
+            and all(birth.function == function for birth in births)
+            and all(one[:2] == ("variable", function) for one in own.held.all)
+            and not any(o.may_hold(one) for o in others for one in own.held.all)
+        )
+
+    @cached_property
     def _used(self) -> dict[Site, set[Slot]]:
         """The optimizers that step on what each backward leaves."""
-        identities = self._identities
-        births = {b for slot in self._slots for b in self.optimizers.trace(slot).births}
-        ownership = Ownership(
-            self.program, self.optimizers, self.events, identities, self._slots, births
-        )
+        identities, ownership = self._identities, self._ownership
         sites = [(b.function, b.stmt.path) for o in self.loops for b in o.backwards]
         files = self.program.around(frozenset(ir.file_of(site[0]) for site in sites))
         walk = Association(
@@ -101,6 +127,8 @@ class Usage:
         for backward in loop.backwards:
             used |= self._used.get((backward.function, backward.stmt.path), set())
         if self._is_exhausted:
+            if self._is_local(loop):
+                return
             message = (
                 "more ways lead through these loops and optimizers than are followed"
             )
@@ -113,11 +141,19 @@ class Usage:
                 message = "no optimizer steps on this backward()"
                 loop.refuse(Refusal("AMP011", message))
             return
+        near = loop.slots
         loop.slots = frozenset(
             slot
             for slot in self._slots
             if (self._identities.of_slot(slot) | {slot}) & used
         )
+        for slot in sorted(loop.slots - near, key=order):
+            if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
+                line = self.program.classes[slot.owner].line
+                name = ir.local_name(slot.owner)
+                message = f"{name} may step on these gradients, too, in its own way: no scaler would see it"
+                loop.refuse(Refusal("AMP014", message, line))
+                loop.slots = near  # the reason is this loop's alone
         for slot in loop.slots:
             trace = self.optimizers.trace(slot)
             if trace.problems or not trace.births:
