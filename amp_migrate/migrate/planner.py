@@ -326,6 +326,7 @@ class Planner:
                 around,
                 holders,
                 self._newborn(group),
+                hazards.live,
             ).place()
         if isinstance(placement, Refusal):
             raise Blocked(placement)

@@ -612,3 +612,55 @@ def test_a_script_that_never_comes_to_the_loop_gives_it_no_net(
         text = next(r.output for r in found if Path(r.path).name == "lib.py")
         assert "scaler" in text.split("def other")[0]
         assert "scaler" not in text.split("def other")[1]
+
+
+_CALLBACKS = """\
+import torch
+import torch.nn as nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+from limits import limit
+class Callback:
+    def ended(self):
+        self._ended()
+    def _ended(self):
+        pass
+class Each(Callback):
+    def __init__(self, callbacks):
+        self.callbacks = callbacks
+    def _ended(self):
+        for callback in self.callbacks:
+            callback.ended()
+class Calls(Callback):
+    def __init__(self, function):
+        self.function = function
+    def _ended(self):
+        self.function(model)
+class Trainer:
+    def train(self, model, opt, callback):
+        self.callback = callback
+        try:
+            for _ in range(3):
+                opt.zero_grad()
+                loss = model(torch.randn(4, 8).to(device)).pow(2).mean()
+                loss.backward()
+                opt.step()
+        except KeyboardInterrupt:
+            print("stopped")
+        finally:
+            self.callback.ended()
+model = nn.Linear(8, 1).to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer().train(model, opt, MADE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    (
+        ("Each([Callback()])", ""),
+        ("Each([Calls(limit)])", "AMP030"),
+    ),
+)
+def test_a_callback_that_nothing_makes_does_nothing(made: str, code: str) -> None:
+    result = migrate_source(_CALLBACKS.replace("MADE", made), path="train.py")
+    assert [found.code for found in result.diagnostics] == ([code] if code else [])

@@ -1061,6 +1061,41 @@ def test_a_method_that_is_called_by_its_name_alone(name: str) -> None:
     assert words in found.message
 
 
+KEPT = HEAD + """\
+class Trainer:
+    def __init__(self, net, optimizer):
+        self.net, self.optimizer, self.loss = net, optimizer, None
+    def judge(self, y):
+        self.loss = criterion(self.out, y)
+    def train(self, x, y):
+        self.optimizer.zero_grad()
+        self.out = self.net(x)
+        self.judge(y)
+        self.loss.backward()
+        self.optimizer.step()
+"""
+MADE_OUT_OF_SIGHT = {
+    "a loss that a method sets": (
+        KEPT + MODEL + "Trainer(model, optimizer).train(*data[0])\n",
+        "AMP033",
+        "self.loss is set by judge()",
+    ),
+    "a trainer that nothing makes": (
+        KEPT.replace("self.judge(y)", "self.loss = criterion(self.out, y)"),
+        "AMP010",
+        "a parameter of Trainer(), and nothing in sight makes one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OUT_OF_SIGHT)
+def test_what_is_made_out_of_sight_is_named(name: str) -> None:
+    source, code, words = MADE_OUT_OF_SIGHT[name]
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == code
+    assert words in found.message
+
+
 STRANGERS = {
     "another": ("teacher = nn.Linear(8, 3).to(device)", "teacher(x)", False),
     "a part of it": ("inner = model.body", "inner(x)", True),

@@ -75,6 +75,11 @@ class Live:
             ):
                 yield name
 
+    def runs(self, function: str) -> bool:
+        """Whether a function can run: a method only where there may be an instance."""
+        owner = self.program.functions[function].class_name
+        return function in self.functions and (owner is None or owner in self.classes)
+
     def is_apart(self, class_name: str) -> bool:
         """Whether all calls of a class's instances are in sight."""
         holders = self._apart.get(class_name, ())

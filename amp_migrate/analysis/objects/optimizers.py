@@ -447,7 +447,13 @@ class Optimizers:
         function = program.functions[slot.owner]
         trace.is_parameter = True
         sites = program.call_sites.get(slot.owner, [])
-        if not sites:
+        if not sites and function.name == "__init__" and function.class_name:
+            name = program.classes[function.class_name].name
+            reason = f"{slot.name} is a parameter of {name}(), and nothing in sight makes one"
+            if slot.owner in program.escaping:
+                reason += ": the class is used as a value"
+            trace.onward.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
+        elif not sites:
             reason = f"{slot.name} is a parameter of {function.name}(), which nothing calls here"
             if function.self_name is not None and program.calls_named(function.name):
                 reason = f"{slot.name} is a parameter of {function.name}(), and who calls it is not known"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.association import (
     Scalers,
@@ -102,10 +103,13 @@ class Protocol(Walk[Held]):
         placement: Placement,
         handlers: bool = True,
         newborn: frozenset[Site] = frozenset(),
+        live: Live | None = None,
     ) -> None:
         """``births``: the optimizers that a statement makes anew; ``newborn``: those of the statements
-        that make all their parameters anew as well."""
+        that make all their parameters anew as well. ``live``: what can run, where that is known.
+        """
         super().__init__(program, events, handlers)
+        self.live = live
         self.slots = slots
         self.backwards = backwards
         self.births = births
@@ -126,6 +130,9 @@ class Protocol(Walk[Held]):
         """The scaler's states at ``continue``, ``break`` and ``return``."""
         self._optimizers: tuple[Slot, ...] = ()
         self._training: dict[Site, bool] = {}
+
+    def _can_run(self, callee: str) -> bool:
+        return self.live is None or self.live.runs(callee)
 
     def _fault(self, code: str, function: str, line: int, reason: str) -> None:
         self.faults.setdefault(Fault(code, function, line, reason))

@@ -158,6 +158,10 @@ class Walk(ABC, Generic[Held]):
     def _calls_itself(self, qualname: str) -> None:
         """Told of a function that is called again before it is done."""
 
+    def _can_run(self, callee: str) -> bool:
+        """Whether a called function is one that can run at all."""
+        return True
+
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether a ``for`` does the same with each of a few optimizers: one turn shows it all."""
         return False
@@ -521,7 +525,7 @@ class Walk(ABC, Generic[Held]):
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
         after: set[State[Held]] = set()
         for callee in event.callees:
-            if not self.events.kinds(callee):
+            if not (self.events.kinds(callee) and self._can_run(callee)):
                 after.add(state)
                 continue
             entered = State(state.held, self._decided(event, callee))

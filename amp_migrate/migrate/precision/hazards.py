@@ -260,7 +260,7 @@ class Hazards:
         return seen
 
     def _can_run(self, function: str) -> bool:
-        return self.live is None or function in self.live.functions
+        return self.live is None or self.live.runs(function)
 
     def _called(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         program = self.program

@@ -90,9 +90,25 @@ class Regions:
         if not runs and not hoists and self._is_of_parameters(found):
             return [], False
         if not any(self._computes(run) for run in runs):
-            message = "the forward computation of this loss is not visible here"
-            return Refusal("AMP033", message)
+            return self._not_visible(receiver, function)
         return runs, hoists
+
+    def _not_visible(self, loss: ir.Expr, function: str) -> Refusal:
+        """Says where an attribute is given the loss, if that is another function."""
+        own = self.program.self_class(function)
+        if (
+            isinstance(loss, ir.Attr)
+            and own is not None
+            and loss.value == ir.Name(own[0])
+        ):
+            for made in self.program.attribute_definitions(own[1], loss.attr):
+                if made.function != function and not isinstance(made.value, ir.Const):
+                    name = self.program.functions[made.function].name
+                    loss_name = ir.render(loss)
+                    message = f"{loss_name} is set by {name}(), and how it is made there is not followed"
+                    return Refusal("AMP033", message, made.stmt.line)
+        message = "the forward computation of this loss is not visible here"
+        return Refusal("AMP033", message)
 
     def _computes(self, run: Run) -> bool:
         """Whether a run holds more than a loss: a module, or a product of matrices."""

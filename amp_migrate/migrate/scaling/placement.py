@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from amp_migrate.analysis.objects.holders import Holders
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.aftermath import Aftermath
 from amp_migrate.analysis.paths.association import Scalers, goes_through
@@ -47,9 +48,12 @@ class Placer:
         files: Collection[str],
         holders: Holders,
         newborn: frozenset[Site],
+        live: Live | None,
     ) -> None:
         """``guarded``: steps that may find no gradients. ``files``: where the ways to the optimizers'
-        steps may begin. ``newborn``: births of which no parameter has gradients."""
+        steps may begin. ``newborn``: births of which no parameter has gradients. ``live``: what can
+        run, where that is known."""
+        self.live = live
         self.guarded = guarded
         self.files = files
         self.holders = holders
@@ -201,6 +205,7 @@ class Placer:
             placement,
             handlers,
             self.newborn,
+            self.live,
         )
         for root in roots(self.program, self.events, self.files):
             protocol.run(root)
