@@ -582,7 +582,7 @@ class Walk(ABC, Generic[Held]):
                 for param in self.program.functions[function].params
                 if not self.program.definitions(function, param.name)
             }
-            found = {}
+            found: dict[ir.Expr, tuple[ir.Param, bool | None]] = {}
             for stmt in ir.statements(self.program.functions[function].body):
                 test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
                 match test:
