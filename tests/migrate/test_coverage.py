@@ -21,7 +21,34 @@ def program(birth: str, touch: str) -> str:
     return f"{birth}\n{LOOP.replace('TOUCH', touch)}"
 
 
+BOX = """\
+class Box:
+    def __init__(self, net):
+        self.net = net.to(device)
+        self.net = nn.DataParallel(self.net)
+box = Box(model)
+"""
+FURTHER = """\
+def adam(net, lr=0.1):
+    opt = torch.optim.Adam(net.parameters(), lr=lr)
+    return opt
+def objects(net):
+    opt = adam(net)
+    return net, opt, 3
+net, opt, _ = objects(model)"""
 OWN = {
+    "wrapped where it is kept": (
+        BOX + SGD,
+        "nn.utils.clip_grad_norm_(box.net.parameters(), 1.0)",
+    ),
+    "made by a function that another calls": (FURTHER, CLIP),
+    "one of two kinds": (
+        "def build(net, adam=False):\n    if adam:\n"
+        "        opt = torch.optim.Adam(net.parameters())\n    else:\n"
+        "        opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    return opt\n"
+        "opt = build(model, len(data) > 9)",
+        CLIP,
+    ),
     "all parameters": (SGD, CLIP),
     "named parameters": (
         SGD,
@@ -123,6 +150,21 @@ def test_own_gradients_are_unscaled(name: str) -> None:
 
 
 OTHERS = {
+    "another one that is wrapped where it is kept": (
+        BOX.replace("(self.net)", "(make().to(device))") + SGD,
+        "nn.utils.clip_grad_norm_(box.net.parameters(), 1.0)",
+    ),
+    "made by a function that another calls, of another model": (
+        FURTHER.replace("opt = adam(net)", "opt = adam(make().to(device))"),
+        CLIP,
+    ),
+    "made by one of two functions that another calls": (
+        FURTHER.replace(
+            "    opt = adam(net)\n",
+            "    opt = adam(make().to(device))\n    if lr > 1:\n        opt = adam(net)\n",
+        ).replace("def objects(net", "def objects(net, lr=2"),
+        CLIP,
+    ),
     "another model": (
         f"other = make().to(device)\n{SGD}",
         "nn.utils.clip_grad_norm_(other.parameters(), 1.0)",
@@ -167,6 +209,13 @@ OTHERS = {
         "def get():\n    net, other = make().to(device), make().to(device)\n"
         "    opt = make_opt(other)\n    return net, opt\n"
         "model, opt = get()",
+        CLIP,
+    ),
+    "what one of two branches of a function holds": (
+        "def build(net, head=False):\n    if head:\n"
+        "        opt = torch.optim.SGD(net[2].parameters(), lr=0.1)\n    else:\n"
+        "        opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    return opt\n"
+        "opt = build(model, len(data) > 9)",
         CLIP,
     ),
     "the input": (SGD, "print(x.grad)"),

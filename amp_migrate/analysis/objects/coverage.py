@@ -186,8 +186,7 @@ class Coverage:
     ) -> bool:
         """Whether each of some births, which take turns, holds all parameters of a module."""
         return bool(alternatives) and all(
-            self._covers(held, one)
-            and not self._is_bound_since(birth, one, function, stmt)
+            _covers(held, one) and not self._is_bound_since(birth, one, function, stmt)
             for birth, held in alternatives.items()
         )
 
@@ -282,7 +281,7 @@ class Coverage:
         not told when it was what."""
         found = self.identities(expr, function, stmt)
         return bool(found) and all(
-            one[0] == "variable" and self._covers(self.held, one) for one in found
+            one[0] == "variable" and _covers(self.held, one) for one in found
         )
 
     def parts_of(self, one: Identity) -> set[str]:
@@ -449,20 +448,16 @@ class Coverage:
         trace = self.optimizers.trace(slot)
         return bool(trace.births) and trace.births <= self.births and not trace.problems
 
-    @staticmethod
-    def _covers(held: Held, one: Identity) -> bool:
-        return any(_within(one, w) for w in held.whole) or any(
-            _within(one, module) and _is_all(choices)
-            for module, choices in held.parts.items()
-        )
-
     # -- births -------------------------------------------------------------------------------
 
     def _of_birth(self, birth: Birth) -> Held:
+        return self._made_by(birth) or Held(complete=False)
+
+    def _made_by(self, birth: Birth) -> Held | None:
+        """What the optimizer of a birth is given, if the birth is followed to where it is made."""
         if self.optimizers.makers.construction(birth.call, birth.function) == "plain":
             return self._of_construction(birth.call, birth.function, birth.stmt)
-        held = Held()
-        found = False
+        found: list[Held] = []
         for site in self.program.call_sites_of(birth.call, birth.function):
             callee = site.callee
             if callee in self._way:
@@ -476,11 +471,10 @@ class Coverage:
                         if wanted and not (call in wanted or stmt.value in wanted):
                             continue
                         if kind == "plain":
-                            found = True
-                            held.join(self._of_construction(call, callee, stmt))
+                            found.append(self._of_construction(call, callee, stmt))
                         elif call is stmt.value and self._is_handed_out(stmt, callee):
                             # Another function makes it.
-                            inner = self._of_birth(
+                            inner = self._made_by(
                                 replace(
                                     birth,
                                     function=callee,
@@ -490,10 +484,11 @@ class Coverage:
                                     call=call,
                                 )
                             )
-                            found |= bool(inner.all)
-                            held.join(inner)
+                            found += [] if inner is None else [inner]
             self._way = outer
-        held.complete &= found
+        if not found:
+            return None
+        held = _one_of(found)
         if isinstance(birth.call.func, ir.Attr):
             receivers = self.identities(
                 birth.call.func.value, birth.function, birth.stmt
@@ -1247,6 +1242,28 @@ def _as_parts(held: Held, choice: Choice) -> Held:
     # Of a part, it is a part again.
     parts.update({one: frozenset((_SOME,)) for one in held.parts})
     return replace(held, whole=set(), parts=parts, twice=False)
+
+
+def _one_of(several: list[Held]) -> Held:
+    """What a list holds that is one of several: as a whole, only what each of them does."""
+    held = Held()
+    for one in several:
+        held.join(one)
+    if len(several) > 1:
+        whole = held.whole | {
+            o for o, choices in held.parts.items() if _is_all(choices)
+        }
+        sure = {o for o in whole if all(_covers(one, o) for one in several)}
+        held.parts = {o: frozenset((_SOME,)) for o in held.all - sure}
+        held.whole = sure
+    return held
+
+
+def _covers(held: Held, one: Identity) -> bool:
+    return any(_within(one, w) for w in held.whole) or any(
+        _within(one, module) and _is_all(choices)
+        for module, choices in held.parts.items()
+    )
 
 
 def _by_tests(tests: Iterable[ir.Expr]) -> Choice:
