@@ -296,6 +296,13 @@ DECIDED = {
         .replace("(other, None)", "(other, opt, train=False)"),
         "AMP030",
     ),
+    "a flag that a decorator gives": (
+        "from options import command\n"
+        + EPOCHS.replace("def epoch", "@command\ndef epoch")
+        .replace("if opt is not None", "if train")
+        .replace("(other, None)", "(other, opt, train=False)"),
+        "AMP030",
+    ),
     "an optimizer out of a list": (
         EPOCHS.replace("(other, None)", "(other, *[opt])"),
         "AMP010",

@@ -927,7 +927,7 @@ def test_a_step_on_what_another_loop_left_is_no_second_step() -> None:
     assert second is not None and "a backward() that is left alone" in second.message
 
 
-def _many_ways(model: str) -> str:
+def _many_ways(model: str, given: str) -> str:
     """A worker with more ways to its two optimizers than are followed, and a method that trains."""
     levels = "".join(
         f"    def level{i + 1}(self):\n" + f"        self.level{i}()\n" * 8
@@ -950,7 +950,7 @@ def _many_ways(model: str) -> str:
         optimizer = optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             optimizer.zero_grad()
-            loss = model(x).pow(2).mean()
+            loss = model({given}).pow(2).mean()
             loss.backward()
             optimizer.step()
 {levels}worker = Worker()
@@ -960,11 +960,16 @@ worker.classify()
 
 
 @pytest.mark.parametrize(
-    ("model", "left"), (("nn.Linear(8, 1).to(device)", 1), ("self.a", 2))
+    ("model", "given", "left"),
+    (
+        ("nn.Linear(8, 1).to(device)", "x", 1),
+        ("self.a", "x", 2),
+        ("nn.Linear(8, 1).to(device)", "self.a(x)", 2),
+    ),
 )
 def test_more_ways_than_are_followed_are_those_of_other_loops(
-    model: str, left: int
+    model: str, given: str, left: int
 ) -> None:
-    result = migrate_source(_many_ways(model))
+    result = migrate_source(_many_ways(model, given))
     assert [found.code for found in result.diagnostics] == ["AMP012"] * left
     assert ("scaler.step(optimizer)" in result.output) is (left == 1)

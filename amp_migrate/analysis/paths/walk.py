@@ -577,10 +577,13 @@ class Walk(ABC, Generic[Held]):
         """The tests of what a parameter is given, and whether they ask if it is None, if it is not, or
         (None) if it is true."""
         if function not in self._params_tested:
+            scope = self.program.functions[function]
             params = {
                 param.name: param
-                for param in self.program.functions[function].params
-                if not self.program.definitions(function, param.name)
+                # A decorator may give others.
+                for param in scope.params
+                if not scope.decorators
+                and not self.program.definitions(function, param.name)
             }
             found: dict[ir.Expr, tuple[ir.Param, bool | None]] = {}
             for stmt in ir.statements(self.program.functions[function].body):

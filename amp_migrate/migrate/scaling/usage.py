@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from amp_migrate.analysis.objects.coverage import Coverage
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths.association import Association
 from amp_migrate.analysis.paths.events import Events
@@ -13,6 +14,7 @@ from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.migrate.scaling.placement import roots
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
 
 
@@ -95,6 +97,30 @@ class Usage:
             and all(birth.function == function for birth in births)
             and all(one[:2] == ("variable", function) for one in own.held.all)
             and not any(o.may_hold(one) for o in others for one in own.held.all)
+            and all(
+                self._is_of_own(call, stmt, function, own)
+                for stmt in ir.statements(self.program.functions[function].body)
+                for call in calls_of(stmt)
+                if self.events.forward.is_forward(call, function)
+            )
+        )
+
+    def _is_of_own(
+        self, call: ir.Call, stmt: ir.Stmt, function: str, own: Coverage
+    ) -> bool:
+        """Whether a forward computation is that of a module of the function's own, or of torch."""
+        if (self.program.origin(call.func, function) or "").startswith("torch."):
+            return True
+        root: ir.Expr = call
+        while isinstance(root, (ir.Call, ir.Attr, ir.Item)):
+            root = root.func if isinstance(root, ir.Call) else root.value
+        return (
+            isinstance(root, ir.Name)
+            and self.program.owner(root.id, function) == function
+            and all(
+                one[:2] == ("variable", function)
+                for one in own.identities(root, function, stmt)
+            )
         )
 
     @cached_property
