@@ -313,6 +313,10 @@ PRECISION = {
         around(DATA + "tail = nn.Parameter(read([1.0]))\n"),
         "AMP006",
     ),
+    "data that is put among parameters": (
+        around(DATA + "nn.Linear(1, 1)._parameters['bias'] = read([1.0])\n"),
+        "AMP006",
+    ),
     "data that is trained": (around(DATA + "read([1.0]).requires_grad_()\n"), "AMP006"),
     "data that parameters are set to": (
         around(DATA + "tail = nn.Linear(3, 3)\ntail.bias.data = read([1.0, 2.0, 3.0])\n"),

@@ -411,7 +411,8 @@ class Hazards:
     def _gives_tensor(self, function: str, stmt: ir.Stmt, target: ir.Expr) -> bool:
         """``p.data = low``, or ``low.requires_grad = True``."""
         return any(
-            (inner.attr == "data" and not self._is_plain_self(inner.value, function))
+            inner.attr == "_parameters"
+            or (inner.attr == "data" and not self._is_plain_self(inner.value, function))
             or (inner.attr == "requires_grad" and stmt.value != _FALSE)
             for inner in ir.walk(target)
             if isinstance(inner, ir.Attr)

@@ -96,17 +96,24 @@ class Regions:
     def _not_visible(self, loss: ir.Expr, function: str) -> Refusal:
         """Says where an attribute is given the loss, if that is another function."""
         own = self.program.self_class(function)
+        found = []
         if (
-            isinstance(loss, ir.Attr)
-            and own is not None
+            own is not None
+            and isinstance(loss, ir.Attr)
             and loss.value == ir.Name(own[0])
         ):
-            for made in self.program.attribute_definitions(own[1], loss.attr):
-                if made.function != function and not isinstance(made.value, ir.Const):
-                    name = self.program.functions[made.function].name
-                    loss_name = ir.render(loss)
-                    message = f"{loss_name} is set by {name}(), and how it is made there is not followed"
-                    return Refusal("AMP033", message, made.stmt.line)
+            found = [
+                made
+                for made in self.program.attribute_definitions(own[1], loss.attr)
+                if not isinstance(made.value, ir.Const)
+            ]
+        if found and all(made.function != function for made in found):
+            name = self.program.functions[found[0].function].name
+            shown = ir.render(loss)
+            message = (
+                f"{shown} is set by {name}(), and how it is made there is not followed"
+            )
+            return Refusal("AMP033", message, found[0].stmt.line)
         message = "the forward computation of this loss is not visible here"
         return Refusal("AMP033", message)
 
