@@ -74,6 +74,10 @@ FUNCTION = {
     ),
     "a list": ("torch.autograd.backward([loss])", "AMP016"),
     "a list under a name": ("loss = [loss]\n    torch.autograd.backward(loss)", "AMP016"),
+    "lists that are joined": (
+        "both = [loss] + [loss * 2]\n    torch.autograd.backward(both, [None, None])",
+        "AMP016",
+    ),
     "an expression": ("torch.autograd.backward(loss * 2)", "AMP016"),
     "a gradient": ("torch.autograd.backward(loss, torch.ones(()))", "AMP032"),
     "in an expression": ("print(torch.autograd.backward(loss))", "AMP016"),

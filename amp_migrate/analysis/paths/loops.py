@@ -351,8 +351,11 @@ class Finder:
         if backward.stmt.kind != "expr" or backward.stmt.value is not call:
             message = "backward() is part of a larger statement"
             return Refusal("AMP016", message, call.line)
+        first = 0 if given is None else 1
         for position, arg in enumerate(call.args):
-            name = arg.name or ("gradient" if position == 0 and not arg.star else "?")
+            name = arg.name or (
+                "gradient" if position == first and not arg.star else "?"
+            )
             if name == "retain_graph" or (given is not None and arg.value is given):
                 continue
             if name == "create_graph":
@@ -372,7 +375,15 @@ class Finder:
         """Whether a variable need not be one loss: all that it may be is made of calls and sums."""
         made = self.flow.made(Made(given, backward.function, backward.stmt))
         return not made or any(
-            not isinstance(one.expr, (ir.Call, ir.Operation, ir.Name)) for one in made
+            not isinstance(one.expr, (ir.Call, ir.Operation, ir.Name))
+            or (
+                isinstance(one.expr, ir.Operation)
+                and any(
+                    isinstance(inner, (ir.Display, ir.Comprehension))
+                    for inner in one.expr.operands
+                )
+            )
+            for one in made
         )
 
     def _amp_around(self, function: str) -> bool:
