@@ -251,16 +251,29 @@ class Unfollowed:
                 if origin == "builtins.eval" and not _is_plain(inner):
                     return True
                 if origin in _ATTRIBUTES and not _is_plain(inner):
-                    if self._are_attributes:
+                    if self._may_find(inner, origin, function):
                         return True
         return False
 
-    @cached_property
-    def _are_attributes(self) -> bool:
-        """Whether ``getattr`` can find one: a function's own variable it cannot."""
+    def _may_find(self, call: ir.Call, origin: str, function: str) -> bool:
+        """Whether a look for an attribute can find one: a function's own variable it cannot."""
+        names = [arg.value for arg in call.args][origin == "builtins.getattr" :]
+        begin = ""
+        match names:
+            case [ir.Operation("joinedstr", (ir.Const(value=str(begin)), *_)), *_]:
+                pass
+        holder = call.argument(0, "") if origin == "builtins.getattr" else None
+        refs = () if holder is None else self.program.resolve(holder, function)
+        is_known = bool(refs) and all(ref.kind == "instance" for ref in refs)
+        family = {one for r in refs for one in self.program.family(r.name) if is_known}
         return any(
-            slot.kind == "attribute"
-            or self.program.functions[slot.owner].name == ir.MODULE
+            slot.name.startswith(begin)
+            and (
+                slot.owner in family or not is_known
+                if slot.kind == "attribute"
+                else not is_known
+                and self.program.functions[slot.owner].name == ir.MODULE
+            )
             for slot in self.slots
         )
 
