@@ -6,7 +6,7 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 
 from __future__ import annotations
 
-from amp_migrate.analysis.objects.looked import SCHEDULER
+from amp_migrate.analysis.objects.looked import SCHEDULER, only_looks_at
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.kept import Kept
 from amp_migrate.analysis.paths.loops import Refusal
@@ -14,11 +14,6 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import Program
 
-_LOOKS_ONLY = frozenset(
-    "print len type isinstance id str repr hasattr vars bool".split()
-)
-_LOOKING_METHODS = frozenset("format debug info warning error critical log".split())
-"""Of a string or a logger: what they are given is written out."""
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
 
 
@@ -55,10 +50,12 @@ class Handover:
                 self.kept.holds(target, qualname) for target in stmt.targets
             )
             for expr in stmt.exprs:
-                refusal = self._visit(expr, qualname, stmt, allowed=binds)
+                # The collection that a loop goes through is judged by itself.
+                each = stmt.kind == "for" and expr in stmt.targets
+                refusal = self._visit(expr, qualname, stmt, allowed=binds or each)
                 if refusal is not None:
                     return refusal
-        return None
+        return self.kept.find()
 
     def _is_own(self, expr: ir.Expr, function: str) -> bool:
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
@@ -82,7 +79,9 @@ class Handover:
             if allowed:
                 return None
             return Refusal(
-                "AMP012", "the optimizer is put into a collection", stmt.line
+                "AMP012",
+                "a collection that is not followed holds the optimizer",
+                stmt.line,
             )
         match expr:
             case ir.Call():
@@ -133,7 +132,8 @@ class Handover:
         if stmt.kind == "for":
             return display is stmt.value or display in stmt.targets
         return any(
-            value is display and self.kept.holds(target, function)
+            value is display
+            and (self.kept.holds(target, function) or self.kept.keep(target, function))
             for target, value, _ in unpacked(stmt)
         )
 
@@ -160,7 +160,11 @@ class Handover:
                     self._is_scheduler_init(call, function)
                     or self._chooses_scheduler(call, function)
                 ):
-                    refusal = self._handed(call, origin)
+                    refusal = (
+                        None
+                        if self._is_kept_by(call, function)
+                        else self._handed(call, origin)
+                    )
                 else:
                     refusal = self._swallowed(arg, call, function)
             else:
@@ -170,6 +174,15 @@ class Handover:
             if refusal is not None:
                 return refusal
         return None
+
+    def _is_kept_by(self, call: ir.Call, function: str) -> bool:
+        """``optimizers.append(optimizer)``"""
+        return (
+            isinstance(call.func, ir.Attr)
+            and call.func.attr == "append"
+            and not call.args[0].star
+            and self.kept.keep(call.func.value, function)
+        )
 
     def _swallowed(
         self, optimizer: ir.Arg, call: ir.Call, function: str
@@ -261,15 +274,10 @@ class Handover:
         if origin is not None and self.program.is_local(origin):
             message = f"the optimizer is handed to {name}, in a file that is not read"
             return Refusal("AMP010", message, call.line)
-        if origin is not None and origin.startswith(("torch.optim.", "builtins.")):
-            if origin.startswith("torch.optim.") or last in _LOOKS_ONLY:
-                return None
         if origin in ("torch.save", "pickle.dump"):
             message = "the optimizer itself is saved, without the scaler"
             return Refusal("AMP040", message, call.line)
-        if isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS:
-            return None
-        if SCHEDULER.search(last):
+        if only_looks_at(call, origin):
             return None
         if last in ("step", "unscale_", "minimize"):
             return Refusal("AMP001", f"{name} steps this optimizer already", call.line)

@@ -106,6 +106,19 @@ class ControlFlow:
         """Whether every way to where a statement begins passes another."""
         return self.is_passed(lambda stmt: stmt.path == one, other)
 
+    def leads(self, one: ir.Path, other: ir.Path) -> bool:
+        """Whether some way leads from a statement to another, or to itself again."""
+        met = False
+
+        def notes(node: int) -> bool:
+            nonlocal met
+            stmt = self._effects.get(node)
+            met |= stmt is not None and stmt.path == one
+            return met
+
+        self._meets_entry(other, notes)
+        return met
+
     def around(self, path: ir.Path) -> Iterator[ir.Stmt]:
         """The statements that one stands in, from the inside out."""
         for size in range(len(path) - 1, len(self.function.path), -1):

@@ -45,6 +45,29 @@ LOOKED_AT = {
     ),
     "print and isinstance": "print(opt, isinstance(opt, torch.optim.Optimizer), len(opt.state))\n",
     "an assertion": "assert opt is not None\n",
+    "a dict": 'state = {"opt": opt}\nprint(len(state))\n',
+    "a list": "opts = [opt]\nfor o in opts:\n    print(f'{o}', o.param_groups[0]['lr'])\n",
+    "a list that is filled": "opts = []\nif len(data) > 1:\n    opts.append(opt)\nprint(len(opts))\n",
+    "schedulers for a list": (
+        "def get_scheduler(o, wait):\n"
+        "    def rate(epoch):\n"
+        "        return 0.5**epoch\n"
+        "    return torch.optim.lr_scheduler.LambdaLR(o, rate)\n"
+        "opts = []\n"
+        "opts.append(opt)\n"
+        "schedulers = []\n"
+        "for o in opts:\n"
+        "    schedulers.append(get_scheduler(o, 1))\n"
+        "    print('a scheduler for {0}'.format(o))\n"
+    ),
+    "a pair that is unpacked": (
+        "def set_rate(pair, rate):\n"
+        "    first, net = pair\n"
+        "    for g in first.param_groups:\n"
+        '        g["lr"] = rate\n'
+        "pair = (opt, model)\n"
+        "set_rate(pair, 0.2)\n"
+    ),
 }
 
 
@@ -54,8 +77,40 @@ def test_only_looked_at(name: str) -> None:
 
 
 HANDED_ON = {
-    "a list": ("opts = [opt]\nfor o in opts:\n    print(o)\n", "AMP012"),
-    "a dict": ('state = {"opt": opt}\n', "AMP012"),
+    "a list that is stepped": (
+        "opts = [opt]\ndef go():\n    for o in opts:\n        o.step()\ngo()\n",
+        "AMP031",
+    ),
+    "a list that is handed on": (
+        "from helpers import run\nopts = [opt]\nrun(opts)\n",
+        "AMP012",
+    ),
+    "a list whose optimizers are kept": (
+        "opts = []\nif len(data):\n    opts.append(opt)\nfor o in opts:\n    keep = o\n",
+        "AMP012",
+    ),
+    "a list whose optimizers are handed on": (
+        "from helpers import run\nopts = []\nif len(data):\n    opts.append(opt)\nfor o in opts:\n    run(o)\n",
+        "AMP012",
+    ),
+    "a filled list that is stepped": (
+        "opts = []\nif len(data):\n    opts.append(opt)\n"
+        "def go():\n    for o in opts:\n        o.step()\ngo()\n",
+        "AMP012",
+    ),
+    "a filled list that is zeroed": (
+        "opts = []\nif len(data):\n    opts.append(opt)\n"
+        "def go():\n    for o in opts:\n        o.zero_grad()\ngo()\n",
+        "AMP012",
+    ),
+    "a dict that is looked up": (
+        'import sys\nstate = {"opt": opt}\ndef go():\n    state[sys.argv[1]].step()\ngo()\n',
+        "AMP012",
+    ),
+    "a pair whose optimizer is stepped": (
+        "def go(pair):\n    first, net = pair\n    first.step()\ngo((opt, model))\n",
+        "AMP012",
+    ),
     "an item of a dict": ('state = {}\nstate["opt"] = opt\n', "AMP012"),
     "an imported function": ("from helpers import run\nrun(opt)\n", "AMP010"),
     "an imported class": ("from helpers import Run\nr = Run(opt)\n", "AMP010"),
@@ -94,7 +149,7 @@ def test_handed_on(name: str) -> None:
 def test_one_optimizer_is_not_several() -> None:
     source = HEAD + OPT + "opts = [opt]\nprint(*opts)\n" + LOOP
     (found,) = migrate_source(source).diagnostics
-    assert found.message == "the optimizer is put into a collection"
+    assert found.message == "opts, which holds the optimizer, is used as a whole"
     said = "\n".join(found.by_hand)
     assert "scaler.step(optimizer)" in said and "optimizer_b" not in said
 

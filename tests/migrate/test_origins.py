@@ -145,6 +145,21 @@ ORIGINS = {
  opt = KNOWN[kind](model.parameters(), lr=0.1)
 +scaler = BORN
 {BODY}""",
+    "an attribute, where others step theirs by a name that begins otherwise": """\
+ class Many:
+     def step(self, n):
+         getattr(self, f"opt{n}").step()
+ class Trainer:
+     def __init__(self, net):
+         self.optim = torch.optim.SGD(net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def train(self):
+         for x, y in data:
+             STEPS opt=self.optim scaler=self.scaler
+     def log(self, n):
+         getattr(self, f"logger_{n}").step()
+ Trainer(model).train()
+""",
     "made where others step theirs by a name put together": """\
  class Many:
      def __init__(self, nets):
@@ -173,6 +188,18 @@ def test_is_followed(name: str) -> None:
 
 
 REFUSED = {
+    "an attribute that may be stepped by a name that begins like its own": (
+        """\
+class Trainer:
+    def __init__(self, net):
+        self.optim = torch.optim.SGD(net.parameters(), lr=0.1)
+    def step(self, n):
+        getattr(self, f"opt{n}").step()
+trainer = Trainer(model)
+opt = trainer.optim
+""",
+        "AMP010",
+    ),
     "a dict with an optimizer that nothing is known of": (
         """\
 opt = {"sgd": torch.optim.SGD(model.parameters(), lr=0.1), "own": build(model)}[kind]

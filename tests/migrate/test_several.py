@@ -39,6 +39,63 @@ STEP_BOTH = """\
 """
 
 PROGRAMS = {
+    "one of several classes with a base is made": """\
+ class Base:
+     def __init__(self):
+         self.optimizers = []
+     def show(self):
+         for o in self.optimizers:
+             print(o.param_groups[0]["lr"])
+ class Plain(Base):
+     def begin(self, net):
+         self.net = net
+         self.optimizers = []
+         self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
++        self.scaler = BORN
+         self.optimizers.append(self.opt)
+     def step(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ class Other(Base):
+     def begin(self, net):
+         self.net = net
+         self.optimizers = []
+         self.main_opt = torch.optim.Adam(net.parameters())
++        self.scaler = BORN
+         self.optimizers.append(self.main_opt)
+     def step(self, x, y):
+         STEPS net=self.net opt=self.main_opt scaler=self.scaler
+ def make_model(kind):
+     if kind == "plain":
+         made = Plain()
+     else:
+         made = Other()
+     made.begin(model)
+     return made
+ trainer = make_model("plain")
+ for x, y in data:
+     trainer.step(x, y)
+ trainer.show()
+""",
+    "groups by the kind of their modules": """\
+ def groups_of(net):
+     decay, no_decay = [], []
+     for m in net.modules():
+         if isinstance(m, nn.Linear):
+             decay.append(m.weight)
+             no_decay.append(m.bias)
+     return [dict(params=decay), dict(params=no_decay, weight_decay=0.0)]
+ other = make().to(device)
+ def optimizers_of(one, two):
+     a = torch.optim.SGD(groups_of(one), lr=0.1)
+     b = torch.optim.SGD(groups_of(two), lr=0.1)
+     return a, b
+ opt_a, opt_b = optimizers_of(model, other)
++scaler_a = BORN
++scaler_b = BORN
+ for x, y in data:
+     STEPS opt=opt_a scaler=scaler_a
+     STEPS net=other opt=opt_b scaler=scaler_b
+""",
     "a backward each": f"""\
 {TWO} for x, y in data:
      STEPS opt=opt_a scaler=scaler_a

@@ -302,7 +302,7 @@ REFUSED = {
         trainer("")
         + "parts = [model]\nparts.append(trainer.optimizer)\n"
         + "torch.save([part.state_dict() for part in parts], 'c.pt')\n",
-        "AMP010",
+        "AMP012",
     ),
     "stepped by name": (
         "def step(**optimizers):\n    for one in optimizers.values():\n        one.step()\n"

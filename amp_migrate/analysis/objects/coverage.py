@@ -619,6 +619,9 @@ class Coverage:
             return Held(whole=set(identities), complete=bool(identities))
         if isinstance(func, ir.Attr) and func.attr in ("values", "items"):
             return self._of(func.value, function, stmt, depth + 1)
+        group = call.argument(0, "params") if origin == "builtins.dict" else None
+        if group is not None:
+            return self._of(group, function, stmt, depth + 1)
         if origin == "builtins.filter" and len(call.args) == 2:
             held = self._of(call.args[1].value, function, stmt, depth + 1)
             test = call.args[0].value
@@ -1082,7 +1085,11 @@ class Coverage:
     ) -> frozenset[Identity]:
         """What a loop's variable stands for in turn, where the loop goes through a list in sight."""
         collections = self.optimizers.collections
-        through = collections.iterated(definition.stmt, slot.name, definition.function)
+        stmt, value = definition.stmt, definition.stmt.value
+        through = collections.iterated(stmt, slot.name, definition.function)
+        if stmt.kind == "for" and isinstance(value, ir.Call):
+            if isinstance(value.func, ir.Attr) and value.func.attr in _INNER:
+                through = value
         if through is None:
             return frozenset()
         lists = [(definition.function, definition.stmt, through)]

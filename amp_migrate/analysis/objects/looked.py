@@ -1,4 +1,4 @@
-"""Comprehensions over a collection of optimizers that only look at each: ``[StepLR(o, 2) for o in opts]``."""
+"""Code that only looks at the optimizers of a collection, one by one: ``[StepLR(o, 2) for o in opts]``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ SCHEDULER = re.compile(
 )
 """Names of functions and classes that change an optimizer's learning rate and nothing else."""
 
+_LOOKS_ONLY = frozenset(
+    "print len type isinstance id str repr hasattr vars bool".split()
+)
+_LOOKING_METHODS = frozenset("format debug info warning error critical log".split())
+"""Of a string or a logger: what they are given is written out."""
 _READ = frozenset({"param_groups", "defaults", "state"})
 _MOST_CALLS = 5
 
@@ -55,6 +60,18 @@ class Looked:
                 return name
         return None
 
+    def each_only_looks(self, name: str, function: str, depth: int = 0) -> bool:
+        """Whether nothing but that is done with a variable that statements bind to such elements."""
+        owner = self.program.owner(name, function)
+        return owner is not None and all(
+            self.program.owner(name, where) == owner
+            and self._only_looks(expr, name, where, depth)
+            for where, stmt in self.program.mentioning(name)
+            if self.collections.place(ir.Name(name), where) == (owner, name)
+            for expr in stmt.exprs
+            if expr not in stmt.targets
+        )
+
     def _only_looks(self, expr: ir.Expr, name: str, function: str, depth: int) -> bool:
         """Whether all mentions of a variable in an expression are of a kind that leaves the optimizer
         as it is, but for its learning rate."""
@@ -65,6 +82,8 @@ class Looked:
         if isinstance(expr, ir.Attr) and expr.value == ir.Name(name):
             return expr.attr in _READ
         if not isinstance(expr, ir.Call):
+            if isinstance(expr, ir.Operation) and expr.op == "formattedvalue":
+                return True
             return all(
                 self._only_looks(child, name, function, depth)
                 for child in ir.children(expr)
@@ -85,13 +104,10 @@ class Looked:
         origin = self.program.origin(call.func, function)
         if arg.star or depth > _MOST_CALLS:
             return False
-        if origin is not None and origin.startswith("torch.optim.lr_scheduler."):
-            return True
         sites = list(self.program.call_sites_of(call, function))
         if not sites:
-            name = (ir.render(call.func) or "").rsplit(".", 1)[-1]
             local = origin is not None and self.program.is_local(origin)
-            return not local and bool(SCHEDULER.search(name))
+            return not local and only_looks_at(call, origin)
         for site in sites:
             facts = self.program.functions[site.callee]
             given = [
@@ -101,15 +117,20 @@ class Looked:
             ]
             if len(given) != 1 or facts.is_generator:
                 return False
-            if self.program.definitions(site.callee, given[0]):
+            if not self.each_only_looks(given[0], site.callee, depth + 1):
                 return False
-            for stmt in ir.statements(facts.body):
-                if stmt.kind in ("functiondef", "classdef"):
-                    return False
-                for expr in stmt.exprs:
-                    if not self._only_looks(expr, given[0], site.callee, depth + 1):
-                        return False
         return True
+
+
+def only_looks_at(call: ir.Call, origin: str | None) -> bool:
+    """Whether a function out of sight leaves an optimizer that it is given as it is, by its name."""
+    last = (ir.render(call.func) or "").rsplit(".", 1)[-1]
+    if origin is not None and origin.startswith("torch.optim."):
+        return True
+    if origin is not None and origin.startswith("builtins.") and last in _LOOKS_ONLY:
+        return True
+    logs = isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
+    return logs or bool(SCHEDULER.search(last))
 
 
 def around(use: tuple[ir.Expr, ...]) -> tuple[ir.Comprehension, int] | None:

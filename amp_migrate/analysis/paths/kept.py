@@ -32,6 +32,9 @@ class Kept:
         self._appended: set[int] = set()
         """The calls by which an optimizer comes into a list that is followed."""
         self._find_appended()
+        self._bags: set[Slot] = set()
+        """Those of `keep`: what else is in them does not matter."""
+        self._judged: set[Slot] = set()
         self._each = {slot for slot in slots if slot in optimizers.trace(slot).each}
 
     def _find_appended(self) -> None:
@@ -55,15 +58,27 @@ class Kept:
         slot = self.optimizers.slot(target, function)
         return slot is not None and (slot in self.holders or slot in self.slots)
 
+    def keep(self, target: ir.Expr, function: str) -> bool:
+        """Take a collection for one that holds an optimizer by which nobody steps: `find` judges its
+        uses, too. Whether it has a name."""
+        slot = self.optimizers.slot(target, function)
+        if slot is None or slot.key is not None:
+            return False
+        if slot not in self.holders:
+            self.holders.add(slot)
+            self._bags.add(slot)
+        return True
+
     def hands_out(self, display: ir.Display) -> bool:
         """Whether a collection that a function returns is one whose optimizers are followed."""
         keys = set(self.optimizers.collections.elements(display, ""))
         return any(slot.key in keys for slot in self.slots if slot.key is not None)
 
     def find(self) -> Refusal | None:
-        """The first use that is not followed."""
-        pending = sorted(self.holders, key=order)
-        seen = set(pending)
+        """The first use that is not followed, of the collections that were not judged before."""
+        seen = self._judged
+        pending = sorted(self.holders - seen, key=order)
+        seen |= self.holders
         while pending:
             holder = pending.pop(0)
             for qualname, stmt in self.optimizers.mentions.of((holder,)):
@@ -130,13 +145,21 @@ class Kept:
                 return stmt.kind == "assign" and around in stmt.targets
             case ir.Attr(attr="append"):
                 call = use[-3] if len(use) > 2 else None
-                return isinstance(call, ir.Call) and self.is_appended(call)
+                return isinstance(call, ir.Call) and (
+                    self.is_appended(call)
+                    or (
+                        stmt.value is call
+                        and self.optimizers.slot(mention, function) in self._bags
+                    )
+                )
             case ir.Attr(attr="update"):
                 return stmt.kind == "expr" and _puts_under_keys(stmt.value)
         if self.looked.only_looks(use, function):
             return True
         return (
-            stmt.kind == "for" and stmt.value in use and self._is_each(stmt, function)
+            stmt.kind == "for"
+            and stmt.value in use
+            and self._is_each(stmt, mention, function)
         )
 
     def _is_unpacked(self, place: int, function: str) -> bool:
@@ -155,22 +178,39 @@ class Kept:
         if stmt.kind == "return":
             return True
         if stmt.kind == "for" and mention is stmt.value:
-            return self._is_each(stmt, function)
+            return self._is_each(stmt, mention, function)
         if stmt.kind not in ("assign", "annassign"):
             return False
         return all(
-            target is mention or value is not mention or self.holds(target, function)
-            for target, value, _ in unpacked(stmt)
+            target is mention
+            or value is not mention
+            or self.holds(target, function)
+            or (index is not None and self._only_looks(target, function))
+            for target, value, index in unpacked(stmt)
         )
 
-    def _is_each(self, stmt: ir.Stmt, function: str) -> bool:
+    def _only_looks(self, target: ir.Expr, function: str) -> bool:
+        """Whether what is bound to one of the optimizers is only looked at."""
+        return isinstance(target, ir.Name) and self.looked.each_only_looks(
+            target.id, function
+        )
+
+    def _is_each(self, stmt: ir.Stmt, mention: ir.Expr, function: str) -> bool:
         bound = {
             Turn(function, name.id)
             for target in stmt.targets
             for name in ir.walk(target)
             if isinstance(name, ir.Name)
         }
-        return any(slot.turn in bound for slot in self._each)
+        if any(slot.turn in bound for slot in self._each):
+            return True
+        through = self.optimizers.collections.iterated
+        names = [
+            turn.name for turn in bound if through(stmt, turn.name, function) is mention
+        ]
+        return bool(names) and all(
+            self.looked.each_only_looks(name, function) for name in names
+        )
 
 
 def _puts_under_keys(call: ir.Expr | None) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.association import Scalers
+from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.values.device import Decision, Devices, Undecided
 from amp_migrate.edit.edits import Edit, Insert
@@ -287,9 +288,10 @@ def _is_init(function: str) -> bool:
     return ir.local_name(function).endswith(".__init__")
 
 
-def place_of(birth: Birth) -> tuple[int, ...]:
+def place_of(birth: Birth) -> tuple[int | str, ...]:
     """Where an optimizer is made, to put several in order."""
-    return birth.stmt.line, birth.call.line, birth.call.column
+    call = birth.call
+    return birth.stmt.line, call.line, call.column, *order(birth.slot)
 
 
 def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:

@@ -20,9 +20,7 @@ def refuse_instances(
         slot = birth.slot
         if slot.kind != "attribute":
             continue
-        init = program.method(slot.owner, "__init__")
-        callers = [site.caller for site in program.call_sites.get(init or "", ())]
-        if all(callers.count(caller) < 2 for caller in callers):
+        if not _has_several(program, slot.owner):
             continue
         touching = {f for f, _, other in steps if other == slot}
         touching |= {b.function for loop in group.loops for b in loop.backwards}
@@ -39,6 +37,25 @@ def refuse_instances(
             name = ir.local_name(slot.owner)
             message = f"several instances of {name} have an optimizer each, and are stepped from outside"
             raise Blocked(Refusal("AMP012", message, birth.stmt.line))
+
+
+def _has_several(program: Program, class_name: str) -> bool:
+    """Whether one run of a function may make more than one instance of a class, in two places."""
+    init = program.method(class_name, "__init__")
+    made = [
+        (site.caller, site.stmt.path)
+        for site in program.call_sites.get(init or "", ())
+        if any(
+            ref.kind == "class" and class_name in program.bases(ref.name)
+            for ref in program.resolve(site.call.func, site.caller)
+        )
+    ]
+    return any(
+        caller == other and (at == there or program.control(caller).leads(at, there))
+        for i, (caller, at) in enumerate(made)
+        for j, (other, there) in enumerate(made)
+        if i != j
+    )
 
 
 def refuse_twins(steps: Steps) -> None:

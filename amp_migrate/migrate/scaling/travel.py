@@ -6,7 +6,6 @@ For float16 the switch is the scaler, for bfloat16 a bool; both travel the same 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
@@ -106,18 +105,19 @@ class Travel:
 
     def _name_slots(self) -> None:
         """One name for all, except for optimizers that live side by side in one scope."""
-        lines = {birth.slot: place_of(birth) for birth in self.births}
-        for slot, line in lines.items():
-            if self.optimizers.trace(slot).slots & lines.keys() - {slot}:
+        births = sorted(self.births, key=place_of)
+        first = {birth.slot: n for n, birth in reversed([*enumerate(births)])}
+        for slot, n in first.items():
+            if self.optimizers.trace(slot).slots & first.keys() - {slot}:
                 reason = f"{slot.name} may be one of several optimizers"
-                raise Blocked(Refusal("AMP012", reason, line[0]))
+                raise Blocked(Refusal("AMP012", reason, births[n].stmt.line))
         ordered = sorted(
             (
                 slot
                 for slot in self.slots - self._aliased().keys()
                 if slot not in self.optimizers.trace(slot).each
             ),
-            key=lambda s: (lines.get(s, (sys.maxsize,)), *order(s)),
+            key=lambda s: (first.get(s, len(births)), *order(s)),
         )
         together: dict[tuple[str, str], dict[frozenset[Scaler], list[Slot]]] = {}
         for slot in ordered:
