@@ -131,10 +131,12 @@ class Handover:
             return stmt.value is display and self.kept.hands_out(display)
         if stmt.kind == "for":
             return display is stmt.value or display in stmt.targets
+        inside = any(self._is_own(item, function) for item in display.items)
         return any(
-            value is display
-            and (self.kept.holds(target, function) or self.kept.keep(target, function))
+            self.kept.holds(target, function)
+            or (inside and self.kept.keep(target, function))
             for target, value, _ in unpacked(stmt)
+            if value is display
         )
 
     def _visit_call(

@@ -62,12 +62,15 @@ class Layout:
         *,
         libraries: Collection[str] = (),
         documented: Collection[str] = (),
+        configured: Collection[str] = (),
     ) -> None:
         """``scans``: the imports of each file; paths are absolute, with forward slashes.
 
         ``libraries``: the folders whose files other projects may import; ``documented``: the names
-        of functions whose calls the project's documentation shows.
+        of functions whose calls the project's documentation shows; ``configured``: what its
+        configuration files name to be called, dotted.
         """
+        self.configured = frozenset(configured)
         self.documented = frozenset(documented)
         self._libraries = frozenset(libraries)
         self.root = root
@@ -104,6 +107,11 @@ class Layout:
     def is_library(self, file: str) -> bool:
         """Whether code outside of the project may import a file."""
         return posixpath.dirname(file) in self._libraries
+
+    def imported_by_configuration(self, targets: Collection[str]) -> frozenset[str]:
+        """What a file with some imports may import because a configuration file names it."""
+        uses = any(target.partition(".")[0] == "hydra" for target in targets)
+        return self.configured if uses else frozenset()
 
     def locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         """The file that ``dotted`` means in ``importer``; None where it is none of the project's.

@@ -165,14 +165,12 @@ class Names:
         targets = {
             target for found in facts.functions.values() for _, target in found.imports
         }
+        targets |= {*facts.star_imports, *facts.plain_imports, *facts.named_imports}
+        if self.layout is not None:
+            targets |= self.layout.imported_by_configuration(targets)
         located = [
             None if self.layout is None else self.layout.locate(file, target)
-            for target in (
-                *targets,
-                *facts.star_imports,
-                *facts.plain_imports,
-                *facts.named_imports,
-            )
+            for target in targets
         ]
         return frozenset(
             found.file

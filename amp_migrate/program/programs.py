@@ -60,6 +60,8 @@ _INIT = "/__init__.py"
 _PACKAGES = ("[project]", "[tool.poetry]", "[tool.flit.metadata]", "[options]")
 """Tables of a pyproject.toml or setup.cfg that make a package of a project."""
 _READMES = ("README.md", "README.rst", "README.txt", "README", "index.md", "index.rst")
+_TARGET = re.compile(r"\b_target_\"?'?\s*:\s*[\"']?([\w.]+)")
+"""What hydra makes of a configuration, in YAML."""
 _CALL = re.compile(r"(?<!torch\.)\b([A-Za-z_]\w*)\(\s*[\w*\"']")
 
 
@@ -71,6 +73,8 @@ class _Exports:
     """The folders of packages that are made to be installed, or say which version they are."""
     documented: frozenset[str] = frozenset()
     """The functions of which the README of the project, or of its documentation, shows a call."""
+    configured: frozenset[str] = frozenset()
+    """The functions and classes that the project's configuration files name for hydra to call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +148,12 @@ def programs_of(
             Path(filters.root).as_posix(),
             libraries=exports.libraries,
             documented=exports.documented,
+            configured=exports.configured,
         )
-        imports = {file: scan.targets for file, scan in scans.items()}
+        imports = {
+            file: scan.targets | layout.imported_by_configuration(scan.targets)
+            for file, scan in scans.items()
+        }
         groups = [
             group
             for group in components(layout, imports)
@@ -195,7 +203,11 @@ def _exports(root: Path, texts: Mapping[str, str]) -> _Exports:
     for place in (root, root / "docs", root / "doc"):
         for name in _READMES:
             documented.update(_CALL.findall(_text(place / name)))
-    return _Exports(frozenset(libraries), frozenset(documented))
+    configured: set[str] = set()
+    if any("hydra" in text for text in texts.values()):
+        for path in discovery.every_file(str(root), (".yaml", ".yml")):
+            configured.update(_TARGET.findall(_text(Path(path))))
+    return _Exports(frozenset(libraries), frozenset(documented), frozenset(configured))
 
 
 def _is_installable(root: Path) -> bool:

@@ -62,6 +62,7 @@ class _Search:
     files: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Real path -> (path to show, whether it is a link)."""
     errors: list[SourceError] = field(default_factory=list)
+    endings: tuple[str, ...] = (".py", NOTEBOOK_SUFFIX)
     notebooks: bool = True
     """Whether they can be read; if not, those in directories are counted and left out."""
     skipped: int = 0
@@ -142,7 +143,7 @@ class _Search:
             pending += reversed(below)
 
     def _is_candidate(self, entry: os.DirEntry[str]) -> bool:
-        if not entry.name.endswith((".py", NOTEBOOK_SUFFIX)):
+        if not entry.name.endswith(self.endings):
             return False
         try:
             if not entry.is_file():
@@ -190,10 +191,13 @@ def discover(paths: Sequence[str], filters: Filters) -> Found:
     return Found(files, tuple(search.errors), search.skipped)
 
 
-def every_file(root: str) -> list[str]:
-    """All programs of a project, whatever the user's patterns say, readable or not."""
+def every_file(
+    root: str, endings: tuple[str, ...] = (".py", NOTEBOOK_SUFFIX)
+) -> list[str]:
+    """All programs of a project, or files with other endings, whatever the user's patterns say, readable
+    or not."""
     nothing = Patterns(root, ())
-    search = _Search(nothing, nothing, nothing, root)
+    search = _Search(nothing, nothing, nothing, root, endings=endings)
     search.name(root)
     return [path for path, _ in search.files.values()]
 

@@ -90,7 +90,8 @@ HANDED_ON = {
         "AMP012",
     ),
     "a list whose optimizers are handed on": (
-        "from helpers import run\nopts = []\nif len(data):\n    opts.append(opt)\nfor o in opts:\n    run(o)\n",
+        "from helpers import run\nopts = []\nif len(data):\n    opts.append(opt)\n"
+        "for o in opts:\n    run(o)\n",
         "AMP012",
     ),
     "a filled list that is stepped": (

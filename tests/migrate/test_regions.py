@@ -322,6 +322,39 @@ PROGRAMS = {
  for x, y in data:
      trainer.turn(x, y)
 """,
+    "methods that hand results on as attributes": """\
+ class Engine:
+     def __init__(self, net, loss_fn):
+         self.net = net
+         self.loss_fn = loss_fn
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def take(self, x, y):
+         self.x, self.y = x, y
+     def compute(self):
+-        self.model_out = self.net(self.x)
++        AUTOCAST scaler=self.scaler
++            self.model_out = self.net(self.x)
+         return self.model_out.detach()
+     def measure(self):
+-        self.loss = self.loss_fn(self.model_out, self.y)
++        AUTOCAST scaler=self.scaler
++            self.loss = self.loss_fn(self.model_out, self.y)
+         return self.loss.item()
+     def backward(self):
+         self.opt.zero_grad()
+-        self.loss.backward()
+-        self.opt.step()
++        self.scaler.scale(self.loss).backward()
++        self.scaler.step(self.opt)
++        self.scaler.update()
+ engine = Engine(*[model, criterion])
+ for x, y in data:
+     engine.take(x, y)
+     engine.compute()
+     engine.measure()
+     engine.backward()
+""",
     "a generator that is used up": f"""\
  def losses(x, y):
      for part, wanted in zip(x, y):

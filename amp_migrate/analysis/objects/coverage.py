@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
@@ -541,7 +542,7 @@ class Coverage:
         return found or None
 
     def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
-        given = call.argument(0, "params")
+        given = parameters_of(call)
         if given is None:
             return Held(complete=False)
         return self._of(given, function, stmt, 0)

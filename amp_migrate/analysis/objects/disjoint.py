@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from amp_migrate.analysis.objects.coverage import Coverage, Identity, definitions_of
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -95,7 +96,7 @@ def _parts_from_each(made: ir.Comprehension, construction: ir.Call) -> bool:
     """Whether all parameters are of what the comprehension goes through, each by itself."""
     own = {inner for target in made.targets for inner in ir.walk(target)}
     listed = [i.items for i in made.iterables if isinstance(i, ir.Display)]
-    given = construction.argument(0, "params")
+    given = parameters_of(construction)
     holders = [
         inner.value
         for inner in ir.walk(given or construction)

@@ -22,6 +22,8 @@ _MAKES_DATA = re.compile(
     r"(?i)(batch|load|sampl|transform|collat|token|dataset|iter|read|fetch|metric|accuracy|print|log$"
     r"|timer|meter|generator|env|partial)"
 )
+_RESULT = re.compile(r"(?i)_(outs?|outputs?|preds?|predictions?|logits|results?)$")
+"""Names of what a module gives: ``model_out``."""
 _NO_MODULES = (
     "torch.",
     "torchvision.",
@@ -213,10 +215,11 @@ class Forward:
                 return level != MODULES
             return level == ANY and self._is_functional(origin, call)
         refs = program.resolve(call.func, function)
-        if refs:
-            return any(self._called_ref_is_forward(ref, level) for ref in refs)
         func = call.func
-        if level == MODELS and _names_loss(ir.key_of(func)):
+        is_loss = level == MODELS and _names_loss(ir.key_of(func))
+        if refs and not (is_loss and all(ref.kind == "made" for ref in refs)):
+            return any(self._called_ref_is_forward(ref, level) for ref in refs)
+        if is_loss:
             # A loss that is given a module, or is a module's own, runs it.
             given = [arg.value for arg in call.args]
             if isinstance(func, ir.Attr):
@@ -375,6 +378,8 @@ class Forward:
         if key is None or self._is_computed(expr, function):
             return False
         last = re.sub(r"(\[[^\]]*\])+$", "", key).rsplit(".", 1)[-1]
+        if _RESULT.search(last) and last not in self.module_keys:
+            return False
         return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
 
     def _is_computed(self, expr: ir.Expr, function: str) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.collections import Collections
+from amp_migrate.analysis.objects.makers import INSTANTIATE
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -124,7 +125,8 @@ class Looked:
 
 def only_looks_at(call: ir.Call, origin: str | None) -> bool:
     """Whether a function out of sight leaves an optimizer that it is given as it is, by its name."""
-    last = (ir.render(call.func) or "").rsplit(".", 1)[-1]
+    made = call.argument(0, "config") if origin == INSTANTIATE else call.func
+    last = (ir.render(made or call.func) or "").rsplit(".", 1)[-1]
     if origin is not None and origin.startswith("torch.optim."):
         return True
     if origin is not None and origin.startswith("builtins.") and last in _LOOKS_ONLY:

@@ -34,6 +34,7 @@ _WRAPPERS = frozenset(
     }
 )
 _LIBRARIES = ("torch.optim", "torch_optimizer")
+INSTANTIATE = "hydra.utils.instantiate"
 _MOST_NAMES = 6
 _DECLARES = ("classdef", "functiondef", "import", "importfrom")
 """Statements that give a name to what it means itself."""
@@ -56,7 +57,22 @@ class Makers:
 
     def construction(self, call: ir.Call, function: str) -> str | None:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
+        if self.program.origin(call.func, function) == INSTANTIATE:
+            return self._configured_kind(call)
         return self._kind_of_class(call.func, function, 0)
+
+    def _configured_kind(self, call: ir.Call) -> str | None:
+        """``instantiate(config.optimizer, model.parameters())``: any optimizer that the project's
+        configuration files name, of which this is one."""
+        layout, given = self.program.layout, parameters_of(call)
+        if layout is None or given is None or not _are_parameters(call, given):
+            return None
+        named = (
+            one
+            for one in layout.configured
+            if "optim" in one and "lr_scheduler" not in one
+        )
+        return _worst({self._external_kind(one) for one in named})
 
     def _kind_of_class(self, expr: ir.Expr, function: str, depth: int) -> str | None:
         """The same, for an expression that is called: the class of an optimizer."""
@@ -299,6 +315,19 @@ class Makers:
                 key = ir.key_of(call.func.value) or "?"
                 found[call.func.attr].add((ir.file_of(function), key))
         return frozenset(found["zero_grad"] & found["step"])
+
+
+def parameters_of(call: ir.Call) -> ir.Expr | None:
+    """The parameters that a call which makes an optimizer is given."""
+    name = (ir.render(call.func) or "").rpartition(".")[2]
+    return call.argument(int(name == "instantiate"), "params")
+
+
+def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
+    return any(arg.name == "params" for arg in call.args) or any(
+        isinstance(inner, ir.Attr) and inner.attr == "parameters"
+        for inner in ir.walk(given)
+    )
 
 
 def _chosen(expr: ir.Expr) -> tuple[ir.Expr, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.modules import RETURNS_SELF, WRAPPERS
 from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.program import ir
@@ -36,7 +37,7 @@ class Newborn:
 
     def holds_only_new(self, birth: Birth) -> bool:
         """Whether all parameters of an optimizer are made with it, and nothing else has it."""
-        given = None if self._gets_more else birth.call.argument(0, "params")
+        given = None if self._gets_more else parameters_of(birth.call)
         match given:
             case ir.Call(func=ir.Attr(value=ir.Name() as model, attr="parameters")):
                 return birth.stmt.targets == (ir.Name(birth.slot.name),) and (

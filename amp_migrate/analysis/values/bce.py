@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.makers import INSTANTIATE
 from amp_migrate.analysis.objects.modules import RETURNS_SELF
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
@@ -197,6 +198,10 @@ class BceLosses:
         home: ir.Expr | None = None
         name: ir.Expr | None = None
         match expr:
+            case ir.Call(func=func) if origin(func, function) == INSTANTIATE:
+                layout = self.program.layout
+                named = () if layout is None else layout.configured
+                return any(map(_CLASS.fullmatch, named))
             case ir.Call(func=func, args=(ir.Arg(value=text), *_)) if origin(
                 func, function
             ) in ("builtins.eval", "builtins.exec"):

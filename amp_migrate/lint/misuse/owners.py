@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.lint.misuse.amp import Amp, Key
 from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.ways import Ways
@@ -79,7 +80,7 @@ class Owners:
         for key, function, made in self._made():
             module = None
             if isinstance(made, ir.Call):
-                match made.argument(0, "params"):
+                match parameters_of(made):
                     case ir.Call(func=ir.Attr(value=value, attr="parameters"), args=()):
                         module = self.amp.key(value, function)
             found[key] = None if key in found else module

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow
 from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.loops import Backward
@@ -108,7 +109,7 @@ class Reach:
         """
         held: set[Place] = set()
         for birth in births:
-            match birth.call.argument(0, "params"):
+            match parameters_of(birth.call):
                 case ir.Call(func=ir.Attr(value=model, attr="parameters"), args=()):
                     made = self._made(model, birth.function)
                     if not made:

@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.forward import ANY, MODELS, MODULES, Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.lazy import Lazy
 from amp_migrate.analysis.paths.loops import Backward, Refusal
+from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
@@ -598,21 +599,10 @@ class Regions:
                     return Refusal("AMP033", message, site.call.line)
                 reads = self.forward.reads_of(value, site.caller)
                 runs += self._runs_before(site.caller, site.stmt, reads, found)
-        for variable in sorted(needed):
-            if own is None or not variable.startswith(f"{own[0]}."):
-                continue
-            attr = variable.split(".", 1)[1]
-            for definition in self.program.attribute_definitions(own[1], attr):
-                elsewhere = self.program.functions[definition.function]
-                if definition.function == function or elsewhere.name == "__init__":
-                    continue
-                if isinstance(definition.value, ir.Const):
-                    continue
-                if self._is_loop_over_data(definition):
-                    continue
-                runs += self._runs_to(definition.function, definition.stmt, found)
-            if not whole:
-                runs += self._runs_to_kept(attr, own[1], function)
+        runs += self._runs_to_attributes(function, needed, found, set())
+        for attr in self._attributes(function, needed) if not whole else ():
+            assert own is not None
+            runs += self._runs_to_kept(attr, own[1], function)
         outer = {
             v
             for v in needed
@@ -624,6 +614,38 @@ class Regions:
                 runs += self._runs_before(site.caller, site.stmt, outer, found)
         if found:
             runs += self._runs_before_step(function, outer)
+        return runs
+
+    def _attributes(self, function: str, needed: set[str]) -> list[str]:
+        """The attributes of its instance that a function needs."""
+        own = self.program.self_class(function)
+        begin = "?" if own is None else f"{own[0]}."
+        return [v.removeprefix(begin) for v in sorted(needed) if v.startswith(begin)]
+
+    def _runs_to_attributes(
+        self, function: str, needed: set[str], found: bool, seen: set[Site]
+    ) -> list[Run]:
+        """Runs that end with what other methods give to attributes, and where these hold no module,
+        those to the attributes that they are made of."""
+        own = self.program.self_class(function)
+        runs: list[Run] = []
+        for attr in self._attributes(function, needed):
+            assert own is not None
+            for definition in self.program.attribute_definitions(own[1], attr):
+                at, stmt = definition.function, definition.stmt
+                elsewhere = self.program.functions[at]
+                if at == function or elsewhere.name == "__init__":
+                    continue
+                if isinstance(definition.value, ir.Const) or (at, stmt.path) in seen:
+                    continue
+                if self._is_loop_over_data(definition):
+                    continue
+                seen.add((at, stmt.path))
+                made = self._runs_to(at, stmt, found)
+                runs += made
+                if not any(self._computes(run) for run in made):
+                    more = self.forward.reads(stmt, at)
+                    runs += self._runs_to_attributes(at, more, True, seen)
         return runs
 
     def _runs_to_kept(self, attr: str, class_name: str, function: str) -> list[Run]:
