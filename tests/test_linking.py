@@ -283,3 +283,13 @@ def test_a_program_that_is_too_large_is_named_and_the_others_are_done(
     )
     assert [Path(one.path).name for one in report.results] == ["alone.py"]
     assert {Path(path).name for path in report.unread} >= {"engine.py", "main.py"}
+
+
+def test_scripts_that_share_a_loop_keep_their_checkpoints_alike(tmp_path: Path) -> None:
+    """A name apart is only for scalers that one run may save."""
+    state = '{"model": model.state_dict(), "optimizer": optimizer.state_dict()}'
+    script = f"{MAIN}torch.save({state}, 'c.pt')\n"
+    left, written = run(tmp_path, {"main.py": script, "more.py": script})
+    assert left == []
+    for name in ("main.py", "more.py"):
+        assert '"scaler": scaler.state_dict()' in written[name]

@@ -355,6 +355,30 @@ PROGRAMS = {
      engine.measure()
      engine.backward()
 """,
+    "losses that a function gathers in a dict": f"""\
+ class Two(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.body = make()
+     def forward(self, x):
+         found = {{}}
+         found["out"] = self.body(x)
+         found["aux"] = found["out"] * 2
+         return found
+ def total(found, y):
+     losses = {{}}
+     for name, scores in found.items():
+         losses[name] = F.cross_entropy(scores, y)
+     if len(losses) == 1:
+         return losses["out"]
+     return losses["out"] + 0.5 * losses["aux"]
+ model = Two().to(device)
+{BORN}{TURN}-    found = model(x)
+-    loss = total(found, y)
++    AUTOCAST
++        found = model(x)
++        loss = total(found, y)
+{BACK}""",
     "a generator that is used up": f"""\
  def losses(x, y):
      for part, wanted in zip(x, y):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program, Ref
 
 ANY, MODULES, MODELS = range(3)
@@ -22,6 +22,7 @@ _MAKES_DATA = re.compile(
     r"(?i)(batch|load|sampl|transform|collat|token|dataset|iter|read|fetch|metric|accuracy|print|log$"
     r"|timer|meter|generator|env|partial)"
 )
+_ADDS = frozenset("append extend insert update setdefault add".split())
 _RESULT = re.compile(r"(?i)_(outs?|outputs?|preds?|predictions?|logits|results?)$")
 """Names of what a module gives: ``model_out``."""
 _NO_MODULES = (
@@ -125,6 +126,8 @@ class Forward:
     def _returned_by(self, stmt: ir.Stmt, function: str) -> ir.Expr | None:
         """What a ``return`` gives, of a variable the value that its block has given it above."""
         value = stmt.value
+        if isinstance(value, ir.Name) and any(self._put_into(value, function)):
+            return value
         parent, (field, index) = stmt.path[:-1], stmt.path[-1]
         for earlier in ir.statements(self.program.functions[function].body):
             if earlier.path[:-1] == parent and earlier.path[-1][0] == field:
@@ -166,13 +169,32 @@ class Forward:
                 ):
                     return False
                 found = program.definitions(function, name)
-                return bool(found) and all(
-                    d.value is not None
-                    and d.stmt.kind == "assign"
-                    and self._is_array(d.value, function, depth + 1)
-                    for d in found
+                return (
+                    bool(found)
+                    and all(
+                        d.value is not None
+                        and d.stmt.kind == "assign"
+                        and self._is_array(d.value, function, depth + 1)
+                        for d in found
+                    )
+                    and are(self._put_into(expr, function))
                 )
         return False
+
+    def _put_into(self, holder: ir.Name, function: str) -> Iterator[ir.Expr]:
+        """What a function adds to a collection of its own."""
+        for stmt in ir.statements(self.program.functions[function].body):
+            for target, value, _ in unpacked(stmt):
+                while isinstance(target, ir.Item):
+                    target = target.value
+                    put = value or stmt.value
+                    if target == holder and put is not None:
+                        yield put
+            for call in calls_of(stmt):
+                match call.func:
+                    case ir.Attr(value=added_to, attr=attr) if attr in _ADDS:
+                        if added_to == holder:
+                            yield from (arg.value for arg in call.args)
 
     def _keeps_nothing(self, qualname: str, around: frozenset[str]) -> bool:
         """Whether a function, with all that it calls, leaves all that is not its own as it was."""

@@ -173,12 +173,14 @@ class _Keys:
     ) -> None:
         self.program = program
         self.travel = travel
-        self._scalers: dict[str, set[frozenset[Scaler]]] = {}
-        """Of which scalers the states would be kept under one name, going by the optimizers' keys."""
+        self._scalers: dict[str, dict[frozenset[Scaler], set[str]]] = {}
+        """Of which scalers the states would be kept under one name, going by the optimizers' keys, and
+        in which files."""
         for function, stmt, call, _, slot in calls:
             for key in _keys_at(program, function, stmt, call):
-                name = _sibling(program, key)
-                self._scalers.setdefault(name, set()).add(travel.scalers.of_slot(slot))
+                known = self._scalers.setdefault(_sibling(program, key), {})
+                files = known.setdefault(travel.scalers.of_slot(slot), set())
+                files.add(ir.file_of(function))
 
     def of(self, slot: Slot) -> Callable[[str], str]:
         """Gives the key for a scaler beside the key of one of its optimizers."""
@@ -188,7 +190,14 @@ class _Keys:
             if any(len(scaler) > 1 for scaler in scalers):
                 return _sibling(self.program, "optimizer")
             found = _sibling(self.program, key)
-            if len(self._scalers.get(found, ())) > 1:
+            known = self._scalers.get(found, {})
+            if any(
+                self.program.may_run_together(file, other)
+                for file in known.get(scalers, ())
+                for more, files in known.items()
+                for other in files
+                if more != scalers
+            ):
                 return f"{key}_{_WORDS[0]}"
             return found
 
