@@ -569,29 +569,26 @@ class Planner:
     def _steps(self, slots: frozenset[Slot]) -> Steps:
         """Every step on a group's optimizers; raises `Blocked` on odd forms."""
         found = []
-        for qualname in self.program.functions:
-            for stmt, event in self.events.direct(qualname):
-                if event.slot is None or event.slot not in slots:
-                    continue
-                if event.kind != "step":
-                    continue
-                call = event.call
-                assert call is not None
-                plain = stmt.kind == "expr" and stmt.value is call
-                if not self.options.scaled:
-                    # Any form of a step is as good as another.
-                    found += [(qualname, stmt, event.slot)] if plain else []
-                    continue
-                if call.args:
-                    reason = self.closures.reason(qualname, stmt, call)
-                    message = reason or "step() is given an argument"
-                    raise Blocked(Refusal("AMP013", message, call.line))
-                if stmt.step is call:
-                    stmt = replace(stmt, kind="expr", value=call)
-                elif not plain:
-                    message = "step() is part of a larger statement"
-                    raise Blocked(Refusal("AMP016", message, call.line))
-                found.append((qualname, stmt, event.slot))
+        for qualname, stmt, event in self.events.calls_of("step"):
+            if event.slot is None or event.slot not in slots:
+                continue
+            call = event.call
+            assert call is not None
+            plain = stmt.kind == "expr" and stmt.value is call
+            if not self.options.scaled:
+                # Any form of a step is as good as another.
+                found += [(qualname, stmt, event.slot)] if plain else []
+                continue
+            if call.args:
+                reason = self.closures.reason(qualname, stmt, call)
+                message = reason or "step() is given an argument"
+                raise Blocked(Refusal("AMP013", message, call.line))
+            if stmt.step is call:
+                stmt = replace(stmt, kind="expr", value=call)
+            elif not plain:
+                message = "step() is part of a larger statement"
+                raise Blocked(Refusal("AMP016", message, call.line))
+            found.append((qualname, stmt, event.slot))
         refuse_twins(found)
         return found
 

@@ -654,7 +654,7 @@ class Program(Names):
             return []
         return [
             site
-            for name in self._with_aliases(names)
+            for name in self.with_aliases(names)
             for site in self._sites_named(name, function)
         ]
 
@@ -695,7 +695,7 @@ class Program(Names):
         """Every call of a function or method of some name, with its function and statement."""
         return self._calls_by_name.get(name, [])
 
-    def _with_aliases(self, names: set[str]) -> set[str]:
+    def with_aliases(self, names: set[str]) -> set[str]:
         """Names with those under which some file imports them."""
         return names.union(*(self._import_aliases.get(name, ()) for name in names))
 
@@ -751,7 +751,7 @@ class Program(Names):
         a value goes only after it was mentioned by one of these."""
         functions = {function.name for function in self.functions.values()}
         classes = {found.name for found in self.classes.values()}
-        return self._with_aliases(functions | classes)
+        return self.with_aliases(functions | classes)
 
     def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
         found: set[str] = set()

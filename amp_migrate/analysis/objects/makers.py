@@ -54,12 +54,20 @@ class Makers:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._kinds: dict[tuple[str, ir.Expr], str | None] = {}
 
     def construction(self, call: ir.Call, function: str) -> str | None:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
-        if self.program.origin(call.func, function) == INSTANTIATE:
-            return self._configured_kind(call)
-        return self._kind_of_class(call.func, function, 0)
+        asked = (function, call.func)
+        if asked not in self._kinds:
+            configured = self.program.origin(call.func, function) == INSTANTIATE
+            self._kinds[asked] = (
+                INSTANTIATE
+                if configured
+                else self._kind_of_class(call.func, function, 0)
+            )
+        kind = self._kinds[asked]
+        return self._configured_kind(call) if kind == INSTANTIATE else kind
 
     def _configured_kind(self, call: ir.Call) -> str | None:
         """``instantiate(config.optimizer, model.parameters())``: any optimizer that the project's

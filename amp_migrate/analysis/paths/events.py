@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
@@ -39,7 +38,7 @@ class Event:
 
 
 class Events:
-    """The events of every statement of a program, computed once."""
+    """The events of the statements of a program, read once, function by function when they are asked for."""
 
     def __init__(self, program: Program, optimizers: Optimizers) -> None:
         self.program = program
@@ -57,16 +56,33 @@ class Events:
         self._of: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
         self._kinds: dict[str, frozenset[str]] = {}
         self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
-        for qualname, function in program.functions.items():
-            self._direct[qualname] = []
-            for stmt in ir.statements(function.body):
+        self._steps: dict[str, set[Slot]] = {}
+
+    def _settle(self, functions: Iterable[str]) -> None:
+        """Read some functions with all that they call: what those bring about, these do, too."""
+        fresh: list[str] = []
+        pending = list(functions)
+        while pending:
+            qualname = pending.pop()
+            if qualname in self._direct:
+                continue
+            fresh.append(qualname)
+            self._direct[qualname] = direct = []
+            for stmt in ir.statements(self.program.functions[qualname].body):
                 found = tuple(self._read(stmt, qualname))
                 self._of[qualname, stmt.path] = found
-                self._direct[qualname] += [(stmt, event) for event in found]
-        self._spread()
+                direct += [(stmt, event) for event in found]
+                pending += [callee for event in found for callee in event.callees]
+        self._spread(fresh)
+
+    def _ensure(self, function: str) -> None:
+        """Have a function read, if it was not: of a large program, most never matter."""
+        if function not in self._kinds:
+            self._settle((function,))
 
     def of(self, function: str, stmt: ir.Stmt) -> tuple[Event, ...]:
         """The events on a statement's own line, in the order in which they happen."""
+        self._ensure(function)
         return tuple(
             event
             for event in self._of[function, stmt.path]
@@ -87,34 +103,43 @@ class Events:
 
     def direct(self, function: str) -> list[tuple[ir.Stmt, Event]]:
         """(statement, event) of one function, callees not looked into."""
+        self._ensure(function)
         return self._direct[function]
 
     def kinds(self, function: str) -> frozenset[str]:
         """The kinds of event that a call of the function may bring about."""
+        self._ensure(function)
         return self._kinds[function]
 
     def leads_to(self, function: str, wanted: Collection[str]) -> bool:
         """Whether a call of a function may bring about a call of one of those that are wanted."""
         return not self.called_from(function).isdisjoint(wanted)
 
-    @cached_property
-    def _called(self) -> dict[str, set[str]]:
-        return {
-            qualname: {callee for _, event in direct for callee in event.callees}
-            for qualname, direct in self._direct.items()
+    def calls_of(self, method: str) -> Iterator[tuple[str, ir.Stmt, Event]]:
+        """(function, statement, event) of each ``backward``, or each ``step``, as the program has them."""
+        calling = {
+            function
+            for name in self.program.with_aliases({method})
+            for function, _, _ in self.program.calls_named(name)
         }
+        for function in self.program.functions:
+            for stmt, event in self.direct(function) if function in calling else ():
+                if event.kind == method:
+                    yield function, stmt, event
 
     def called_from(self, function: str) -> set[str]:
         """A function with all that a call of it may call."""
         pending, seen = [function], {function}
         while pending:
-            called = self._called[pending.pop()] - seen
+            direct = self.direct(pending.pop())
+            called = {callee for _, event in direct for callee in event.callees} - seen
             pending += called
             seen |= called
         return seen
 
     def steps(self, function: str) -> frozenset[Slot]:
         """Slots whose optimizers step when a function is called."""
+        self._ensure(function)
         return frozenset(self._steps[function])
 
     def steps_within(
@@ -122,6 +147,7 @@ class Events:
     ) -> set[Slot]:
         """Slots whose optimizers step when the statements run, calls included."""
         found: set[Slot] = set()
+        self._ensure(function)
         for stmt in ir.statements(tuple(block)):
             for event in self._of[function, stmt.path]:
                 if event.kind == "step" and event.slot is not None:
@@ -130,22 +156,23 @@ class Events:
                     found |= self._steps[callee]
         return found
 
-    def _spread(self) -> None:
+    def _spread(self, fresh: Collection[str]) -> None:
         """Let kinds and stepping slots flow from callees to callers until nothing changes."""
-        kinds = {
-            q: {e.kind for _, e in d if e.kind != "call"}
-            for q, d in self._direct.items()
-        }
-        steps = {
-            q: {e.slot for _, e in d if e.kind == "step" and e.slot is not None}
-            for q, d in self._direct.items()
-        }
+        kinds: dict[str, set[str]] = {}
+        steps: dict[str, set[Slot]] = {}
         callers: dict[str, set[str]] = {}
-        for qualname, direct in self._direct.items():
-            for _, event in direct:
+        for qualname in fresh:
+            kinds[qualname], steps[qualname] = set(), set()
+            for _, event in self._direct[qualname]:
+                if event.kind != "call":
+                    kinds[qualname].add(event.kind)
+                if event.kind == "step" and event.slot is not None:
+                    steps[qualname].add(event.slot)
                 for callee in () if event.handed_on else event.callees:
                     callers.setdefault(callee, set()).add(qualname)
-        pending = [q for q in self._direct if kinds[q]]
+                    kinds[qualname] |= self._kinds.get(callee, frozenset())
+                    steps[qualname] |= self._steps.get(callee, set())
+        pending = [q for q in fresh if kinds[q]]
         while pending:
             callee = pending.pop()
             for caller in callers.get(callee, ()):
@@ -154,8 +181,8 @@ class Events:
                     kinds[caller] |= more[0]
                     steps[caller] |= more[1]
                     pending.append(caller)
-        self._kinds = {q: frozenset(k) for q, k in kinds.items()}
-        self._steps: dict[str, set[Slot]] = steps
+        self._kinds |= {q: frozenset(k) for q, k in kinds.items()}
+        self._steps |= steps
 
     # -- reading ------------------------------------------------------------------------------
 

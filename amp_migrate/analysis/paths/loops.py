@@ -127,15 +127,11 @@ class Finder:
     def find(self) -> list[TrainingLoop]:
         """Every training loop in source order, each with its optimizer's slots or a refusal."""
         loops: dict[tuple[str, ir.Path], TrainingLoop] = {}
-        for qualname in self.program.functions:
-            for stmt, event in self.events.direct(qualname):
-                if event.kind == "backward":
-                    path = innermost_loop(self.program.functions[qualname], stmt.path)
-                    loop = loops.setdefault(
-                        (qualname, path), TrainingLoop(qualname, path)
-                    )
-                    given = self._given(event.call, qualname)
-                    loop.backwards.append(Backward(qualname, stmt, event, given))
+        for qualname, stmt, event in self.events.calls_of("backward"):
+            path = innermost_loop(self.program.functions[qualname], stmt.path)
+            loop = loops.setdefault((qualname, path), TrainingLoop(qualname, path))
+            given = self._given(event.call, qualname)
+            loop.backwards.append(Backward(qualname, stmt, event, given))
         in_classes = self._in_class_bodies()
         found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
         for loop in found:
@@ -692,9 +688,8 @@ class Finder:
         """Why what is stepped under a name is not followed."""
         call = next(
             event.call
-            for qualname in self.program.functions
-            for _, event in self.events.direct(qualname)
-            if event.kind == "step" and event.slot == slot
+            for _, _, event in self.events.calls_of("step")
+            if event.slot == slot
         )
         assert call is not None and isinstance(call.func, ir.Attr)
         expr = call.func.value
@@ -718,15 +713,10 @@ class Finder:
                 if stmt.kind in _LOOPS:
                     found.append(self.events.steps_within(qualname, (stmt,)))
         by_class: dict[str, set[Slot]] = defaultdict(set)
-        for qualname in self.program.functions:
-            for _, event in self.events.direct(qualname):
-                slot = event.slot
-                if (
-                    event.kind == "step"
-                    and slot is not None
-                    and slot.kind == "attribute"
-                ):
-                    by_class[slot.owner].add(slot)
+        for _, _, event in self.events.calls_of("step"):
+            slot = event.slot
+            if slot is not None and slot.kind == "attribute":
+                by_class[slot.owner].add(slot)
         found += by_class.values()
         return [slots for slots in found if len(slots) > 1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,11 +63,12 @@ class AmpEvents(Events):
         self._numerics = Numerics(amp.program)
         self.program = amp.program
         self.optimizers = Optimizers(amp.program, any_step=True)
-        self._of = {}
-        self._direct = {}
-        self._read_from(self._with_amp())
-        self._spread()
-        self._kinds = defaultdict(frozenset, self._kinds)
+        self._of, self._direct, self._kinds, self._steps = {}, {}, {}, {}
+        self._settle(self._with_amp())
+
+    def _ensure(self, function: str) -> None:
+        """What has nothing to do with AMP does not matter."""
+        self._kinds.setdefault(function, frozenset())
 
     def _with_amp(self) -> list[str]:
         """The functions of files that have something to do with AMP."""
@@ -77,19 +78,6 @@ class AmpEvents(Events):
             if any(map(_AMP.search, facts.identifiers))
             for qualname in facts.functions
         ]
-
-    def _read_from(self, pending: list[str]) -> None:
-        """Read some functions, and those that they call; the others of a large program do not matter."""
-        while pending:
-            qualname = pending.pop()
-            if qualname in self._direct:
-                continue
-            self._direct[qualname] = direct = []
-            for stmt in ir.statements(self.program.functions[qualname].body):
-                found = tuple(self._read(stmt, qualname))
-                self._of[qualname, stmt.path] = found
-                direct += [(stmt, event) for event in found]
-                pending += [callee for event in found for callee in event.callees]
 
     @property
     def read(self) -> Iterable[str]:

@@ -36,11 +36,8 @@ class Usage:
         self._walked: set[str] = set()
         self._slots = frozenset(
             event.slot
-            for qualname in program.functions
-            for _, event in events.direct(qualname)
-            if event.kind == "step"
-            and event.slot is not None
-            and event.slot.kind != "unknown"
+            for _, _, event in events.calls_of("step")
+            if event.slot is not None and event.slot.kind != "unknown"
         )
 
     def _settle_alone(self, loop: TrainingLoop) -> None:
