@@ -60,6 +60,11 @@ LOOKED_AT = {
         "    schedulers.append(get_scheduler(o, 1))\n"
         "    print('a scheduler for {0}'.format(o))\n"
     ),
+    "a list of an object, which a callback looks at": (
+        "class T:\n    def __init__(self):\n        self.optimizers = [opt]\n"
+        "def on_end(trainer):\n    for o in trainer.optimizers:\n        print(o.defaults)\n"
+        "keep = T()\n"
+    ),
     "a pair that is unpacked": (
         "def set_rate(pair, rate):\n"
         "    first, net = pair\n"
@@ -97,6 +102,12 @@ HANDED_ON = {
     "a filled list that is stepped": (
         "opts = []\nif len(data):\n    opts.append(opt)\n"
         "def go():\n    for o in opts:\n        o.step()\ngo()\n",
+        "AMP012",
+    ),
+    "a list of an object, which a callback steps": (
+        "class T:\n    def __init__(self):\n        self.optimizers = [opt]\n"
+        "def on_end(trainer):\n    for o in trainer.optimizers:\n        o.step()\n"
+        "keep = T()\n",
         "AMP012",
     ),
     "a filled list that is zeroed": (

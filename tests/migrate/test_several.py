@@ -71,7 +71,8 @@ PROGRAMS = {
          made = Other()
      made.begin(model)
      return made
- trainer = make_model("plain")
+ import sys
+ trainer = make_model(sys.argv[-1])
  for x, y in data:
      trainer.step(x, y)
  trainer.show()

@@ -81,7 +81,7 @@ class Kept:
         seen |= self.holders
         while pending:
             holder = pending.pop(0)
-            for qualname, stmt in self.optimizers.mentions.of((holder,)):
+            for qualname, stmt in self._mentions(holder):
                 for expr in stmt.exprs:
                     for use in self._uses(expr, holder, qualname, None):
                         given = self._given_to(use, qualname)
@@ -95,6 +95,22 @@ class Kept:
                             return Refusal("AMP012", message, stmt.line)
         return None
 
+    def _mentions(self, holder: Slot) -> list[tuple[str, ir.Stmt]]:
+        """The statements that may mention a collection; an attribute also as one of who knows what."""
+        if holder.kind == "attribute":
+            return self.program.mentioning(holder.name)
+        return self.optimizers.mentions.of((holder,))
+
+    def _may_be(self, expr: ir.Expr, holder: Slot, function: str) -> bool:
+        slot = self.optimizers.slot(expr, function)
+        if slot is not None or not isinstance(expr, ir.Attr):
+            return slot == holder
+        return (
+            (holder.kind, holder.name) == ("attribute", expr.attr)
+            and not self.program.resolve(expr.value, function)
+            and self.program.origin(expr.value, function) is None
+        )
+
     def _uses(
         self,
         expr: ir.Expr,
@@ -105,7 +121,7 @@ class Kept:
         """Each mention of a collection, with the expressions around it, outermost first."""
         way = (*(way or ()), expr)
         if isinstance(expr, (ir.Name, ir.Attr)):
-            if self.optimizers.slot(expr, function) == holder:
+            if self._may_be(expr, holder, function):
                 yield way
                 return
         for child in ir.children(expr):
