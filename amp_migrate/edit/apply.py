@@ -32,6 +32,7 @@ from amp_migrate.edit.edits import (
     SplitLast,
     StateFile,
     Upcast,
+    Widen,
 )
 from amp_migrate.edit.expressions import ArgumentAdder, EntryAdder, with_parameter
 from amp_migrate.edit.imports import with_import
@@ -344,18 +345,21 @@ class _Editor:
         edits = [
             edit
             for edit in self._take(
-                path, Bound, CastLike, Hoist, Scale, SplitLast, Upcast
+                path, Bound, CastLike, Hoist, Scale, SplitLast, Upcast, Widen
             )
-            if isinstance(edit, (Bound, CastLike, Hoist, Scale, SplitLast, Upcast))
+            if isinstance(
+                edit, (Bound, CastLike, Hoist, Scale, SplitLast, Upcast, Widen)
+            )
         ]
         if not edits:
             return [], edited
         line = edited[0]
         if not isinstance(line, cst.SimpleStatementLine):
             raise MismatchError("no simple statement where the plan saw one")
-        taken, line = with_precision(line, edits, self.plan.torch_name)
+        taken, widened, line = with_precision(line, edits, self.plan.torch_name)
         return [
-            self._island([made], indent) if apart else made for made, apart in taken
+            *(made for code in widened for made in self.snippets.statements(code, indent)),
+            *(self._island([made], indent) if apart else made for made, apart in taken),
         ], [line]
 
     def _island(self, body: Sequence[cst.BaseStatement], indent: str) -> cst.With:

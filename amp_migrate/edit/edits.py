@@ -179,6 +179,20 @@ class Upcast:
 
 
 @dataclass(frozen=True, slots=True)
+class Widen:
+    """A variable ``x`` to ``name``, which gets ``x.float()`` before the statement where ``x`` is half.
+
+    For what may be of any dtype with AMP off: there this is ``x``.
+    """
+
+    path: Path
+    at: Steps
+    name: str
+    dtype: str
+    """As an option has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CastLike:
     """``x`` to ``x.to(buffer.dtype)``."""
 
@@ -242,6 +256,7 @@ Edit = (
     | Island
     | Hoist
     | Upcast
+    | Widen
     | CastLike
     | SplitLast
     | Bound

@@ -15,20 +15,27 @@ from amp_migrate.edit.edits import (
     SplitLast,
     Steps,
     Upcast,
+    Widen,
 )
 from amp_migrate.edit.mismatch import MismatchError
 
 Hoisted = tuple[cst.SimpleStatementLine, bool]
 """A new statement, and whether it gets an island of its own."""
 
-Expression = Bound | CastLike | Hoist | Scale | SplitLast | Upcast
+Expression = Bound | CastLike | Hoist | Scale | SplitLast | Upcast | Widen
 _LINE = cst.SimpleStatementLine
+HALVES = {
+    "float16": ("float16",),
+    "bfloat16": ("bfloat16",),
+    "auto": ("float16", "bfloat16"),
+}
 
 
 def with_precision(
     line: cst.SimpleStatementLine, edits: Iterable[Expression], torch: str
-) -> tuple[list[Hoisted], cst.SimpleStatementLine]:
-    """What is hoisted out of a statement, in order, and the statement with its edits."""
+) -> tuple[list[Hoisted], list[str], cst.SimpleStatementLine]:
+    """What is hoisted out of a statement, in order, what is widened before that, and the statement with
+    its edits."""
     if len(line.body) != 1:
         raise MismatchError("an expression of several statements in a line")
     value = getattr(line.body[0], "value", None)
@@ -39,7 +46,7 @@ def with_precision(
         editor.edits[_at(value, edit.at)].append(edit)
     changed = line.visit(editor)
     assert isinstance(changed, cst.SimpleStatementLine)
-    return editor.hoisted, changed
+    return editor.hoisted, list(editor.widened), changed
 
 
 def _at(value: cst.BaseExpression, steps: Steps) -> cst.BaseExpression:
@@ -83,6 +90,7 @@ class _Editor(cst.CSTTransformer):
         self.torch = torch
         self.edits: dict[cst.CSTNode, list[Expression]] = defaultdict(list)
         self.hoisted: list[Hoisted] = []
+        self.widened: dict[str, None] = {}
 
     def on_leave(  # type: ignore[override]
         self, original_node: cst.CSTNode, updated_node: cst.CSTNode
@@ -101,6 +109,15 @@ class _Editor(cst.CSTTransformer):
         match edit:
             case Upcast():
                 return upcast(node)
+            case Widen():
+                if not isinstance(node, cst.Name):
+                    raise MismatchError("no variable where the plan saw one")
+                halves = [f"{self.torch}.{name}" for name in HALVES[edit.dtype]]
+                test = f"in ({', '.join(halves)})" if halves[1:] else f"is {halves[0]}"
+                x = node.value
+                code = f"{edit.name} = {x}.float() if {x}.dtype {test} else {x}"
+                self.widened[code] = None
+                return cst.Name(edit.name, lpar=node.lpar, rpar=node.rpar)
             case Scale():
                 scale = cst.parse_expression(f"{edit.switch}.scale")
                 return cst.Call(scale, [cst.Arg(_bare(node))])

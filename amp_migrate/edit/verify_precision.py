@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Collection
 
 
@@ -65,11 +66,20 @@ class _Opener(ast.NodeTransformer):
         result: list[ast.stmt] = []
         pending: list[tuple[str, ast.Assign]] = []
         for stmt in body:
-            user = _Substitute({name: assign.value for name, assign in pending})
+            wide = {name: _widened(assign.value) for name, assign in pending}
+            user = _Substitute(
+                {name: wide[name] or assign.value for name, assign in pending}
+            )
             changed = user.visit(copy.deepcopy(stmt))
             target = self._hoisted(stmt)
-            used = len(user.used)
-            if used and user.used == [name for name, _ in pending[-used:]]:
+            # What is only a variable may stand there more than once.
+            names = [
+                name
+                for i, name in enumerate(user.used)
+                if not wide[name] or name not in user.used[:i]
+            ]
+            used = len(names)
+            if used and names == [name for name, _ in pending[-used:]]:
                 stmt, pending = changed, pending[:-used]
             elif used:
                 result += [assign for _, assign in pending]
@@ -92,6 +102,17 @@ class _Opener(ast.NodeTransformer):
             if isinstance(target, ast.Name) and target.id not in self.names:
                 return target.id
         return ""
+
+
+def _widened(value: ast.expr) -> ast.expr | None:
+    """``x`` of ``x.float() if x.dtype is torch.float16 else x``, or ``in`` a tuple of such dtypes."""
+    if not isinstance(value, ast.IfExp) or not isinstance(value.orelse, ast.Name):
+        return None
+    x, half = value.orelse.id, r"\w+(\.\w+)*\.b?float16"
+    said = ast.unparse(value)
+    test = rf"(is {half}|in \({half}, {half}\))"
+    found = re.fullmatch(rf"{x}\.float\(\) if {x}\.dtype {test} else {x}", said)
+    return value.orelse if found else None
 
 
 class _Substitute(ast.NodeTransformer):

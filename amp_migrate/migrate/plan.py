@@ -23,6 +23,7 @@ from amp_migrate.edit.edits import (
     Placed,
     SetArgument,
     StateFile,
+    Widen,
 )
 from amp_migrate.migrate.compiled import CONFIG
 from amp_migrate.migrate.explain import Spot, explain_group
@@ -124,7 +125,7 @@ def plan_program(
 def _says(edit: Edit, torch: str) -> bool:
     """Whether the code that an edit writes names torch."""
     match edit:
-        case Autocast() | Bound() | FullPrecision() | Island():
+        case Autocast() | Bound() | FullPrecision() | Island() | Widen():
             return True
         case (
             Insert(code=code)

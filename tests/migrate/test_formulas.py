@@ -134,6 +134,54 @@ loss = F.mse_loss(gram, torch.eye(4, device=device))
 ---
     gram = h.t().float() @ h.float() / 8
 
+=== a Gram matrix of what may be in float64
+model = nn.Linear(6, 4).to(device)
+kept = [torch.eye(8).double(), torch.eye(8)][len(loader) % 2]
+---
+kept = kept * [x, x.double()][len(loader) % 2].mean()
+h = torch.mm(kept, kept.t())
+loss = model(x).mean() + h.mean()
+---
+full_kept = kept.float() if kept.dtype is torch.float16 else kept
+    h = torch.mm(full_kept, full_kept.t())
+
+=== a Gram matrix of what one of many layers gives
+model = nn.Sequential(nn.Linear(6, 4), nn.Tanh()).to(device)
+def gram(h):
+    c = h.size(1)
+    g = (h.t() @ h).div(c)
+    return g
+def features(x):
+    found = []
+    for layer in model.children():
+        x = layer(x)
+        found.append(x)
+    return found
+---
+loss = 0
+for h in features(x):
+    loss += F.mse_loss(gram(h), torch.eye(4, device=device))
+---
+full_h = h.float() if h.dtype is torch.float16 else h
+    g = (full_h.t() @ full_h).div(c)
+
+=== a sparse product
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(6, 1))
+    def forward(self, x, adj):
+        support = torch.mm(x, self.weight)
+        output = torch.spmm(adj, support)
+        return output
+model = Layer().to(device)
+adj = [torch.eye(8).to_sparse()][0].to(device)
+---
+loss = F.mse_loss(model(x, adj), y)
+---
+full_adj = adj.float() if adj.dtype is torch.float16 else adj
+    output = torch.spmm(full_adj, support.float())
+
 === a Gram matrix in a function
 model = nn.Linear(6, 4).to(device)
 def gram(h):
@@ -200,14 +248,38 @@ loss = (h.t() @ h).mean() + model(x).mean()
 ---
 loss =
 
-=== a Gram matrix of what may be in float64
+=== a Gram matrix of what may be no tensor
 model = nn.Linear(6, 4).to(device)
-kept = [torch.eye(8).double(), torch.eye(8)][len(loader) % 2]
+def gram(h):
+    return h @ h.T
+hidden = []
 ---
-h = kept @ kept.t()
-loss = model(x).mean() + h.mean()
+hidden.append(model(x))
+h = hidden.pop()
+loss = h.mean() + gram(h).mean()
 ---
-h =
+return h @
+
+=== a Gram matrix in a program with half values of its own
+model = nn.Linear(6, 4).to(device)
+kept = torch.eye(8, dtype=torch.float16)
+def gram(h):
+    return torch.mm(h, h.t())
+---
+h = [kept, model(x)][len(loader) % 2]
+loss = model(x).mean() + gram(h).mean()
+---
+return torch.mm
+
+=== a Gram matrix of a choice
+model = nn.Linear(6, 4).to(device)
+def gram(h):
+    return 0.0 if h is None else torch.mm(h, h.t()).mean()
+---
+h = [None, model(x)][len(loader) % 2]
+loss = model(x).mean() + gram(h)
+---
+return 0.0
 
 === a Gram matrix beside the logarithm of a half value
 model = nn.Linear(6, 4).to(device)

@@ -52,6 +52,7 @@ SAME = frozenset(
     rand_like randn_like empty_like nan_to_num erf""".split()
 )
 """Functions and methods whose floating-point result has the dtype of their first operand."""
+TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())
 GROWING = frozenset("exp expm1 sum prod cumsum cumprod pow square norm".split())
 """Functions and methods that leave the range of half precision soon, and have no autocast outside."""
 PRODUCTS = frozenset("mm bmm matmul linear conv1d conv2d conv3d mv".split())

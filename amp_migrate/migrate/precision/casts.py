@@ -46,19 +46,12 @@ class Casts:
         if not operands:
             return False
         edits: list[Found] = []
+        by_torch = self.program.origin(call.func, function) is not None
         for operand in operands:
-            at = Made(operand, function, stmt)
-            if not self.dtypes.is_fp32(at):
-                # Without AMP it may be double, complex or no tensor.
-                if self.halves.is_never_half(at):
-                    continue
+            raised = self.remedies.raised(function, stmt, operand, by_torch)
+            if raised is None:
                 return False
-            if self.halves.is_never_half(at):
-                continue
-            steps = steps_to(stmt, operand)
-            if steps is None:
-                return False
-            edits.append((function, Upcast(stmt.path, steps)))
+            edits += raised
         self.remedies.edits.update(dict.fromkeys(edits))
         return True
 

@@ -39,14 +39,14 @@ _RAISES = re.compile(
     r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
     r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
     r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
-    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_|spmm|smm|sspaddmm|hspmm)"
-    r"|torch\.sparse\.(mm|addmm|sampled_addmm|spsolve)"
+    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_|sspaddmm|hspmm)"
+    r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 _RAISING_METHODS = frozenset(
     """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
-    matrix_exp spmm smm sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
+    matrix_exp sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _PLAIN_BASES = frozenset(
@@ -123,7 +123,9 @@ class Hazards:
             for run in runs
             for stmt in _statements_of(self.program.functions[run.function], run)
         )
-        remedies = self._remedies = Remedies(self.program, under)
+        remedies = self._remedies = Remedies(
+            self.program, under, self.options.dtype
+        )
         sigmoids = Sigmoids(remedies)
         refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
         if refusal is not None:

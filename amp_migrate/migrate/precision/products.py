@@ -1,4 +1,5 @@
-"""Products of a value with its own transpose: sums of squares, the first to overflow in float16.
+"""Products of a value with its own transpose: sums of squares, the first to overflow in float16. And
+those of sparse matrices, which half precision does not have.
 
 Such a product runs in an island of fp32 with its factors cast up, where its statement has nothing else
 that autocast is for.
@@ -8,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Island, Upcast
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.edit.edits import Island
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
-_TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())
+_SPARSE = frozenset("spmm smm sparse.mm".split())
 _KEEPS = frozenset("contiguous clone detach".split())
 _GOES_ON = frozenset(
     """div div_ mul mul_ add sub exp log sqrt abs pow sum mean norm logsumexp softmax log_softmax view
@@ -30,10 +30,13 @@ _GOES_ON = frozenset(
 def of_products(
     remedies: Remedies, forward: Forward, function: str, stmt: ir.Stmt
 ) -> Refusal | None:
-    """A Gram matrix of values that are not normalized, and that cannot have an island."""
+    """A Gram matrix of values that are not normalized, or another such product, that cannot have an
+    island."""
     for expr in stmt.exprs:
         for product, factors, message in _overflowing(remedies.program, function, expr):
-            if not _isolate(remedies, forward, function, stmt, product, factors):
+            if factors is None or not _isolate(
+                remedies, forward, function, stmt, product, factors
+            ):
                 return Refusal("AMP020", message, stmt.line)
     return None
 
@@ -48,7 +51,6 @@ def _isolate(
 ) -> bool:
     """Put a statement into an island, and its product's factors into fp32, if that is exact with AMP off
     and takes nothing else out of autocast."""
-    halves, dtypes = remedies.halves, remedies.dtypes
     inside = {id(inner) for inner in ir.walk(product)}
     rest = [
         inner
@@ -64,15 +66,17 @@ def _isolate(
     ):
         return False
     edits: list[Found] = [(function, Island(stmt.path))]
+    tensors = not isinstance(product, ir.Operation) or any(
+        isinstance(inner, ir.Attr) and inner.attr in ("t", "permute")
+        for inner in ir.walk(product)
+    )
     for factor in factors:
-        at = Made(factor, function, stmt)
-        steps = steps_to(stmt, factor)
-        if not dtypes.is_fp32(at) or steps is None:
+        raised = remedies.raised(function, stmt, factor, tensors)
+        if raised is None:
             return False
-        if not halves.is_never_half(at):
-            edits.append((function, Upcast(stmt.path, steps)))
+        edits += raised
     remedies.edits.update(dict.fromkeys(edits))
-    halves.made_full.add(id(product))
+    remedies.halves.made_full.add(id(product))
     return True
 
 
@@ -80,7 +84,7 @@ def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
     """Whether an island computes as autocast would what a product in fp32 goes into: what autocast would
     put into fp32 is there."""
     if isinstance(expr, ir.Call):
-        name = (ir.key_of(expr.func) or "").rpartition(".")[2]
+        name = _last(expr) or ir.key_of(expr.func)
         if name in ("size", "numel", "dim", "len"):
             return True
         if name not in _GOES_ON or not isinstance(expr.func, ir.Attr):
@@ -92,10 +96,14 @@ def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
 
 def _overflowing(
     program: Program, function: str, expr: ir.Expr
-) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ir.Expr], str]]:
-    """Products, their factors, and what is to be said of them."""
+) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ir.Expr] | None, str]]:
+    """Products, their factors if those are followed, and what is to be said of them."""
     for inner in ir.walk(expr):
         factors = _factors(program, function, inner)
+        if isinstance(inner, ir.Call) and _name(program, function, inner) in _SPARSE:
+            message = "a product of a sparse matrix is not implemented in half precision"
+            yield inner, factors, message
+            continue
         if factors is None:
             continue
         same = _with_itself(inner, factors)
@@ -135,6 +143,12 @@ def _last(call: ir.Call) -> str:
     return call.func.attr if isinstance(call.func, ir.Attr) else ""
 
 
+def _name(program: Program, function: str, call: ir.Call) -> str:
+    """What of torch is called, or which method."""
+    origin = program.origin(call.func, function)
+    return _last(call) if origin is None else origin.removeprefix("torch.")
+
+
 def _factors(
     program: Program, function: str, expr: ir.Expr
 ) -> tuple[ir.Expr, ir.Expr] | None:
@@ -145,12 +159,12 @@ def _factors(
     values = [arg.value for arg in expr.args]
     origin = program.origin(expr.func, function)
     if origin is not None:
-        if origin.removeprefix("torch.") in _PRODUCTS and len(values) == 2:
-            return values[0], values[1]
+        if origin.removeprefix("torch.") in _PRODUCTS | _SPARSE:
+            return (values[0], values[1]) if len(values) == 2 else None
         if origin == "torch.einsum" and len(values) == 3:
             return values[1], values[2]
         return None
-    if isinstance(expr.func, ir.Attr) and expr.func.attr in _PRODUCTS:
+    if isinstance(expr.func, ir.Attr) and expr.func.attr in _PRODUCTS | _SPARSE:
         if len(values) == 1:
             return expr.func.value, values[0]
     return None
@@ -190,7 +204,7 @@ def _turn(program: Program, function: str, expr: ir.Expr) -> ir.Expr | None:
         origin = program.origin(expr.func, function)
         if origin in ("torch.t", "torch.transpose", "torch.permute") and expr.args:
             return expr.args[0].value
-        if origin is None and expr.func.attr in _TURNS:
+        if origin is None and expr.func.attr in dtype_table.TURNS:
             return expr.func.value
     return None
 
@@ -211,7 +225,7 @@ def _is_turn(expr: ir.Expr) -> bool:
     return (
         isinstance(expr, ir.Call)
         and isinstance(expr.func, ir.Attr)
-        and expr.func.attr in _TURNS | _KEEPS
+        and expr.func.attr in dtype_table.TURNS | _KEEPS
     )
 
 

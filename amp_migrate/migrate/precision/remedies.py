@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from amp_migrate.analysis.objects.flow import Flow
+from functools import cached_property
+
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.analysis.values.dtypes import Dtypes
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.values.dtypes import Dtypes, rebinds
 from amp_migrate.analysis.values.halves import Halves, Statements
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Edit, Upcast
+from amp_migrate.edit.edits import Edit, Upcast, Widen
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -22,6 +25,8 @@ SHAPES = frozenset(
 Found = tuple[str, Edit]
 """A function, and an edit of one of its statements."""
 
+_HALVES = frozenset("half float16 HalfTensor bfloat16 BFloat16Tensor".split())
+
 
 class Unclear(Exception):
     """Why a loss cannot have its island."""
@@ -34,8 +39,11 @@ class Unclear(Exception):
 class Remedies:
     """One program, some of whose statements run under autocast; and the edits that this calls for."""
 
-    def __init__(self, program: Program, under_autocast: Statements) -> None:
+    def __init__(
+        self, program: Program, under_autocast: Statements, dtype: str
+    ) -> None:
         self.program = program
+        self.dtype = dtype
         self.flow = Flow(program)
         self.modules = Modules(self.flow)
         self.dtypes = Dtypes(self.flow, self.modules)
@@ -54,3 +62,68 @@ class Remedies:
                 "an operand that has to be fp32 is not taken apart", stmt.line
             )
         self.edit(function, Upcast(stmt.path, steps))
+
+    def raised(
+        self, function: str, stmt: ir.Stmt, operand: ir.Expr, tensor: bool
+    ) -> list[Found] | None:
+        """What makes an operand fp32 where it may be half, and is exact with AMP off; None where nothing.
+
+        What is for sure a ``tensor``, of whatever dtype, is cast where it turns out to be half.
+        """
+        at = Made(operand, function, stmt)
+        if self.halves.is_never_half(at):
+            return []
+        steps = steps_to(stmt, operand)
+        if steps is None:
+            return None
+        if self.dtypes.is_fp32(at):
+            return [(function, Upcast(stmt.path, steps))]
+        base = self._base(operand, function)
+        if base is None or not tensor or rebinds(at) or self._is_chosen(stmt, base):
+            return None
+        known = self.program.modules[ir.file_of(function)].identifiers
+        name = f"full_{base.id}"
+        steps = steps_to(stmt, base)
+        if steps is None or name in known or self._has_halves:
+            return None
+        return [(function, Widen(stmt.path, steps, name, self.dtype))]
+
+    def _base(self, expr: ir.Expr, function: str) -> ir.Name | None:
+        """The local variable that an expression has its dtype from."""
+        keeps = dtype_table.SAME | dtype_table.TURNS
+        while not isinstance(expr, ir.Name):
+            match expr:
+                case ir.Attr(value=value, attr="T" | "mT"):
+                    expr = value
+                case ir.Call(func=ir.Attr(value=value, attr=attr) as func, args=args) if (
+                    attr in keeps and all(a.name != "dtype" and not a.star for a in args)
+                ):
+                    if self.program.origin(func, function) is not None:
+                        if not args:
+                            return None
+                        value = args[0].value
+                    elif self.program.resolve(func, function):
+                        return None
+                    expr = value
+                case _:
+                    return None
+        return expr if self.program.owner(expr.id, function) == function else None
+
+    @staticmethod
+    def _is_chosen(stmt: ir.Stmt, name: ir.Name) -> bool:
+        """Whether a variable is used under a condition within its statement."""
+        return any(
+            isinstance(inner, ir.Operation)
+            and inner.op == "if"
+            and any(one is name for branch in inner.operands for one in ir.walk(branch))
+            for expr in stmt.exprs
+            for inner in ir.walk(expr)
+        )
+
+    @cached_property
+    def _has_halves(self) -> bool:
+        """Whether the program has half values of its own, which are to stay so with AMP off."""
+        return any(
+            not module.identifiers.isdisjoint(_HALVES)
+            for module in self.program.modules.values()
+        )
