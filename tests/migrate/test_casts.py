@@ -260,6 +260,34 @@ loss = F.mse_loss(model(x), y)
 ---
 self.memory.index_copy_(0, torch.arange(8), rows.div(norm))
 
+=== rows at unseen places into a buffer
+NET
+    h = self.fc1(x)
+    with torch.no_grad():
+        at = places.pop()
+        rows = torch.index_select(self.memory, 0, at)
+        rows.mul_(0.5).add_(h.mul(0.5))
+        self.memory.index_copy_(0, at, rows.div(rows.pow(2).sum(1, keepdim=True).pow(0.5)))
+    return self.fc2(h * self.memory.mean())
+places = []
+---
+places.append(torch.arange(8))
+loss = F.mse_loss(model(x), y)
+---
+self.memory.index_copy_(0, at, rows.div(rows.pow(2).sum(1, keepdim=True).pow(0.5)))
+
+=== what is not followed, added by an index
+LINEAR
+kept = []
+---
+out = model(x)
+kept.append(out)
+total = torch.zeros(4, 1, device=device)
+total.index_add_(0, torch.arange(8, device=device) % 4, kept.pop())
+loss = total.pow(2).mean()
+---
+total.index_add_(0, torch.arange(8, device=device) % 4, kept.pop().to(total.dtype))
+
 === added by an index
 LINEAR
 ---
@@ -391,6 +419,18 @@ h = model(x)
 loss = torch.linalg.slogdet(h.T @ h + torch.eye(1, device=device))[1]
 ---
 loss =
+
+=== scattered what may be a number
+LINEAR
+kept = []
+---
+out = model(x)
+kept.append([1.0, out][len(kept)])
+total = torch.zeros(8, 1, device=device)
+total.scatter_(0, torch.zeros_like(y, dtype=torch.long), kept.pop())
+loss = F.mse_loss(out, y) + total.sum()
+---
+total.scatter_
 
 === added to what may be anything
 LINEAR

@@ -135,6 +135,9 @@ class Halves:
                         )
                     if name in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
                         return True
+                    first = expr.argument(0, "input")
+                    if name in dtype_table.SAME - dtype_table.PROMOTING and first:
+                        return self._plainly(at, first)
                     return name in _PASSING and self._plainly(at, *values)
                 refs = self.program.resolve(func, at.function)
                 if refs and all(ref.kind == "external" for ref in refs):

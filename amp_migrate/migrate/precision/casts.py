@@ -119,11 +119,17 @@ class Casts:
         return self.halves.is_never_half(left) != self.halves.is_never_half(right)
 
     def cast_like(
-        self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        source: ir.Expr,
+        tensor: ir.Expr,
+        number: bool = True,
     ) -> bool:
         """Cast what goes into a tensor to that tensor's dtype, if that can be another.
 
-        Without AMP nothing changes: where the dtypes differ, the operation raises.
+        Without AMP nothing changes: where the dtypes differ, the operation raises. ``number``: so may be
+        what it takes instead of a tensor.
         """
         given = Made(source, function, stmt)
         if self.dtypes.is_number(given):
@@ -139,7 +145,7 @@ class Casts:
                 self.remedies.edit(function, Upcast(stmt.path, steps))
                 return True
             return False
-        if not self._is_tensor(given):
+        if number and not self._is_tensor(given):
             return False
         self.remedies.edit(function, CastLike(stmt.path, steps, text))
         return True

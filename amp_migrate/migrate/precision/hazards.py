@@ -567,8 +567,9 @@ class Hazards:
         put = self._casts.source_of(call, function)
         if put is not None and not (refs and origin is None):
             source, tensor = put
-            if not self._casts.cast_like(function, stmt, source, tensor):
-                name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+            name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+            number = name in ("scatter", "scatter_")
+            if not self._casts.cast_like(function, stmt, source, tensor, number):
                 message = (
                     f"{name}() raises when its source is half and its target is not"
                 )
