@@ -358,7 +358,11 @@ class _Editor:
             raise MismatchError("no simple statement where the plan saw one")
         taken, widened, line = with_precision(line, edits, self.plan.torch_name)
         return [
-            *(made for code in widened for made in self.snippets.statements(code, indent)),
+            *(
+                made
+                for code in widened
+                for made in self.snippets.statements(code, indent)
+            ),
             *(self._island([made], indent) if apart else made for made, apart in taken),
         ], [line]
 

@@ -62,6 +62,20 @@ print(x.numpy().dtype, loss.detach().numpy().dtype)
 ---
 print(x.numpy().dtype, loss.detach().numpy().dtype)
 
+=== of an unknown dtype
+LINEAR
+import sys
+scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
+def to_numpy(t): return t.detach().cpu().numpy()
+---
+out = model(x) * scale
+seen = out.detach().numpy()
+loss = F.mse_loss(out, y)
+print(seen.dtype, to_numpy(out).dtype, to_numpy(y.double()).dtype, to_numpy(y.long()).dtype)
+---
+seen = full_out.detach().numpy()
+return full_t.detach().cpu().numpy()
+
 === without autocast
 LINEAR
 def look(model):
@@ -81,7 +95,7 @@ import sys
 scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
 ---
 out = model(x) * scale
-seen = out.detach().numpy()
+seen = (out * 2).detach().numpy()
 loss = F.mse_loss(out, y)
 ---
 seen =

@@ -380,6 +380,66 @@ model = Net().to(device)
 loss = F.mse_loss(model(x), y)
 ---
 h = h / (scale.abs() + 1e-8)
+
+=== a lambda of what is fp32 by itself
+LINEAR
+rest = lambda raw, scale, act=F.relu: 1. - torch.exp(-act(raw) * scale)
+---
+alpha = rest(model(x) + 2.0, 2.0)
+loss = -torch.log(1. - alpha + 1e-10).mean()
+---
+loss = -torch.log(1. - alpha + 1e-10).mean()
+
+=== a sum of tensors
+LINEAR
+---
+total = sum([model(x) + 1, model(-x).abs()])
+loss = -torch.log(total.abs() + 1e-12).mean()
+---
+full_total = total.float() if total.dtype is torch.float16 else total
+loss = -torch.log(full_total.abs() + 1e-12).mean()
+
+=== a sum with what a lambda keeps half
+LINEAR
+twice = lambda raw: raw * 2
+---
+h = twice(model(x).abs() + 1)
+loss = F.mse_loss(torch.log(h + 1e-10), y)
+---
+full_h = h.float() if h.dtype is torch.float16 else h
+loss = F.mse_loss(torch.log(full_h + 1e-10), y)
+
+=== a clamp of what may have any dtype
+LINEAR
+kept = [torch.full((8, 1), 3.0, dtype=torch.float64), torch.full((8, 1), 3)]
+def size(area):
+    area = torch.clamp(area, min=1e-8)
+    return torch.sqrt(area)
+---
+h = model(x)
+loss = size(h.abs()).mean() + size((h - y.double()).abs()).mean()
+loss = loss + 0.1 * (h.mean() * size(kept[len(loader) % 2]).mean()) ** 2
+---
+full_area = area.float() if area.dtype is torch.float16 else area
+area = torch.clamp(full_area, min=1e-8)
+
+=== a clamp of parts that are joined
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.act = nn.Sigmoid()
+    def forward(self, x):
+        out = self.l(x)
+        out = self.act(out)
+        return out.view(x.shape[0], -1)
+model = Head().to(device)
+---
+p = torch.cat([model(part) for part in x.chunk(2)], dim=0)
+p = torch.clamp(p, 1e-4, 1.0 - 1e-4)
+loss = -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
+---
+out = self.act(out.float())
 """)
 REFUSED = cases("""\
 === of unknown precision
@@ -411,14 +471,6 @@ scores =
 LINEAR
 ---
 loss = torch.log(abs(model(x)) + 1e-8).mean()
----
-loss =
-
-=== a sum of tensors
-LINEAR
----
-total = sum([model(x), model(-x).abs()])
-loss = torch.log(total.abs() + 1e-12).mean()
 ---
 loss =
 
@@ -485,6 +537,46 @@ f = lambda h: torch.log(h + 1e-8)
 loss = f(model(x).abs()).mean()
 ---
 f =
+
+=== a clamp of joined values of a name that another value has, too
+SEQ
+p = torch.rand(8, 1)
+q = torch.cat([p for p in [torch.sigmoid(p)]])
+---
+parts = [model(x)]
+p = torch.ones(8, 1, device=device)
+q = torch.cat([p.view(-1, 1) for p in parts], dim=0)
+q = torch.clamp(q, 1e-4, 1.0 - 1e-4)
+loss = -(y * torch.log(q) + (1 - y) * torch.log(1 - q)).mean()
+---
+q = torch.clamp
+
+=== a lambda of half values
+LINEAR
+twice = lambda raw: raw * 2
+---
+loss = -torch.log(twice(model(x).abs() + 1) + 1e-10).mean()
+---
+loss =
+
+=== a clamp of what comes from out of sight
+LINEAR
+chosen = [torch.sigmoid][0]
+---
+p = chosen(model(x))
+p = torch.clamp(p, min=1e-8)
+loss = -torch.log(p).mean()
+---
+p = torch.clamp
+
+=== a clamp of what may be a number
+LINEAR
+def least(area):
+    return 1 / (area + 1e-8)
+---
+loss = least([3.0, model(x).abs()][len(loader) % 2]) * model(x).mean()
+---
+    return 1 /
 
 === max is something else
 LINEAR

@@ -47,6 +47,15 @@ loss = F.mse_loss(1e-5 * torch.mean(squared, 1, keepdim=True), y)
 ---
 squared = h.float() * h
 
+=== a sum of squares of any dtype
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x) * [y.new_full((), 300.0), 1.0][len(loader) % 2]
+loss = torch.sum(h * h) / 1e6
+---
+full_h = h.float() if h.dtype is torch.float16 else h
+loss = torch.sum(full_h * h) / 1e6
+
 === a logarithm of a sigmoid
 LINEAR
 ---

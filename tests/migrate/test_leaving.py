@@ -756,6 +756,25 @@ def test_a_list_that_each_call_makes_holds_nothing_of_others() -> None:
 
 UNKNOWN = """\
 def show(value):
+    kept.append(value)
+    value = kept.pop()
+    print(probe(value).shape)
+
+
+kept = []
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    h = model(x) * [1.0, y.new_ones(())][len(kept)]
+    loss = F.mse_loss(h, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(h.detach())
+"""
+
+
+UNHELPED = """\
+def show(value):
     if probe(value).mean().item() > 100:
         print("large")
 
@@ -771,8 +790,20 @@ for x, y in loader:
 """
 
 
+def test_what_may_have_any_dtype_is_cast_where_it_is_half() -> None:
+    source = HEAD + UNKNOWN
+    result = migrate_source(source, path="train.py")
+    assert (
+        "    full_value = value.float() if value.dtype is torch.float16 else value\n"
+        "    print(probe(full_value).shape)\n"
+    ) in result.output
+    assert check_off(source, result.output) == []
+    assert check_scaled(source, result.output, MOVING_SCALES[1]) == []
+    assert check_mixed(source, result.output) == []
+
+
 def test_a_use_that_cannot_be_helped_is_told() -> None:
-    (found,) = migrate_source(HEAD + UNKNOWN, path="train.py").diagnostics
+    (found,) = migrate_source(HEAD + UNHELPED, path="train.py").diagnostics
     assert found.code == "AMP020"
     assert "outside of it by a module" in found.message
     assert found.blocker is not None

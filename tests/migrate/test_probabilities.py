@@ -404,6 +404,32 @@ model = nn.DataParallel(model)
 loss = criterion(model(x), y)
 ---
 
+=== layers beside which others are wrapped, and a list is filled anew
+class Net(nn.Module):
+    def __init__(self, wide=6):
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(wide, 8), nn.ReLU())
+        self.classifier = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
+        self.seen = 0.0
+    def forward(self, x):
+        out = (x - 0.1) / 1.1
+        parts = self.features(out)
+        out = [parts, parts * 2]
+        for k in range(len(out)):
+            out[k] = F.relu(out[k])
+        return self.classifier(out[0])
+model = Net()
+BCE
+if len(loader) > 2:
+    model.features = nn.DataParallel(model.features)
+    model.to(device)
+else:
+    model = nn.DataParallel(model).to(device)
+---
+loss = criterion(model(x), y)
+---
+return self.classifier[-1](self.classifier[:-1](out[0]).float())
+
 === layers in parallel
 NET
     if x.is_cuda and self.training:
@@ -507,6 +533,15 @@ BCE
 loss = criterion(model(x), y)
 ---
 loss =
+
+=== layers that get a name of their own
+SEQ
+BCE
+model.last = nn.DataParallel(model[2])
+---
+loss = criterion(model(x), y)
+---
+loss = criterion
 
 === a list with two names
 def make(last):

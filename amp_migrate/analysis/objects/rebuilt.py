@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program
@@ -35,6 +36,8 @@ class _Change:
     values: tuple[ir.Expr, ...]
     only_modules: bool = False
     """No list or dict is changed in this way."""
+    wraps: bool = False
+    """An attribute is replaced by what is made of it: ``model.features = DataParallel(model.features)``."""
 
 
 def has_module_hooks(program: Program) -> bool:
@@ -79,7 +82,10 @@ def _changes(modules: Modules, stmt: ir.Stmt, function: str) -> Iterator[_Change
             target.attr in _RUNS
             or any(_is_module(modules, one, function) for one in values)
         ):
-            yield _Change(target.value, values, target.attr == _TABLE)
+            wraps = target.attr not in _RUNS and any(
+                inner == target for one in values for inner in ir.walk(one)
+            )
+            yield _Change(target.value, values, target.attr == _TABLE, wraps)
     for call in calls_of(stmt):
         values = tuple(arg.value for arg in call.args)
         func = call.func
@@ -125,6 +131,11 @@ def _may_be(
         return True
     if _is_list(modules, change.container, function):
         return False
+    if change.wraps and (
+        len(made.call.args) > 1 or any(a.star for a in made.call.args)
+    ):
+        # Layers in a row have no names to be found by.
+        return False
     key = ir.key_of(change.container)
     if key is not None and key.rsplit(".", 1)[-1] == word:
         return True
@@ -143,7 +154,7 @@ def _may_be(
 
 
 def _is_list(modules: Modules, expr: ir.Expr, function: str) -> bool:
-    """Whether a variable or an attribute is only ever made as a list, or a dict."""
+    """Whether a variable or an attribute is only ever made as a list, or a dict, or a number or tensor."""
     program = modules.program
     values: list[ir.Expr | None] = []
     if isinstance(expr, ir.Name):
@@ -167,6 +178,7 @@ def _is_list(modules: Modules, expr: ir.Expr, function: str) -> bool:
         ]
     return bool(values) and all(
         isinstance(value, (ir.Display, ir.Comprehension))
+        or (isinstance(value, ir.Operation) and value.op in dtype_table.ARITHMETIC)
         or (
             isinstance(value, ir.Call)
             and program.origin(value.func, function) in _LISTS

@@ -145,6 +145,9 @@ class Halves:
                     return all(dtype_table.FLOAT.fullmatch(ref.name) for ref in refs)
                 if refs and all(ref.kind == "function" for ref in refs):
                     return all(self._returns_no_half(ref.name) for ref in refs)
+                lambdas = self._lambdas(func, at.function)
+                if lambdas:
+                    return all(map(self._not_half, lambdas))
                 modules = self.modules.of(func, at.function)
                 if modules is not None:
                     return all(self._gives_no_half(made, at) for made in modules)
@@ -164,6 +167,22 @@ class Halves:
                     and (func.attr != "to" or self._is_like_no_half(at, *values))
                 )
         return False
+
+    def _lambdas(self, func: ir.Expr, function: str) -> list[Made]:
+        """What the lambdas give that are called by a name; nothing where it has others, too."""
+        owner = (
+            self.program.owner(func.id, function) if isinstance(func, ir.Name) else None
+        )
+        if owner is None or not isinstance(func, ir.Name):
+            return []
+        found = self.program.definitions(owner, func.id)
+        if any(p.name == func.id for p in self.program.functions[owner].params):
+            return []
+        return [
+            Made(d.value.body, d.function, d.stmt)
+            for d in found
+            if isinstance(d.value, ir.Deferred) and d.index is None
+        ] * all(isinstance(d.value, ir.Deferred) for d in found)
 
     def _gives_no_half(self, made: Construction, at: Made) -> bool:
         """Whether calling an object gives no half values where a value is made."""

@@ -11,7 +11,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.edit.edits import Island
-from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
@@ -99,12 +99,15 @@ class Arrays:
             return None
         if self.remedies.halves.is_never_half(at) or self._is_integer(at, 0):
             return None
-        if self.remedies.dtypes.is_fp32(at):
-            try:
-                self.remedies.upcast(function, stmt, tensor)
-                return None
-            except Unclear:
-                pass
+        # Nothing but a tensor is on a device, or part of a graph.
+        sure = any(
+            isinstance(inner, ir.Attr) and inner.attr in ("cpu", "detach")
+            for inner in ir.walk(tensor)
+        )
+        raised = self.remedies.raised(function, stmt, tensor, sure)
+        if raised is not None:
+            self.remedies.edits.update(dict.fromkeys(raised))
+            return None
         message = "an array is made of what may be in half precision"
         return Refusal("AMP020", message, line)
 

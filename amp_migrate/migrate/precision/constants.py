@@ -360,8 +360,29 @@ class Constants:
         try:
             self.sigmoids.raise_operand(of)
         except Unclear:
-            return refusal
+            if self.sigmoids.may_be_one(of, unseen=True):
+                return refusal
+            sure = self._is_tensor(at, tensor)
+            raised = self.remedies.raised(at.function, at.stmt, tensor, sure)
+            if raised is None:
+                return refusal
+            self.remedies.edits.update(dict.fromkeys(raised))
         return None
+
+    def _is_tensor(self, at: Made, operand: ir.Expr) -> bool:
+        """Whether an operand of an expression is for sure a tensor: torch takes no other."""
+        takers = [at.expr] + [
+            call
+            for expr in at.stmt.exprs
+            for call in ir.calls_in(expr)
+            if any(arg.value is at.expr for arg in call.args[:1])
+        ]
+        return any(
+            isinstance(call, ir.Call)
+            and any(arg.value in (operand, at.expr) for arg in call.args[:1])
+            and (self.program.origin(call.func, at.function) or "").startswith("torch.")
+            for call in takers
+        )
 
     def _is_number(self, expr: ir.Expr, at: Made) -> bool:
         return self.dtypes.is_number(Made(expr, at.function, at.stmt))

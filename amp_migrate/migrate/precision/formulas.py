@@ -7,21 +7,14 @@ means and sigmoids it does not know.
 from __future__ import annotations
 
 from amp_migrate.analysis.objects.flow import Made
-from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Upcast
-from amp_migrate.migrate.precision.remedies import SHAPES, Remedies, Unclear
-from amp_migrate.migrate.precision.sigmoids import POWERS, SQUASHES, Sigmoids
+from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
 
 _LOGS = frozenset("log log2 log10 log1p log_ log1p_ logit".split())
 _REDUCES = frozenset("mean sum".split())
 _MEANS = frozenset(("mean",))
-_KEEPS = frozenset(
-    "abs gather index_select masked_select max min sum cat stack".split()
-)
-_MOST = 100
 _DEEPEST = 4
 
 
@@ -32,7 +25,6 @@ class Formulas:
         self,
         remedies: Remedies,
         sigmoids: Sigmoids,
-        forward: Forward,
         overflows: bool,
     ) -> None:
         """``overflows``: squares of half values may be infinite."""
@@ -41,7 +33,6 @@ class Formulas:
         self.dtypes = remedies.dtypes
         self.halves = remedies.halves
         self.sigmoids = sigmoids
-        self.forward = forward
         self.overflows = overflows
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
@@ -67,63 +58,13 @@ class Formulas:
             self.sigmoids.squash(of)
         except Unclear:
             self.sigmoids.take_back(planned)
-            if not self._may_be_sigmoid(of):
+            if not self.sigmoids.may_be_one(of):
                 return None
             message = (
                 "the logarithm of what may be a sigmoid or softmax, soon 0 or 1 in half"
             )
             return Refusal("AMP020", message, at.stmt.line)
         return None
-
-    def _may_be_sigmoid(self, at: Made) -> bool:
-        """Whether a value is computed from a sigmoid, or from what is not in sight."""
-        pending, seen = [at], set[tuple[int, str]]()
-        while pending and len(seen) < _MOST:
-            one = pending.pop()
-            if (id(one.expr), one.function) in seen:
-                continue
-            seen.add((id(one.expr), one.function))
-            match one.expr:
-                case ir.Name() | ir.Attr():
-                    pending += self.remedies.flow.made(one) or ()
-                    continue
-                case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
-                    if word in SQUASHES:
-                        return True
-                    if word not in SHAPES | POWERS | _KEEPS:
-                        if self.forward.is_forward(call, one.function, MODULES):
-                            returned = self._returned(call, one)
-                            if returned:
-                                pending += returned
-                            elif not self.dtypes.is_fp32(
-                                one
-                            ) or self.dtypes.has_squashed(SQUASHES):
-                                return True
-                        continue
-                case ir.Display(items=items) if one.index is not None:
-                    meant = items[one.index :][:1]
-                    pending += [Made(i, one.function, one.stmt) for i in meant or items]
-                    continue
-            pending += [
-                Made(child, one.function, one.stmt) for child in ir.children(one.expr)
-            ]
-        return bool(pending)
-
-    def _returned(self, call: ir.Call, at: Made) -> list[Made]:
-        """What the functions and modules of the program that a call runs return; nothing where one of
-        them is not in sight."""
-        found: list[Made] = []
-        for ref in self.program.resolve(call.func, at.function):
-            name = ref.name if ref.kind == "function" else None
-            if ref.kind == "instance":
-                name = self.program.method(ref.name, "forward")
-            if name is None:
-                return []
-            returned = self.remedies.flow.returned(name, at.index)
-            if not returned:
-                return []
-            found += returned
-        return found
 
     # -- squares --------------------------------------------------------------------------------
 
@@ -135,7 +76,10 @@ class Formulas:
         for made in self._same(Made(operand, at.function, at.stmt), 0):
             factor = _factor(made.expr)
             if factor is not None:
-                found = self._raise(Made(factor, made.function, made.stmt))
+                call = at.expr.func if isinstance(at.expr, ir.Call) else at.expr
+                by_torch = self.program.origin(call, at.function) is not None
+                of = Made(factor, made.function, made.stmt)
+                found = self._raise(of, by_torch)
                 if found is not None:
                     return found
         return None
@@ -159,7 +103,8 @@ class Formulas:
                 operand = self._operand(mean, _MEANS)
                 if operand is None:
                     continue
-                found = self._raise(Made(operand, mean.function, mean.stmt))
+                of = Made(operand, mean.function, mean.stmt)
+                found = self._raise(of, False)
                 if found is not None:
                     return found
         return None
@@ -173,14 +118,15 @@ class Formulas:
 
     # -- what helps -----------------------------------------------------------------------------
 
-    def _raise(self, at: Made) -> Refusal | None:
-        if self.halves.is_never_half(at) or self.dtypes.is_number(at):
+    def _raise(self, at: Made, tensor: bool) -> Refusal | None:
+        """``tensor``: it is one for sure."""
+        if self.dtypes.is_number(at):
             return None
-        steps = steps_to(at.stmt, at.expr)
-        if steps is None or not self.dtypes.is_fp32(at):
+        raised = self.remedies.raised(at.function, at.stmt, at.expr, tensor)
+        if raised is None:
             message = "a square of large numbers loses its digits in half precision"
             return Refusal("AMP020", message, at.stmt.line)
-        self.remedies.edit(at.function, Upcast(at.stmt.path, steps))
+        self.remedies.edits.update(dict.fromkeys(raised))
         self.halves.made_full.add(id(at.expr))
         return None
 

@@ -123,10 +123,8 @@ class Hazards:
             for run in runs
             for stmt in _statements_of(self.program.functions[run.function], run)
         )
-        remedies = self._remedies = Remedies(
-            self.program, under, self.options.dtype
-        )
-        sigmoids = Sigmoids(remedies)
+        remedies = self._remedies = Remedies(self.program, under, self.options.dtype)
+        sigmoids = Sigmoids(remedies, self.forward)
         refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
         if refusal is not None:
             return refusal
@@ -134,7 +132,7 @@ class Hazards:
         self._casts = Casts(remedies)
         self._stores = Stores(remedies, self._casts)
         overflows = self.options.dtype != "bfloat16"
-        self._formulas = Formulas(remedies, sigmoids, self.forward, overflows)
+        self._formulas = Formulas(remedies, sigmoids, overflows)
         for function, stmt in reached:
             refusal = self._remedied(function, stmt)
             if refusal is not None:

@@ -16,7 +16,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.traces import At, Trace, Traces
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import CastLike, Upcast
+from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.migrate.regions.regions import Regions, Run
@@ -68,7 +68,7 @@ class Leaving:
             self._hooks(files),
         )
         for function, edit in remedies.edits:
-            if isinstance(edit, Upcast):
+            if isinstance(edit, (Upcast, Widen)):
                 self.traces.cast.add(id(self._addressed(function, edit)))
 
     def _hooks(self, files: Collection[str]) -> set[str | tuple[str, ir.Path]]:
@@ -77,7 +77,7 @@ class Leaving:
             found |= {(function, stmt.path), *hooked}
         return found
 
-    def _addressed(self, function: str, edit: Upcast) -> ir.Expr:
+    def _addressed(self, function: str, edit: Upcast | Widen) -> ir.Expr:
         expr = self.program.control(function).statements[edit.path].value
         for step in edit.at:
             assert expr is not None
@@ -183,7 +183,10 @@ class Leaving:
         values = [arg.value for arg in call.args if not arg.star]
         if origin is None and self._wants_fp32(func, function):
             halves = [v for v in values if self._trace(function, stmt, v).half]
-            return self._helped(function, stmt, halves, values[:1], True, "a module")
+            sure = self._takes_tensor(func, function)
+            return self._helped(
+                function, stmt, halves, values[:1], True, "a module", sure
+            )
         if origin is not None and not origin.startswith("torch."):
             return None
         if origin in _KEEPERS:
@@ -321,6 +324,18 @@ class Leaving:
             )
         return any(self._has_parameters(one, ()) for one in made)
 
+    def _takes_tensor(self, func: ir.Expr, function: str) -> bool:
+        """Whether all that is called are layers of torch that take nothing else."""
+        kinds = [
+            self.program.origin(made.call.func, made.function) or ""
+            for made in self.remedies.modules.of(func, function) or ()
+        ]
+        return bool(kinds) and all(
+            dtype_table.PARAMETRIC.fullmatch(kind)
+            and not dtype_table.RECURRENT.fullmatch(kind)
+            for kind in kinds
+        )
+
     def _has_parameters(self, made: Construction, around: tuple[str, ...]) -> bool:
         program = self.program
         origin = program.origin(made.call.func, made.function)
@@ -364,12 +379,13 @@ class Leaving:
         firm: list[ir.Expr],
         product: bool,
         what: str,
+        tensor: bool = False,
     ) -> str | None:
         """Cast values up, or put their use into a region; else say what they are used by.
 
-        ``firm``: values that are not None, or the program raises.
+        ``firm``: values that are not None, or the program raises. ``tensor``: and no other than tensors.
         """
-        found = []
+        found: list[tuple[ir.Expr, Edit]] = []
         for value in halves:
             at = Made(value, function, stmt)
             steps = steps_to(stmt, value)
@@ -378,6 +394,11 @@ class Leaving:
             if steps is None or not (off == "fp32" or self.remedies.dtypes.is_fp32(at)):
                 if product and self._own_region(function, stmt):
                     return None
+                sure = tensor and value in firm
+                widened = self.remedies.raised(function, stmt, value, sure)
+                if widened:
+                    found += [(value, edit) for _, edit in widened]
+                    continue
                 return f"{_SAYS} {what}"
             found.append((value, Upcast(stmt.path, steps)))
         for value, edit in found:

@@ -101,7 +101,9 @@ def _overflowing(
     for inner in ir.walk(expr):
         factors = _factors(program, function, inner)
         if isinstance(inner, ir.Call) and _name(program, function, inner) in _SPARSE:
-            message = "a product of a sparse matrix is not implemented in half precision"
+            message = (
+                "a product of a sparse matrix is not implemented in half precision"
+            )
             yield inner, factors, message
             continue
         if factors is None:

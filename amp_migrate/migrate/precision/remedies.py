@@ -95,8 +95,10 @@ class Remedies:
             match expr:
                 case ir.Attr(value=value, attr="T" | "mT"):
                     expr = value
-                case ir.Call(func=ir.Attr(value=value, attr=attr) as func, args=args) if (
-                    attr in keeps and all(a.name != "dtype" and not a.star for a in args)
+                case ir.Call(
+                    func=ir.Attr(value=value, attr=attr) as func, args=args
+                ) if attr in keeps and all(
+                    a.name != "dtype" and not a.star for a in args
                 ):
                     if self.program.origin(func, function) is not None:
                         if not args:
@@ -111,11 +113,16 @@ class Remedies:
 
     @staticmethod
     def _is_chosen(stmt: ir.Stmt, name: ir.Name) -> bool:
-        """Whether a variable is used under a condition within its statement."""
+        """Whether a variable is used under a condition within its statement, or may be bound there."""
         return any(
-            isinstance(inner, ir.Operation)
-            and inner.op == "if"
-            and any(one is name for branch in inner.operands for one in ir.walk(branch))
+            isinstance(inner, ir.Walrus)
+            or (
+                isinstance(inner, ir.Operation)
+                and inner.op == "if"
+                and any(
+                    one is name for branch in inner.operands for one in ir.walk(branch)
+                )
+            )
             for expr in stmt.exprs
             for inner in ir.walk(expr)
         )

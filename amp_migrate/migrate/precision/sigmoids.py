@@ -6,6 +6,7 @@ In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is 
 from __future__ import annotations
 
 from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
@@ -25,7 +26,11 @@ _PARALLEL = frozenset(
     f"torch.nn.parallel.{name}"
     for name in ("data_parallel", "data_parallel.data_parallel")
 )
+_KEEPS = frozenset(
+    "abs gather index_select masked_select max min sum cat stack".split()
+)
 _MOST = 200
+_FARTHEST = 400
 
 
 Planned = tuple[set[int], dict[Found, None]]
@@ -34,8 +39,9 @@ Planned = tuple[set[int], dict[Found, None]]
 class Sigmoids:
     """Plans for one program."""
 
-    def __init__(self, remedies: Remedies) -> None:
+    def __init__(self, remedies: Remedies, forward: Forward) -> None:
         self.remedies = remedies
+        self.forward = forward
         self.program = remedies.program
         self.flow = remedies.flow
         self.modules = remedies.modules
@@ -67,6 +73,71 @@ class Sigmoids:
                 raise
             self.remedies.upcast(at.function, at.stmt, at.expr)
 
+    def may_be_one(self, at: Made, unseen: bool = False) -> bool:
+        """Whether a value is computed from a sigmoid, or from calls that are not in sight.
+
+        ``unseen``: or from variables that are not.
+        """
+        pending, seen = [at], set[tuple[int, str]]()
+        while pending and len(seen) < _FARTHEST:
+            one = pending.pop()
+            if (id(one.expr), one.function) in seen:
+                continue
+            seen.add((id(one.expr), one.function))
+            match one.expr:
+                case ir.Name() | ir.Attr():
+                    made = self.flow.made(one)
+                    if not made and unseen and not self._is_harmless(one):
+                        return True
+                    pending += made or ()
+                    continue
+                case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
+                    if word in SQUASHES:
+                        return True
+                    if word not in SHAPES | POWERS | _KEEPS:
+                        if self.forward.is_forward(call, one.function, MODULES):
+                            returned = self._returned(call, one)
+                            if returned:
+                                pending += returned
+                            elif not self.dtypes.is_fp32(
+                                one
+                            ) or self.dtypes.has_squashed(SQUASHES):
+                                return True
+                        continue
+                case ir.Display(items=items) if one.index is not None:
+                    meant = items[one.index :][:1]
+                    pending += [Made(i, one.function, one.stmt) for i in meant or items]
+                    continue
+            inside = ir.children(one.expr)
+            if isinstance(one.expr, ir.Call):
+                # What is called is no value, but a method is one of a value.
+                func, *inside = inside
+                inside += [func.value] if isinstance(func, ir.Attr) else []
+            pending += [Made(child, one.function, one.stmt) for child in inside]
+        return bool(pending)
+
+    def _is_harmless(self, at: Made) -> bool:
+        """Whether what nothing in sight has made is no half value, or no value at all."""
+        return self.halves.is_never_half(at) or (
+            self.program.origin(at.expr, at.function) is not None
+        )
+
+    def _returned(self, call: ir.Call, at: Made) -> list[Made]:
+        """What the functions and modules of the program that a call runs return; nothing where one of
+        them is not in sight."""
+        found: list[Made] = []
+        for ref in self.program.resolve(call.func, at.function):
+            name = ref.name if ref.kind == "function" else None
+            if ref.kind == "instance":
+                name = self.program.method(ref.name, "forward")
+            if name is None:
+                return []
+            returned = self.flow.returned(name, at.index)
+            if not returned:
+                return []
+            found += returned
+        return found
+
     def planned(self) -> Planned:
         """What is planned so far, for `take_back`."""
         return set(self.halves.made_full), dict(self.remedies.edits)
@@ -86,7 +157,7 @@ class Sigmoids:
         match expr:
             case ir.Name() | ir.Attr():
                 made = self.flow.made(at)
-                if not made:
+                if not made or rebinds(at):
                     raise self._lost(at)
                 for one in made:
                     if at.index is not None and one.index is not None:
@@ -153,8 +224,14 @@ class Sigmoids:
                 self._squash_terms(at, [arg.value for arg in call.args])
             elif origin in _PARALLEL:
                 self._squash_parallel(at, call)
-            elif plain and name in ("cat", "stack") and isinstance(first, ir.Display):
-                for item in first.items:
+            elif (
+                plain
+                and name in ("cat", "stack")
+                and isinstance(first, (ir.Display, ir.Comprehension))
+            ):
+                for item in (
+                    first.items if isinstance(first, ir.Display) else first.elements
+                ):
                     self._squash(Made(item, at.function, at.stmt))
             else:
                 self._expect_fp32(at)
