@@ -551,6 +551,15 @@ loss = -(y * torch.log(q) + (1 - y) * torch.log(1 - q)).mean()
 ---
 q = torch.clamp
 
+=== a clamp behind layers with a hook, which end in a sigmoid
+SEQ
+model[0].register_forward_hook(lambda module, given, output: None)
+---
+p = torch.clamp(model(x), min=1e-8)
+loss = -torch.log(p).mean()
+---
+p = torch.clamp
+
 === a lambda of half values
 LINEAR
 twice = lambda raw: raw * 2

@@ -364,6 +364,8 @@ class Dtypes:
                 for m in modules
             }
             if kinds == {True}:
+                for m in modules:
+                    self._asked[m.call, m.function, (), None] = None
                 continue
             return all(self._fp32_module(m, None, None) for m in modules)
         return given is not None and self._fp32(given)

@@ -87,8 +87,9 @@ class Sigmoids:
             match one.expr:
                 case ir.Name() | ir.Attr():
                     made = self.flow.made(one)
-                    if not made and unseen and not self._is_harmless(one):
-                        return True
+                    if unseen and (rebinds(one) or not made):
+                        if not self._is_harmless(one):
+                            return True
                     pending += made or ()
                     continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
@@ -108,10 +109,10 @@ class Sigmoids:
                     meant = items[one.index :][:1]
                     pending += [Made(i, one.function, one.stmt) for i in meant or items]
                     continue
-            inside = ir.children(one.expr)
+            inside = list(ir.children(one.expr))
             if isinstance(one.expr, ir.Call):
                 # What is called is no value, but a method is one of a value.
-                func, *inside = inside
+                func = inside.pop(0)
                 inside += [func.value] if isinstance(func, ir.Attr) else []
             pending += [Made(child, one.function, one.stmt) for child in inside]
         return bool(pending)
