@@ -423,6 +423,22 @@ loss = loss + 0.1 * (h.mean() * size(kept[len(loader) % 2]).mean()) ** 2
 full_area = area.float() if area.dtype is torch.float16 else area
 area = torch.clamp(full_area, min=1e-8)
 
+=== an exponential times a half value
+def mixture(y_hat, y):
+    means = y_hat[:, :3]
+    log_scales = torch.clamp(y_hat[:, 3:], min=-32.0)
+    centered = y - means
+    inv_stdv = torch.exp(-log_scales)
+    plus = torch.sigmoid(inv_stdv * (centered + 0.5))
+    minus = torch.sigmoid(inv_stdv * (centered - 0.5))
+    delta = plus - minus
+    return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
+model = nn.Linear(6, 6).to(device)
+---
+loss = mixture(model(x), y)
+---
+return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
+
 === a clamp of parts that are joined
 class Head(nn.Module):
     def __init__(self):
@@ -559,6 +575,22 @@ p = torch.clamp(model(x), min=1e-8)
 loss = -torch.log(p).mean()
 ---
 p = torch.clamp
+
+=== an exponential of a scalar times a half value
+def mixture(y_hat, y):
+    means = y_hat[:, :3]
+    log_scales = torch.clamp(y_hat.mean(), min=-32.0)
+    centered = y - means
+    inv_stdv = torch.exp(-log_scales)
+    plus = torch.sigmoid(inv_stdv * (centered + 0.5))
+    minus = torch.sigmoid(inv_stdv * (centered - 0.5))
+    delta = plus - minus
+    return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
+model = nn.Linear(6, 6).to(device)
+---
+loss = mixture(model(x), y)
+---
+    return -torch.mean
 
 === a lambda of half values
 LINEAR

@@ -17,28 +17,6 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 data = [(torch.randn(4, 8), torch.randn(4, 3))]
 """
 LOOPS = {
-    "an exponential times a half value": (
-        "how many dimensions a value has is not known",
-        """\
-model = nn.Linear(8, 6).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-def mixture(y_hat, y):
-    means = y_hat[:, :3]
-    log_scales = torch.clamp(y_hat[:, 3:], min=-32.0)
-    centered = y - means
-    inv_stdv = torch.exp(-log_scales)
-    plus = torch.sigmoid(inv_stdv * (centered + 0.5))
-    minus = torch.sigmoid(inv_stdv * (centered - 0.5))
-    delta = plus - minus
-    return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
-for x, y in data:
-    x, y = x.to(device), y.to(device)
-    optimizer.zero_grad()
-    loss = mixture(model(x), y)
-    loss.backward()
-    optimizer.step()
-""",
-    ),
     "a store of a hook that is filled before each reading": (
         "in what order methods run is not followed",
         """\

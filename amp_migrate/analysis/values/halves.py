@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Construction, Modules
@@ -22,6 +22,8 @@ _PASSING = dtype_table.SAME.union(
     "where full_like Variable Parameter ParameterList ParameterDict".split(),
 )
 """Functions whose result is no half where nothing is that they are given."""
+_ELEMENTWISE = (*dtype_table.ARITHMETIC, "-x")
+_EACH = frozenset("exp expm1 log log1p rsqrt neg abs clamp sigmoid tanh relu".split())
 _ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
@@ -106,9 +108,13 @@ class Halves:
             case ir.Operation(op="@"):
                 return False
             case ir.Operation(op=op, operands=operands):
-                return op in dtype_table.COMPARISONS or (
-                    op in (*dtype_table.ARITHMETIC, "-x", "~", "//", "%", "&", "|")
-                    and self._plainly(at, *operands)
+                return (
+                    op in dtype_table.COMPARISONS
+                    or (
+                        op in (*dtype_table.ARITHMETIC, "-x", "~", "//", "%", "&", "|")
+                        and self._plainly(at, *operands)
+                    )
+                    or self._is_wide(at)
                 )
             case ir.Call(func=func, args=args):
                 origin = self.program.origin(func, at.function)
@@ -167,6 +173,63 @@ class Halves:
                     and (func.attr != "to" or self._is_like_no_half(at, *values))
                 )
         return False
+
+    def _is_wide(self, at: Made) -> bool:
+        """Whether a value is an fp32 tensor with dimensions under autocast: halves are promoted to it."""
+        self._left -= 1
+        match at.expr:
+            case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
+                return self._left > 0 and any(
+                    self._is_wide(Made(one, at.function, at.stmt)) for one in operands
+                )
+            case ir.Name() if not rebinds(at):
+                return self._are(self._is_wide, at)
+            case ir.Call():
+                name, operand = self._elementwise(at, at.expr)
+                return (
+                    operand is not None
+                    and name in dtype_table.FP32_FUNCTIONS
+                    and self._gets_fp32(at)
+                    and self._has_dimensions(Made(operand, at.function, at.stmt))
+                )
+        return False
+
+    def _has_dimensions(self, at: Made) -> bool:
+        """Whether a tensor is shown to be no scalar: it is a slice, or computed from one."""
+        self._left -= 1
+        match at.expr:
+            case ir.Item(key=ir.Display(items=keys)):
+                return any(map(_is_slice, keys))
+            case ir.Item(key=key):
+                return _is_slice(key)
+            case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
+                return self._left > 0 and any(
+                    self._has_dimensions(Made(one, at.function, at.stmt))
+                    for one in operands
+                )
+            case ir.Name() if not rebinds(at):
+                return self._are(self._has_dimensions, at)
+            case ir.Call():
+                _, operand = self._elementwise(at, at.expr)
+                return operand is not None and self._has_dimensions(
+                    Made(operand, at.function, at.stmt)
+                )
+        return False
+
+    def _are(self, holds: Callable[[Made], bool], at: Made) -> bool:
+        """Whether something holds of all that made a variable."""
+        made = self.flow.made(at) if self._left > 0 else None
+        return bool(made) and all(m.index is None and holds(m) for m in made or ())
+
+    def _elementwise(self, at: Made, call: ir.Call) -> tuple[str, ir.Expr | None]:
+        """A function or method of torch that works on each element, and what it is applied to."""
+        origin = self.program.origin(call.func, at.function)
+        if isinstance(call.func, ir.Attr) and call.func.attr in _EACH:
+            if origin is None and not self.program.resolve(call.func, at.function):
+                return call.func.attr, call.func.value
+        if origin is not None and origin.removeprefix("torch.") in _EACH:
+            return origin[6:], call.argument(0, "input")
+        return "", None
 
     def _lambdas(self, func: ir.Expr, function: str) -> list[Made]:
         """What the lambdas give that are called by a name; nothing where it has others, too."""
@@ -297,3 +360,7 @@ class Halves:
             )
             and all(map(self._not_half, self.flow.put_into(at)))
         )
+
+
+def _is_slice(key: ir.Expr) -> bool:
+    return isinstance(key, ir.Operation) and key.op == "slice"

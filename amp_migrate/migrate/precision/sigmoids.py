@@ -272,8 +272,11 @@ class Sigmoids:
         if isinstance(operand, ir.Call) and isinstance(operand.func, ir.Attr):
             if operand.func.attr == "float" and not operand.args:
                 return
+        of = Made(operand, at.function, at.stmt)
         self.halves.made_full.add(id(at.expr))
-        if not self.dtypes.is_fp32(Made(operand, at.function, at.stmt)):
+        if not self.dtypes.is_fp32(of):
+            if self.halves.is_never_half(of):
+                return
             message = (
                 "what goes into the sigmoid before BCELoss is not shown to be fp32"
             )
