@@ -72,6 +72,29 @@ loss = -(y * p.log() + (1 - y) * torch.log(1 - p)).mean()
 ---
 return self.sigmoid(self.fc2(self.features(x)).float())
 
+=== a logarithm of a drawn action
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Linear(6, 1)
+        self.log_std = nn.Linear(6, 1)
+        self.action_scale = torch.tensor(1.)
+    def sample(self, x):
+        mean, log_std = self.mean(x), self.log_std(x)
+        normal = torch.distributions.Normal(mean, log_std.exp())
+        x_t = normal.rsample()
+        y_t = torch.tanh(x_t)
+        log_prob = normal.log_prob(x_t)
+        log_prob -= torch.log(self.action_scale * (1 - y_t.pow(2)) + EPSILON)
+        return y_t * self.action_scale, log_prob
+EPSILON = 1e-6
+model = Policy().to(device)
+---
+action, log_prob = model.sample(x)
+loss = F.mse_loss(action, y) + 0.01 * log_prob.mean()
+---
+y_t = torch.tanh(x_t.float())
+
 === a logarithm of a squashed action
 LINEAR
 ---
@@ -237,6 +260,15 @@ model = Net().to(device)
 ---
 sigma, chance = model(x)
 loss = -(torch.log(chance) + sigma).mean()
+---
+loss =
+
+=== a logarithm of what is computed by methods from an unseen sigmoid
+LINEAR
+act = [torch.sigmoid][0]
+---
+p = act(model(x))
+loss = -torch.log(p.pow(2).clamp(min=1e-4)).mean()
 ---
 loss =
 

@@ -91,6 +91,7 @@ FP32_METHODS = frozenset(
     "inverse det slogdet logdet cholesky svd qr quantile nanquantile".split()
 )
 """Those of them that are methods."""
+NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 FROM_NUMBERS = (

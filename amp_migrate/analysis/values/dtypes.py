@@ -243,7 +243,27 @@ class Dtypes:
             )
         if _says_dtype(call):
             return False
+        if method in ("sample", "rsample"):
+            return self._fp32_drawn(at, func.value)
         return method in dtype_table.SAME and self._within(at, func.value)
+
+    def _fp32_drawn(self, at: Made, distribution: ir.Expr) -> bool:
+        """Whether what is drawn is fp32: ``Normal(mean, std).rsample()``."""
+        of = Made(distribution, at.function, at.stmt)
+        made = self.flow.made(of) or [of]
+        return all(
+            isinstance(one.expr, ir.Call)
+            and bool(one.expr.args)
+            and dtype_table.NORMAL.fullmatch(
+                self.program.origin(one.expr.func, one.function) or ""
+            )
+            and self._within(one, one.expr.args[0].value)
+            and all(
+                self._is_number(arg.value, one) or self._within(one, arg.value)
+                for arg in one.expr.args[1:]
+            )
+            for one in made
+        )
 
     def _fp32_moved(self, at: Made, call: ir.Call, value: ir.Expr) -> bool:
         """``x.to(device)``, ``x.to(torch.float32)``."""
@@ -282,6 +302,8 @@ class Dtypes:
             return True
         if name == "FloatTensor":
             return True
+        if name == "tensor":
+            return isinstance(first, ir.Const) and isinstance(first.value, float)
         if name == "full":
             value = call.argument(1, "fill_value")
             return isinstance(value, ir.Const) and isinstance(value.value, float)

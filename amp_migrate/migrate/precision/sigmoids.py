@@ -5,6 +5,8 @@ In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.objects.modules import Construction
@@ -185,9 +187,7 @@ class Sigmoids:
                 "-x",
                 "**",
             ):
-                for operand in operands:
-                    if not isinstance(operand, ir.Const):
-                        self._squash(Made(operand, at.function, at.stmt))
+                self._squash_terms(at, operands)
             case ir.Call():
                 self._squash_call(at, expr)
             case _:
@@ -262,7 +262,7 @@ class Sigmoids:
                 return
         self._expect_fp32(at)
 
-    def _squash_terms(self, at: Made, terms: list[ir.Expr]) -> None:
+    def _squash_terms(self, at: Made, terms: Sequence[ir.Expr]) -> None:
         for term in terms:
             if not self.dtypes.is_number(Made(term, at.function, at.stmt)):
                 self._squash(Made(term, at.function, at.stmt))
