@@ -79,13 +79,14 @@ class Policy(nn.Module):
         self.mean = nn.Linear(6, 1)
         self.log_std = nn.Linear(6, 1)
         self.action_scale = torch.tensor(1.)
-    def sample(self, x):
+    def sample(self, x, epsilon=1e-6):
         mean, log_std = self.mean(x), self.log_std(x)
         normal = torch.distributions.Normal(mean, log_std.exp())
-        x_t = normal.rsample()
+        drawn = torch.distributions.Normal(0, 1).sample()
+        x_t = normal.rsample() + 0.1 * drawn
         y_t = torch.tanh(x_t)
         log_prob = normal.log_prob(x_t)
-        log_prob -= torch.log(self.action_scale * (1 - y_t.pow(2)) + EPSILON)
+        log_prob -= torch.log(self.action_scale * (1 - y_t.pow(2)) + epsilon + EPSILON)
         return y_t * self.action_scale, log_prob
 EPSILON = 1e-6
 model = Policy().to(device)

@@ -197,7 +197,8 @@ class Dtypes:
         return False
 
     def _is_declared_number(self, at: Made) -> bool:
-        """Whether a variable is a parameter with the annotation of a number, given out of sight."""
+        """Whether a variable is a parameter with the annotation of a number, given out of sight, or with a
+        number for its default, and never given."""
         if not isinstance(at.expr, ir.Name):
             return False
         name = at.expr.id
@@ -207,11 +208,26 @@ class Dtypes:
             and not stmts
             and any(
                 param.name == name
-                and param.annotation is not None
-                and self.program.origin(param.annotation, at.function)
-                in ("builtins.float", "builtins.int")
+                and (
+                    self._is_never_given(param, at.function)
+                    if param.annotation is None
+                    else self.program.origin(param.annotation, at.function)
+                    in ("builtins.float", "builtins.int")
+                )
                 for param in self.program.functions[at.function].params
             )
+        )
+
+    def _is_never_given(self, param: ir.Param, function: str) -> bool:
+        """Whether all calls of a function leave a parameter its default, a number."""
+        program = self.program
+        return (
+            isinstance(param.default, ir.Const)
+            and isinstance(param.default.value, (int, float))
+            and program.functions[function].name not in ("forward", "__call__")
+            and function not in program.escaping
+            and not program.is_library(function)
+            and not program.arguments(function, param.name)
         )
 
     def _fp32_call(self, at: Made, call: ir.Call) -> bool:
@@ -257,10 +273,9 @@ class Dtypes:
             and dtype_table.NORMAL.fullmatch(
                 self.program.origin(one.expr.func, one.function) or ""
             )
-            and self._within(one, one.expr.args[0].value)
             and all(
                 self._is_number(arg.value, one) or self._within(one, arg.value)
-                for arg in one.expr.args[1:]
+                for arg in one.expr.args
             )
             for one in made
         )
