@@ -197,8 +197,7 @@ class Dtypes:
         return False
 
     def _is_declared_number(self, at: Made) -> bool:
-        """Whether a variable is a parameter with the annotation of a number, given out of sight, or with a
-        number for its default, and never given."""
+        """Whether a variable is a parameter with the annotation of a number, given out of sight."""
         if not isinstance(at.expr, ir.Name):
             return False
         name = at.expr.id
@@ -208,26 +207,26 @@ class Dtypes:
             and not stmts
             and any(
                 param.name == name
-                and (
-                    self._is_never_given(param, at.function)
-                    if param.annotation is None
-                    else self.program.origin(param.annotation, at.function)
-                    in ("builtins.float", "builtins.int")
-                )
+                and param.annotation is not None
+                and self.program.origin(param.annotation, at.function)
+                in ("builtins.float", "builtins.int")
                 for param in self.program.functions[at.function].params
             )
         )
 
-    def _is_never_given(self, param: ir.Param, function: str) -> bool:
-        """Whether all calls of a function leave a parameter its default, a number."""
-        program = self.program
-        return (
-            isinstance(param.default, ir.Const)
+    def is_never_given(self, at: Made) -> bool:
+        """Whether a variable is a parameter that all calls leave its default, a number."""
+        program, function = self.program, at.function
+        return any(
+            at.expr == ir.Name(param.name)
+            and isinstance(param.default, ir.Const)
             and isinstance(param.default.value, (int, float))
             and program.functions[function].name not in ("forward", "__call__")
             and function not in program.escaping
             and not program.is_library(function)
             and not program.arguments(function, param.name)
+            and not self.flow.made(at)
+            for param in program.functions[function].params
         )
 
     def _fp32_call(self, at: Made, call: ir.Call) -> bool:

@@ -264,8 +264,9 @@ class Sigmoids:
 
     def _squash_terms(self, at: Made, terms: Sequence[ir.Expr]) -> None:
         for term in terms:
-            if not self.dtypes.is_number(Made(term, at.function, at.stmt)):
-                self._squash(Made(term, at.function, at.stmt))
+            of = Made(term, at.function, at.stmt)
+            if not (self.dtypes.is_number(of) or self.dtypes.is_never_given(of)):
+                self._squash(of)
 
     def _squash_operand(self, at: Made, operand: ir.Expr) -> None:
         """Cast up what goes into a sigmoid, unless it is fp32 already."""
