@@ -808,3 +808,47 @@ def test_a_use_that_cannot_be_helped_is_told() -> None:
     assert "outside of it by a module" in found.message
     assert found.blocker is not None
     assert found.blocker.text.startswith("if probe(value)")
+
+
+REFILLED = """\
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randn(4, 3))]
+class Wrapper(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.hidden = {}
+        self.projector = nn.Linear(4, 2)
+        net[0].register_forward_hook(self._hook)
+    def _hook(self, _, given, output):
+        self.hidden[0] = output.flatten(1)
+    def forward(self, x):
+        self.hidden.clear()
+        _ = self.net(x)
+        embed = self.hidden[0]
+        return self.projector(embed)
+class Learner(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.encoder = Wrapper(net).to(device)
+        self.forward(torch.randn(2, 8, device=device))
+    def forward(self, x):
+        return self.encoder(x).pow(2).mean()
+learner = Learner(nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 4)).to(device)).to(device)
+optimizer = torch.optim.SGD(learner.parameters(), lr=0.1)
+images = torch.randn(8, 8, device=device)
+loss = learner(images)
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+"""
+
+
+def test_a_store_of_a_hook_that_is_filled_before_each_reading() -> None:
+    """In what order methods run is not followed: what may be half is cast, and nothing is refused."""
+    result = migrate_source(REFILLED, path="train.py")
+    assert result.changed and not result.diagnostics
+    assert check_off(REFILLED, result.output, "train.py") == []
+    assert check_mixed(REFILLED, result.output, "train.py") == []

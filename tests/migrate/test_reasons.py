@@ -1080,7 +1080,10 @@ class Trainer:
 """
 MADE_OUT_OF_SIGHT = {
     "a loss that a method sets": (
-        KEPT + MODEL + "Trainer(model, optimizer).train(*data[0])\n",
+        KEPT.replace("self.out = self.net(x)", "fill(self, x)")
+        + "from helpers import fill\n"
+        + MODEL
+        + "Trainer(model, optimizer).train(*data[0])\n",
         "AMP033",
         "self.loss is set by judge()",
     ),

@@ -79,9 +79,7 @@ class Regions:
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
         whole = any(self._computes(run) for run in runs)
-        elsewhere = self._runs_elsewhere(
-            function, needed | found.needed, bool(runs), whole
-        )
+        elsewhere = self._runs_elsewhere(function, needed | found.needed, runs, whole)
         if isinstance(elsewhere, Refusal):
             return elsewhere
         runs += elsewhere
@@ -572,14 +570,15 @@ class Regions:
     # -- losses that come from elsewhere --------------------------------------------------------
 
     def _runs_elsewhere(
-        self, function: str, needed: set[str], found: bool, whole: bool
+        self, function: str, needed: set[str], before: list[Run], whole: bool
     ) -> list[Run] | Refusal:
         """Forward computations behind parameters, attributes and globals that a loss depends on.
 
-        ``found``: whether the function itself holds some; then only modules count elsewhere, since
+        ``before``: those of the function itself; if there are some, only modules count elsewhere, since
         a functional on the way there is as likely to prepare data. ``whole``: whether some is of
         modules, so that what is kept from earlier is no part of the loss.
         """
+        found = bool(before)
         runs: list[Run] = []
         scope = self.program.functions[function]
         own = self.program.self_class(function)
@@ -599,7 +598,8 @@ class Regions:
                     return Refusal("AMP033", message, site.call.line)
                 reads = self.forward.reads_of(value, site.caller)
                 runs += self._runs_before(site.caller, site.stmt, reads, found)
-        runs += self._runs_to_attributes(function, needed, found, set())
+        inside = self._called_in(before)
+        runs += self._runs_to_attributes(function, needed, found, inside, set())
         for attr in self._attributes(function, needed) if not whole else ():
             assert own is not None
             runs += self._runs_to_kept(attr, own[1], function)
@@ -616,6 +616,17 @@ class Regions:
             runs += self._runs_before_step(function, outer)
         return runs
 
+    def _called_in(self, runs: list[Run]) -> set[str]:
+        """The functions that the statements of some runs call, directly or through others."""
+        return {
+            one
+            for run in runs
+            for stmt in self.statements_in(run)
+            for call in calls_of(stmt)
+            for callee in self.program.callees(call, run.function)
+            for one in self.events.called_from(callee)
+        }
+
     def _attributes(self, function: str, needed: set[str]) -> list[str]:
         """The attributes of its instance that a function needs."""
         own = self.program.self_class(function)
@@ -623,10 +634,16 @@ class Regions:
         return [v.removeprefix(begin) for v in sorted(needed) if v.startswith(begin)]
 
     def _runs_to_attributes(
-        self, function: str, needed: set[str], found: bool, seen: set[Site]
+        self,
+        function: str,
+        needed: set[str],
+        found: bool,
+        inside: set[str],
+        seen: set[Site],
     ) -> list[Run]:
         """Runs that end with what other methods give to attributes, and where these hold no module,
-        those to the attributes that they are made of."""
+        those to the attributes that they are made of. ``inside``: functions that run in a region as it is.
+        """
         own = self.program.self_class(function)
         runs: list[Run] = []
         for attr in self._attributes(function, needed):
@@ -641,11 +658,11 @@ class Regions:
                 if self._is_loop_over_data(definition):
                     continue
                 seen.add((at, stmt.path))
-                made = self._runs_to(at, stmt, found)
+                made = [] if at in inside else self._runs_to(at, stmt, found)
                 runs += made
                 if not any(self._computes(run) for run in made):
                     more = self.forward.reads(stmt, at)
-                    runs += self._runs_to_attributes(at, more, True, seen)
+                    runs += self._runs_to_attributes(at, more, True, inside, seen)
         return runs
 
     def _runs_to_kept(self, attr: str, class_name: str, function: str) -> list[Run]:
