@@ -355,6 +355,29 @@ PROGRAMS = {
      engine.measure()
      engine.backward()
 """,
+    "criteria out of a list, behind a teacher": f"""\
+ teacher = make().to(device)
+{BORN} def train(criteria):
+     for x, y in data:
+         criterion_hard, criterion_soft = criteria[0], criteria[1]
+         opt.zero_grad()
+-        out = model(x)
++        AUTOCAST
++            out = model(x)
+         with torch.no_grad():
+-            wanted = teacher(x)
++            AUTOCAST
++                wanted = teacher(x)
+-        hard = criterion_hard(out, y)
+-        soft = criterion_soft(out, wanted)
+-        loss = hard + soft
++        AUTOCAST
++            hard = criterion_hard(out, y)
++            soft = criterion_soft(out, wanted)
++            loss = hard + soft
+         BACK
+ train([nn.CrossEntropyLoss(), nn.MSELoss()])
+""",
     "losses that a function gathers in a dict": f"""\
  class Two(nn.Module):
      def __init__(self):

@@ -168,6 +168,20 @@ for name, agent in agents.items():
 for agent in agents.values():
     agent.opt.load_state_dict(torch.load("a")["opt"])  # NOTE
 """,
+    "where it is made, before its scaler is": """\
+def create(saved):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if saved is not None:
+        optimizer.load_state_dict(saved["optimizer"])  # NOTE
+    return model, optimizer
+net, opt = create(None)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(net(x), y)
+    loss.backward()
+    opt.step()
+torch.save({"optimizer": opt.state_dict()}, "c.pt")
+""",
     "names put together": trainer("""\
 def save(self):
     torch.save({k: getattr(self, k).state_dict() for k in ("model", "optimizer")}, "c.pt")  # NOTE

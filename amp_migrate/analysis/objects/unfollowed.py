@@ -107,6 +107,11 @@ class Unfollowed:
         self.optimizers = optimizers
         self.slots = slots
         self._born = {(birth.function, birth.path) for birth in births}
+        self._factories = {
+            callee
+            for birth in births
+            for callee in self.program.callees(birth.call, birth.function)
+        }
 
     def calls(self, *methods: str) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
         """The calls of some methods on what may be one of the optimizers, and is not known to be."""
@@ -171,6 +176,11 @@ class Unfollowed:
         slot = self.optimizers.slot(expr, function)
         if slot is not None and slot in self.slots:
             return False
+        if slot is not None and self._factories:
+            # What a function makes that hands out one of the optimizers.
+            found = self.optimizers.trace(slot).births
+            if any(birth.function in self._factories for birth in found):
+                return True
         match expr:
             case ir.Attr(value=holder, attr=name):
                 if slot is not None:
