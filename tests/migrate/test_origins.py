@@ -329,11 +329,10 @@ class Agent:
 agent = Agent()
 """,
     "opt is a field of Agent, which is filled in a way that is not followed": """\
-from typing import NamedTuple
-class Agent(NamedTuple):
-    net: nn.Module
+from collections import namedtuple
+class Agent(namedtuple("Agent", ["net"])):
     opt: torch.optim.Optimizer
-agent = Agent(model, torch.optim.SGD(model.parameters(), lr=0.1))
+agent = Agent(model)
 """,
 }
 

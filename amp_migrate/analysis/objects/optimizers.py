@@ -311,6 +311,11 @@ class Optimizers:
                 trace.onward.append(
                     Problem(NOT_FOUND, ir.top_of(slot.owner), line, reason)
                 )
+            elif program.is_named_tuple(slot.owner):
+                doubt = program.doubt_of(slot.owner)
+                if doubt is not None:
+                    trace.onward.append(Problem(NOT_FOUND, *doubt))
+                    return
         else:
             definitions = program.definitions(slot.owner, slot.name)
             function = program.functions[slot.owner]
@@ -499,6 +504,8 @@ class Optimizers:
                     slot, definition.value, definition.function, stmt, None, trace
                 )
                 return
+            if slot.key is None and self._is_born_in(definition, slot, trace):
+                return
             reason = f"the optimizer is made inside the call of {ir.render(definition.call.func)}()"
             trace.onward.append(
                 Problem(NOT_FOUND, definition.function, stmt.line, reason)
@@ -518,6 +525,23 @@ class Optimizers:
         self._follow_given(
             slot, definition.value, definition.function, stmt, definition.index, trace
         )
+
+    def _is_born_in(self, definition: Definition, slot: Slot, trace: Step) -> bool:
+        """Whether an optimizer is made in the call that fills a named tuple, of which there is one."""
+        made, call, function = definition.value, definition.call, definition.function
+        if call is None or not isinstance(made, ir.Call):
+            return False
+        if not self.program.is_named_tuple(slot.owner):
+            return False
+        stmt = definition.stmt
+        kind = self.makers.construction(made, function)
+        if kind != "plain" and not (
+            kind is None and self._is_made_by(made, function, stmt)
+        ):
+            return False
+        site = CallSite(function, stmt, call, slot.owner, True)
+        trace.births.add(Birth(function, stmt.path, slot, stmt, made, site))
+        return True
 
     def _follow_value(
         self,

@@ -398,7 +398,8 @@ class Travel:
         self.refuse_slots(slot)
         born = {(b.function, b.path) for b in self.births}
         for definition in self.program.attribute_definitions(slot.owner, slot.name):
-            if (definition.function, definition.stmt.path) in born:
+            given = definition.call is not None
+            if not given and (definition.function, definition.stmt.path) in born:
                 continue
             if definition.value == ir.Const(None):
                 continue
@@ -422,8 +423,12 @@ class Travel:
     def _carry_field(
         self, slot: Slot, definition: Definition, call: ir.Call, optimizer: ir.Expr
     ) -> None:
-        """A dataclass gets one more field, and each call of it the argument."""
+        """A dataclass, or a named tuple, gets one more field, and each call of it the argument."""
         found = self.program.classes[slot.owner]
+        elsewhere = self.mentioned_elsewhere(found.name, ir.file_of(slot.owner))
+        if elsewhere is not None:
+            reason = f"{found.name} is also used in {elsewhere}, which a new field would break"
+            raise Blocked(Refusal("AMP015", reason, found.line))
         if self.program.is_public(slot.owner):
             reason = f"{found.name} is made out of sight, too, without a new field"
             raise Blocked(Refusal("AMP015", reason, found.line))
@@ -442,8 +447,13 @@ class Travel:
             kind = f'"{kind}"'
         field = Insert(fields[-1].path, f"{name}: {kind}{default}")
         self.place(found.parent, field)
-        source = self.of_receiver(optimizer, definition.function)
-        self._add_argument(definition.function, definition.stmt, call, name, source)
+        function, stmt = definition.function, definition.stmt
+        site = next(
+            (birth.given for birth in self.births if birth.call is optimizer), None
+        )
+        source = None if site is None else made_inside(self, site, optimizer)
+        source = source or self.of_receiver(optimizer, function)
+        self._add_argument(function, stmt, call, name, source)
 
     def _add_argument(
         self, caller: str, stmt: ir.Stmt, call: ir.Call, name: str, value: str

@@ -1,0 +1,283 @@
+"""An optimizer in a named tuple: one more field, where nobody takes the tuple but by its fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
+from shorthand import before, written_out
+
+from amp_migrate.api import migrate_paths
+
+STATE = """\
+ from typing import NamedTuple
+ class State(NamedTuple):
+     net: nn.Module
+     opt: torch.optim.Optimizer
++    scaler: "torch.amp.GradScaler"
+"""
+BUILD = f"""\
+{STATE} def build():
+     net = make().to(device)
+     opt = torch.optim.SGD(net.parameters(), lr=0.1)
+-    return State(net, opt)
++    scaler = BORN
++    return State(net, opt, scaler=scaler)
+"""
+LOOP = """\
+ for x, y in data:
+     STEPS net=state.net opt=state.opt scaler=state.scaler
+"""
+
+TUPLES = {
+    "made in a function": f"{BUILD} state = build()\n{LOOP}",
+    "made with its optimizer": f"""\
+{STATE} def build():
+     net = make().to(device)
+-    return State(net, torch.optim.SGD(net.parameters(), lr=0.1))
++    return State(net, torch.optim.SGD(net.parameters(), lr=0.1), scaler=BORN)
+ state = build()
+{LOOP}""",
+    "made by name at the top": f"""\
+{STATE} opt = torch.optim.SGD(model.parameters(), lr=0.1)
+-state = State(opt=opt, net=model)
++scaler = BORN
++state = State(opt=opt, net=model, scaler=scaler)
+{LOOP}""",
+    "handed to the function that trains": f"""\
+{BUILD} def train(state):
+     state.net.train()
+     for x, y in data:
+         STEPS net=state.net opt=state.opt scaler=state.scaler
+ def main():
+     state = build()
+     for epoch in range(2):
+         train(state)
+ main()
+""",
+    "with a field that has a default": f"""\
+ from typing import NamedTuple
+ class State(NamedTuple):
+     \"\"\"What is trained.\"\"\"
+     net: nn.Module
+     opt: torch.optim.Optimizer
+     epoch: int = 0
++    scaler: "torch.amp.GradScaler | None" = None
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
+-state = State(model, opt)
++scaler = BORN
++state = State(model, opt, scaler=scaler)
+ print(state.epoch)
+{LOOP}""",
+    "of two optimizers": """\
+ from typing import NamedTuple
+ class Pair(NamedTuple):
+     first: torch.optim.Optimizer
+     second: torch.optim.Optimizer
++    first_scaler: "torch.amp.GradScaler"
++    second_scaler: "torch.amp.GradScaler"
+ other = make().to(device)
+ first = torch.optim.SGD(model.parameters(), lr=0.1)
++first_scaler = BORN
+ second = torch.optim.SGD(other.parameters(), lr=0.1)
+-pair = Pair(first, second)
++second_scaler = BORN
++pair = Pair(first, second, first_scaler=first_scaler, second_scaler=second_scaler)
+ for x, y in data:
+     STEPS opt=pair.first scaler=pair.first_scaler
+     STEPS net=other opt=pair.second scaler=pair.second_scaler
+""",
+}
+
+
+@pytest.mark.parametrize("name", TUPLES)
+def test_one_more_field(name: str) -> None:
+    diff = written_out(TUPLES[name])
+    old, new = before_and_after(diff)
+    assert migrated(old) == new
+    trains_as_before(diff)
+
+
+MADE = before_and_after(written_out(BUILD))[0]
+CLASS = before_and_after(STATE)[0]
+STEP = before("for x, y in data:\n    STEPS net=state.net opt=state.opt\n")
+ONE = f"{MADE}state = build()\n"
+
+OPEN = {
+    "replaced": f"{ONE}state = state._replace(opt=torch.optim.Adam(state.net.parameters()))\n{STEP}",
+    "replaced elsewhere": f"{ONE}def renew(s):\n    return s._replace(net=make())\n{STEP}",
+    "made of a list": f"{ONE}more = State._make([model, None])\n{STEP}",
+    "unpacked": f"{ONE}net, opt = state\n{STEP}",
+    "unpacked where it is made": f"{MADE}net, opt = state = build()\n{STEP}",
+    "unpacked in part": f"{ONE}net, *rest = state\n{STEP}",
+    "unpacked in a function": f"""\
+{ONE}def show(state):
+    net, opt = state
+show(state)
+{STEP}""",
+    "unpacked in another function": f"""\
+{ONE}def show():
+    net, opt = state
+show()
+{STEP}""",
+    "unpacked in the one that trains": before(f"""\
+{ONE}def train(net, opt):
+    for x, y in data:
+        STEPS net=net opt=opt
+train(*state)
+"""),
+    "taken by position": f"{ONE}last = state[-1]\n{STEP}",
+    "stepped by position": STEP.join((ONE, "")).replace("state.opt", "state[1]"),
+    "stepped both ways": f"{ONE}{STEP}    state[1].step()\n",
+    "stepped under its first name": before(f"""\
+{CLASS}opt = torch.optim.SGD(model.parameters(), lr=0.1)
+state = State(model, opt)
+_, again = state
+for x, y in data:
+    STEPS
+    again.step()
+"""),
+    "gone through": f"{ONE}for part in state:\n    print(type(part))\n{STEP}",
+    "gone through in a comprehension": f"{ONE}kinds = [type(p) for p in state]\n{STEP}",
+    "counted": f"{ONE}print(len(state))\n{STEP}",
+    "compared": f"{ONE}same = state == (model, None)\n{STEP}",
+    "added to": f"{ONE}more = state + (1,)\n{STEP}",
+    "printed": f"{ONE}print(state)\n{STEP}",
+    "formatted": f"{ONE}text = f'{{state}}'\n{STEP}",
+    "taken as a dict": f"{ONE}print(list(state._asdict()))\n{STEP}",
+    "its fields": f"{ONE}print(State._fields)\n{STEP}",
+    "matched": f"{ONE}match state:\n    case (net, opt):\n        pass\n{STEP}",
+    "handed to code out of sight": f"{ONE}from elsewhere import fit\nfit(state)\n{STEP}",
+    "saved": f"{ONE}torch.save(state, 'state.pt')\n{STEP}",
+    "an argument by keyword, out of sight": f"{ONE}from elsewhere import fit\nfit(s=state)\n{STEP}",
+    "handed to a method": f"""\
+{ONE}class Logger:
+    def log(self, state):
+        net, opt = state
+Logger().log(state)
+{STEP}""",
+    "handed to a lambda": f"{ONE}(lambda s: s[0])(state)\n{STEP}",
+    "kept in a list": f"{ONE}states = [state]\n{STEP}",
+    "kept in a list of new ones": f"{MADE}states = [build()]\nstate = states[0]\n{STEP}",
+    "kept by an object": f"""\
+{ONE}class Holder:
+    pass
+holder = Holder()
+holder.state = state
+net, opt = holder.state
+{STEP}""",
+    "kept by a class": f"""\
+{MADE}class Holder:
+    state = build()
+net, opt = Holder.state
+state = Holder.state
+{STEP}""",
+    "a default of a method": f"""\
+{ONE}class Holder:
+    def show(self, s=state):
+        net, opt = s
+{STEP}""",
+    "a default of a function": f"{ONE}def show(s=state):\n    net, opt = s\n{STEP}",
+    "one of two": f"{MADE}state, count = build(), 1\n{STEP}",
+    "one or another": f"kind = None\n{ONE}state = state if kind else build()\n{STEP}",
+    "returned beside something": f"""\
+{MADE}def start():
+    state = build()
+    return state, 1
+state, one = start()
+{STEP}""",
+    "yielded": f"{ONE}def each():\n    yield state\n{STEP}",
+    "made by what is used as a value": f"{MADE}maker = build\nstate = maker()\n{STEP}",
+    "made by a method": f"""\
+{CLASS}class Maker:
+    def build(self):
+        return State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+state = Maker().build()
+{STEP}""",
+    "made by what is decorated": f"""\
+import functools
+{MADE.replace("def build", "@functools.lru_cache" + chr(10) + "def build")}state = build()
+{STEP}""",
+    "filled by a star": f"""\
+{MADE}parts = [model, torch.optim.SGD(model.parameters(), lr=0.1)]
+state = State(*parts)
+{STEP}""",
+    "its class under another name": f"{MADE}Other = State\nstate = build()\n{STEP}",
+    "its class made in part": f"""\
+from functools import partial
+{MADE}of = partial(State, model)
+state = build()
+{STEP}""",
+    "derived from": f"{MADE}class More(State):\n    pass\nstate = build()\n{STEP}",
+    "with a method": f"""\
+from typing import NamedTuple
+class State(NamedTuple):
+    net: nn.Module
+    opt: torch.optim.Optimizer
+    def parts(self):
+        return list(self)
+state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+{STEP}""",
+    "two with different optimizers": f"""\
+{MADE}one, two = build(), build()
+state = one
+{STEP}""",
+    "two, one after the other": f"{MADE}state = build()\nother = build()\n{STEP}",
+    "two by two calls": f"""\
+{MADE}state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+other = build()
+{STEP}""",
+    "two that share a step": before(f"""\
+{MADE}def advance(s):
+    s.opt.step()
+    s.opt.zero_grad()
+one = build()
+two = build()
+for x, y in data:
+    loss = criterion(one.net(x), y) + criterion(two.net(x), y)
+    loss.backward()
+    advance(one)
+    advance(two)
+"""),
+    "one in each turn": f"""\
+{MADE}for fold in range(2):
+    state = build()
+{"".join("    " + line for line in STEP.splitlines(True))}""",
+    "one in each call": f"""\
+{MADE}def run():
+    state = build()
+{"".join("    " + line for line in STEP.splitlines(True))}
+run()
+run()
+""",
+    "the function of collections": f"""\
+from collections import namedtuple
+State = namedtuple("State", "net opt")
+state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+{STEP}""",
+    "of a wrapped optimizer": f"""\
+from torch_optimizer import Lookahead
+{CLASS}state = State(model, Lookahead(torch.optim.SGD(model.parameters(), lr=0.1)))
+{STEP}""",
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_tuple_that_is_taken_otherwise(name: str) -> None:
+    compile(HEAD + OPEN[name], "train.py", "exec")
+    assert left_alone(OPEN[name]) in ("AMP010", "AMP012", "AMP013")
+
+
+def test_what_another_file_unpacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(f"{HEAD}{ONE}{STEP}")
+    assert len(migrate_paths(["."]).changed) == 1
+    for use in (
+        "import train\nnet, opt = train.state\n",
+        "from train import State as S\nS(1, 2)\n",
+    ):
+        Path("other.py").write_text(use)
+        assert not migrate_paths(["."]).changed
