@@ -460,6 +460,17 @@ NEW_PAIRS = {
         "model = model.to(device)\nprint(model)\nmodel.train()\n"
     ),
     "a class": "width = 3\nmodel = Net(width).to(device)\n",
+    "a class with parameters like others": (
+        "start = torch.zeros(3)\nclass Biased(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.fc = nn.Linear(8, 3)\n"
+        "        self.b = nn.Parameter(torch.randn_like(start))\n"
+        "    def forward(self, x):\n        return self.fc(x) + self.b\n"
+        "model = Biased().to(device)\n"
+    ),
+    "what a function makes": (
+        "def create():\n    net = nn.Sequential()\n    net.add_module('fc', nn.Linear(8, 3))\n"
+        "    net.add_module('act', nn.ReLU())\n    return net\nmodel = create().to(device)\n"
+    ),
     "one for each turn": (
         f"for _ in range(2):\n    model = Net().to(device)\n    {SGD}{inside(LATE)}"
         "model = Net().to(device)\n"
@@ -480,6 +491,22 @@ def test_a_new_model_has_no_gradients(name: str) -> None:
 
 GRADIENTS_LEFT = {
     "no new model": "",
+    "what a function hands out again": (
+        "held = model\ndef create():\n    return held\nmodel = create()\n"
+    ),
+    "what a function makes with an old layer": (
+        "held = model[0]\ndef create():\n    net = nn.Sequential()\n    net.add_module('a', held)\n"
+        "    net.add_module('b', nn.Linear(16, 3))\n    return net\nmodel = create().to(device)\n"
+    ),
+    "what a function keeps": (
+        "import functools\n@functools.lru_cache(None)\ndef create():\n"
+        "    return nn.Linear(8, 3).to(device)\nmodel = create()\n"
+        f"{SGD}{EPOCH}model = create()\n"
+    ),
+    "what a function makes or hands out": (
+        "held = model\ndef create(new=False):\n    if new:\n        return nn.Linear(8, 3)\n"
+        "    return held\nmodel = create()\n"
+    ),
     "an old layer": "model = nn.Sequential(model[0], nn.Linear(16, 3)).to(device)\n",
     "an old layer in a list": (
         "layers = []\nlayers.append(model)\nmodel = nn.Sequential(*layers)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -16,6 +17,8 @@ _MODULES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 _ELSEWHERE = frozenset("__class__ __dict__ _modules modules children".split())
 """Attributes by which a constructor may come to what was there before."""
 _KEEP = RETURNS_SELF | {"load_state_dict"}
+_ADDS = frozenset(("add_module", "append"))
+_LIKE = re.compile(r"torch\.\w+_like")
 _MOST = 8
 
 
@@ -77,9 +80,32 @@ class Newborn:
         refs = program.resolve(func, function)
         return (
             len(refs) == 1
-            and all(ref.kind == "class" and self._makes_new(ref.name) for ref in refs)
+            and all(
+                (
+                    self._makes_new(ref.name)
+                    if ref.kind == "class"
+                    else ref.kind == "function" and self._hands_out_new(ref.name)
+                )
+                for ref in refs
+            )
             and all(self._is_plain(value, function) for value in given)
         )
+
+    def _hands_out_new(self, name: str) -> bool:
+        """Whether a function returns nothing but a model that it makes itself."""
+        facts = self.program.functions[name]
+        if name not in self._scanned:
+            self._scanned[name] = False
+            returned = [s for s in ir.statements(facts.body) if s.kind == "return"]
+            self._scanned[name] = (
+                bool(returned)
+                and not facts.decorators
+                and all(
+                    stmt.value is not None and self._is_new(stmt.value, name, stmt)
+                    for stmt in returned
+                )
+            )
+        return self._scanned[name]
 
     def _made_beside(
         self, name: ir.Name, function: str, stmt: ir.Stmt
@@ -128,8 +154,17 @@ class Newborn:
         if all(name not in ir.walk(expr) for expr in stmt.exprs):
             return True
         match stmt.kind, stmt.value:
-            case "expr", ir.Call(func=ir.Attr(value=of, attr=attr)) if of == name:
-                return attr in _KEEP
+            case "expr", ir.Call(func=ir.Attr(value=of, attr=attr), args=args) if (
+                of == name
+            ):
+                return attr in _KEEP or (
+                    attr in _ADDS
+                    and all(
+                        self._is_plain(arg.value, function)
+                        or self._is_new(arg.value, function, stmt)
+                        for arg in args
+                    )
+                )
             case "expr", ir.Call(func=func):
                 return program.origin(func, function) == "builtins.print"
         return False
@@ -216,6 +251,8 @@ class Newborn:
                 return False
             made = set()
             for call in calls_of(stmt):
+                if _LIKE.fullmatch(program.origin(call.func, method) or ""):
+                    made |= {id(arg.value) for arg in call.args}
                 for ref in program.resolve(call.func, method):
                     if ref.kind == "class" and self._makes_new(ref.name):
                         made.add(id(call.func))
