@@ -31,6 +31,8 @@ _JIT = re.compile(
     r"torch\.jit\.(script|trace|trace_module|script_method|ScriptModule|_script\.\w+|_trace\.\w+)"
 )
 _COMPILE = re.compile(r"torch\.(compile|_dynamo\.(optimize|run)|compiler\.compile)")
+_OPTIONS = frozenset("fullgraph dynamic backend mode options disable".split())
+"""The keywords of torch.compile (the docs of `torch.compile`, 2.9)."""
 _OF_JIT = re.compile(r"torch\.(jit|onnx|save$|allclose$|utils\.mobile_optimizer)")
 
 
@@ -110,7 +112,9 @@ class Compiled:
                     if any(p.fullmatch(origin) for p in (_GRAPHS, _JIT, _COMPILE)):
                         yield function, stmt, origin, call
                     elif origin == "" and id(inner) in calls:
-                        if self._compiles_itself(inner, function):
+                        if _takes(calls[id(inner)]) and (
+                            self._compiles_itself(inner, function)
+                        ):
                             yield function, stmt, "compile", calls[id(inner)]
 
     def _compiles_itself(self, func: ir.Expr, function: str) -> bool:
@@ -213,3 +217,8 @@ class Compiled:
             elif _OF_JIT.match(origin) or origin == "builtins.print":
                 harmless += sum(arg.value == name for arg in call.args)
         return harmless < mentions
+
+
+def _takes(call: ir.Call) -> bool:
+    """Whether ``Module.compile`` may be called like this: that of Keras is given a loss."""
+    return all(arg.star or arg.name in _OPTIONS for arg in call.args)

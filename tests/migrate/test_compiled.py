@@ -69,6 +69,11 @@ def test_compiled_in_other_ways(name: str) -> None:
     assert left_alone(UNRESOLVED[name] + before(LOOP)) == "AMP008"
 
 
+def test_a_model_of_keras_is_none_of_torch() -> None:
+    keras = 'def keras(model, loss):\n    model.compile(optimizer="adam", loss=loss)\n'
+    assert "scaler.step(opt)" in migrated(keras + before(LOOP))
+
+
 def test_a_compiled_model_trains_as_before() -> None:
     source = HEAD + before_and_after(written_out(COMPILED["a model"]))[0]
     output = migrate_source(source, options=NEW).output
