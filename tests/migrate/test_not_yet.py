@@ -1,0 +1,110 @@
+"""Loops that could be migrated, and are refused for a reason that does not hold for them.
+
+Each test fails today, and says so when it does not any more.
+"""
+
+from __future__ import annotations
+
+import pytest
+from exactness import check_off
+
+from amp_migrate.api import migrate_source
+
+HEAD = """\
+import sys
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randn(4, 3))]
+"""
+TRAIN = """\
+def train():
+    model = nn.Linear(8, 3).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in data:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+"""
+LOOPS = {
+    "an optimizer that another arm of an if makes": (
+        "which objects one run makes together is not followed",
+        """\
+class Own(torch.optim.Optimizer):
+    def __init__(self, params):
+        params = list(params)
+        super().__init__(params, {})
+        self.inner = torch.optim.SGD(params, lr=0.1)
+    def step(self):
+        self.inner.step()
+class Natural:
+    def __init__(self, net):
+        self.net, self.optimizer = net, Own(net.parameters())
+    def update(self, x, y):
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+class Plain:
+    def __init__(self, net):
+        self.net, self.optimizer = net, torch.optim.Adam(net.parameters())
+    def update(self, x, y):
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+net = nn.Linear(8, 3).to(device)
+if sys.argv[-1] == "natural":
+    agent = Natural(net)
+else:
+    agent = Plain(net)
+for x, y in data:
+    agent.update(x.to(device), y.to(device))
+""",
+    ),
+    "hooks that another arm of an if sets": (
+        "what runs together in one run is not followed",
+        f"""\
+{TRAIN}def prune():
+    model = nn.Linear(8, 3).to(device)
+    model.register_full_backward_hook(lambda module, given, out: print(out[0].norm()))
+    model(data[0][0].to(device)).sum().backward()
+if sys.argv[-1] == "prune":
+    prune()
+else:
+    train()
+""",
+    ),
+    "an older net and optimizer of the same names": (
+        "gradients belong to names where an optimizer is given a list",
+        """\
+net = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD([{"params": net.parameters()}], lr=0.1)
+loss = nn.functional.mse_loss(net(data[0][0].to(device)), data[0][1].to(device))
+loss.backward(torch.ones_like(loss))
+optimizer.step()
+net = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in data:
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(net(x.to(device)), y.to(device))
+    loss.backward()
+    optimizer.step()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason=why, strict=True))
+        for name, (why, _) in LOOPS.items()
+    ],
+)
+def test_a_loop_that_could_be_migrated(name: str) -> None:
+    source = HEAD + LOOPS[name][1]
+    result = migrate_source(source, path="train.py")
+    assert result.changed, result.diagnostics
+    assert check_off(source, result.output, f"{name}.py") == []
