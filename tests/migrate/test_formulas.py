@@ -229,7 +229,7 @@ loss = F.mse_loss(gram(h), gram(h * 0.5).detach())
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.l = nn.Sequential(nn.Linear(6, 1), *[nn.Sigmoid()])
+        self.l = nn.Sequential(nn.Linear(6, 1), [nn.Sigmoid()][-1])
     def forward(self, x):
         return F.softplus(self.l[0](x)), self.l(x)
 model = Net().to(device)
@@ -254,7 +254,7 @@ var =
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.l = nn.Sequential(nn.Linear(6, 1), [nn.Sigmoid()][-1])
+        self.l = nn.Sequential(nn.Linear(6, 1), [nn.Sigmoid()].pop())
     def forward(self, x):
         return F.softplus(self.l[0](x)), self.l(x)
 model = Net().to(device)

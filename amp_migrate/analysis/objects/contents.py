@@ -31,12 +31,14 @@ _CONTAINERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A value that goes into a collection, or (``spread``) all of whose elements do."""
+    """A value that goes into a collection, under a ``key`` where it is given one, or (``spread``) all of
+    whose elements do."""
 
     value: ir.Expr
     function: str
     stmt: ir.Stmt
     spread: bool = False
+    key: ir.Expr | None = None
 
 
 class Contents:
@@ -160,7 +162,8 @@ class Contents:
                 if place is not None and len(call.args) > position:
                     value = call.args[position].value
                     spread = name in _SPREAD
-                    found[place].append(Put(value, function, stmt, spread))
+                    key = call.args[0].value if position else None
+                    found[place].append(Put(value, function, stmt, spread, key))
         return found
 
     @cached_property
@@ -172,9 +175,9 @@ class Contents:
                 if isinstance(target, ir.Item) and value is not None:
                     place = self._holder(target, function)
                     if place is not None:
-                        found[place].append(
-                            Put(value, function, stmt, index is not None)
-                        )
+                        spread = index is not None
+                        put = Put(value, function, stmt, spread, target.key)
+                        found[place].append(put)
         for function, stmt, call in self.program.calls_named("update"):
             if isinstance(call.func, ir.Attr):
                 place = self._holder(call.func.value, function)

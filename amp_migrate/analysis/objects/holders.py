@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
-
-_MOST_HANDED = 6
 
 
 class Holders:
@@ -24,6 +23,7 @@ class Holders:
         """``steps``: for each function that steps, the optimizers as it names them there."""
         self.program = program
         self.optimizers = optimizers
+        self.points_to = program.noted(PointsTo)
         self.steps = steps
         self.mixed: tuple[str, int] | None = None
         """Why, and where, such an object is of no use: it may also be another one."""
@@ -97,52 +97,12 @@ class Holders:
             if loop.kind in ("for", "while")
         )
 
-    def is_always(
-        self,
-        expr: ir.Expr,
-        function: str,
-        class_name: str,
-        depth: int = 0,
-        index: int | None = None,
-    ) -> bool:
-        """Whether an expression (at ``index``) is an instance of a class, whoever calls its function."""
-        program = self.program
-        if depth > _MOST_HANDED:
-            return False
-        if isinstance(expr, ir.Call):
-            made = program.resolve(expr.func, function)
-            if all(ref.kind == "function" for ref in made):
-                returned = list(program.returns(expr, function))
-                return bool(returned) and all(
-                    self.is_always(value, at, class_name, depth + 1, index)
-                    for at, value in returned
-                    if not self.optimizers.cannot_be_unpacked(value, index, at)
-                )
-            return index is None and all(
-                ref.kind == "class" and class_name in program.bases(ref.name)
-                for ref in made
-            )
-        if index is not None:
-            item = self.optimizers.collections.element(expr, index, function)
-            return item is not None and self.is_always(
-                item, function, class_name, depth + 1
-            )
-        if not isinstance(expr, (ir.Name, ir.Attr)):
-            return False
-        values = [
-            (d.function, d.value, d.index)
-            for d in self.optimizers.collections.definitions(expr, function)
-        ]
-        owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
-        if owner is not None and isinstance(expr, ir.Name):
-            if any(param.name == expr.id for param in program.functions[owner].params):
-                if owner in program.escaping or program.is_public(owner):
-                    return False
-                values += [
-                    (site.caller, program.argument_at(site, expr.id), None)
-                    for site in program.call_sites.get(owner, ())
-                ]
-        return bool(values) and all(
-            value is not None and self.is_always(value, at, class_name, depth + 1, part)
-            for at, value, part in values
+    def is_always(self, expr: ir.Expr, function: str, class_name: str) -> bool:
+        """Whether an expression is an instance of a class, whoever calls its function."""
+        found = self.points_to.whole(expr, function, closed=True)
+        return bool(found) and all(
+            not one.fields
+            and one.kind in ("value", "instance")
+            and class_name in self.program.bases(one.name)
+            for one in found
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
-from amp_migrate.analysis.objects.modules import RETURNS_SELF
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.control_flow import is_main_guard

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
-from amp_migrate.program.names import Definition
 
 CLOSURE = "closure"
 WRAPPED = "wrapped"
@@ -35,9 +34,6 @@ _WRAPPERS = frozenset(
 )
 _LIBRARIES = ("torch.optim", "torch_optimizer")
 INSTANTIATE = "hydra.utils.instantiate"
-_MOST_NAMES = 6
-_DECLARES = ("classdef", "functiondef", "import", "importfrom")
-"""Statements that give a name to what it means itself."""
 _KNOWN_ELSEWHERE = re.compile(
     r"(Adam\w*|SGD\w*|RMSprop\w*|Adagrad|Adadelta|RAdam|NAdam|Lamb|LAMB|LARS|Lars|Ranger\w*|AdaBound\w*"
     r"|AdaBelief|Adafactor|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
@@ -54,6 +50,7 @@ class Makers:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.points_to = program.noted(PointsTo)
         self._kinds: dict[tuple[str, ir.Expr], str | None] = {}
 
     def construction(self, call: ir.Call, function: str) -> str | None:
@@ -62,9 +59,7 @@ class Makers:
         if asked not in self._kinds:
             configured = self.program.origin(call.func, function) == INSTANTIATE
             self._kinds[asked] = (
-                INSTANTIATE
-                if configured
-                else self._kind_of_class(call.func, function, 0)
+                INSTANTIATE if configured else self._kind_of_class(call.func, function)
             )
         kind = self._kinds[asked]
         return self._configured_kind(call) if kind == INSTANTIATE else kind
@@ -82,38 +77,31 @@ class Makers:
         )
         return _worst({self._external_kind(one) for one in named})
 
-    def _kind_of_class(self, expr: ir.Expr, function: str, depth: int) -> str | None:
-        """The same, for an expression that is called: the class of an optimizer."""
-        program = self.program
-        if depth > _MOST_NAMES:
-            return None
-        if self._is_reflection(expr, function):
-            return "plain"
-        if isinstance(expr, ir.Item):
-            return self._from_table(expr, function, depth)
-        if isinstance(expr, (ir.Call, ir.Deferred)):
-            return self._of_shorthand(expr, function, depth)
-        kinds: set[str | None] = set()
-        options = self._options(expr, function)
-        if options is None:
-            return None
-        for at, value in options:
-            if value != ir.Const(None):
-                kinds.add(self._kind_of_class(value, at, depth + 1))
-        for ref in () if options else program.resolve(expr, function):
-            if ref.kind == "external":
-                kinds.add(self._external_kind(ref.name))
-            elif ref.kind == "class":
-                kinds.add(self._own_kind(ref.name))
-            else:
-                return None
-        return _worst(kinds)
-
-    def _of_shorthand(
-        self, expr: ir.Call | ir.Deferred, function: str, depth: int
+    def _kind_of_class(
+        self, expr: ir.Expr, function: str, context: Context = ()
     ) -> str | None:
-        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``, and functions that
-        return a class."""
+        """The same, for an expression that is called: the class of an optimizer."""
+        found = self.points_to.of(expr, function, context=context)
+        return _worst(
+            {self._kind_of(o) for o in found if o.kind != "open" and not o.is_none}
+        )
+
+    def _kind_of(self, one: Object) -> str | None:
+        if one.kind == "external":
+            if one.fields:
+                return "plain" if one.name == "torch.optim.__dict__" else None
+            return self._external_kind(one.name)
+        if one.fields:
+            return None
+        if one.kind == "class":
+            return self._own_kind(one.name)
+        if one.kind == "value" and isinstance(one.expr, (ir.Call, ir.Deferred)):
+            return self._of_shorthand(one.expr, one)
+        return None
+
+    def _of_shorthand(self, expr: ir.Call | ir.Deferred, one: Object) -> str | None:
+        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``, and
+        ``getattr(torch.optim, name)``."""
         if isinstance(expr, ir.Deferred):
             made = expr.body
             if not isinstance(made, ir.Call) or not expr.plain:
@@ -121,88 +109,29 @@ class Makers:
             given = made.argument(0, "params")
             passes_on = expr.params[:1] and given == ir.Name(expr.params[0])
             return (
-                self._kind_of_class(made.func, function, depth + 1)
+                self._kind_of_class(made.func, one.function, one.context)
                 if passes_on
                 else None
             )
-        if self.program.origin(expr.func, function) != "functools.partial":
-            returned = self.program.returns(expr, function)
-            return _worst({self._kind_of_class(v, at, depth + 1) for at, v in returned})
+        if self._is_reflection(expr, one.function):
+            return "plain"
+        if self.program.origin(expr.func, one.function) != "functools.partial":
+            return None
         kept = [
             arg for arg in expr.args[1:] if arg.name is None or arg.name == "params"
         ]
         if kept or not expr.args or expr.args[0].name or expr.args[0].star:
             return None
-        return self._kind_of_class(expr.args[0].value, function, depth + 1)
+        return self._kind_of_class(expr.args[0].value, one.function, one.context)
 
-    def _options(
-        self, expr: ir.Expr, function: str
-    ) -> list[tuple[str, ir.Expr]] | None:
-        """(function, value) of what an expression may be: of a conditional, a variable, a parameter or
-        an attribute. None where it may be more than that; nothing where it names what it is.
-        """
-        program = self.program
-        if chosen := _chosen(expr):
-            return [(function, option) for option in chosen]
-        found: list[Definition] = []
-        values: list[tuple[str, ir.Expr]] = []
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is None:
-                return []
-            found = program.definitions(owner, expr.id)
-            if any(d.stmt.kind in _DECLARES for d in found):
-                return []
-            for param in program.functions[owner].params:
-                if param.name == expr.id:
-                    given = self._given(owner, param)
-                    if given is None:
-                        return None
-                    values += given
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                found += program.attribute_definitions(class_name, expr.attr)
-        for one in found:
-            if one.value is None or one.index is not None:
-                return None
-            # `of = of or Adam` gives a name what it is, or something else.
-            values += [
-                (one.function, value)
-                for value in _chosen(one.value) or (one.value,)
-                if value != expr
-            ]
-        return values
-
-    def _given(
-        self, function: str, param: ir.Param
-    ) -> list[tuple[str, ir.Expr]] | None:
-        """(caller, value) of what calls give to a parameter, with its default where one does not, or
-        where nothing calls. None where that is not in sight."""
-        default = None if param.default is None else (function, param.default)
-        found = []
-        sites = self.program.call_sites.get(function, [])
-        for site in sites:
-            value = self.program.argument_at(site, param.name)
-            given = default if value is None else (site.caller, value)
-            if given is None or (
-                value is None and any(arg.star for arg in site.call.args)
-            ):
-                return None
-            found.append(given)
-        if not sites and default is not None:
-            found.append(default)
-        return found or None
-
-    def _is_reflection(self, expr: ir.Expr, function: str) -> bool:
+    def _is_reflection(self, call: ir.Call, function: str) -> bool:
         """``getattr(torch.optim, name)``."""
-        if not isinstance(expr, ir.Call):
+        if self.program.origin(call.func, function) != "builtins.getattr":
             return False
-        if self.program.origin(expr.func, function) != "builtins.getattr":
-            return False
-        holder = expr.argument(0, "object")
-        if holder is None:
-            return False
-        return self.program.origin(holder, function) in _LIBRARIES
+        holder = call.argument(0, "object")
+        return (
+            holder is not None and self.program.origin(holder, function) in _LIBRARIES
+        )
 
     def reflects_argument(self, call: ir.Call, callee: str, site: CallSite) -> bool:
         """``init_obj("optimizer", torch.optim, ...)``, which looks into the module it is given."""
@@ -265,39 +194,6 @@ class Makers:
         """Whether a class of the program is an optimizer around another optimizer."""
         return self._own_kind(class_name) == WRAPPED
 
-    def _from_table(self, item: ir.Item, function: str, depth: int) -> str | None:
-        if isinstance(item.value, ir.Attr) and item.value.attr == "__dict__":
-            holder = self.program.origin(item.value.value, function)
-            return "plain" if holder == "torch.optim" else None
-        entries: list[tuple[str, ir.Expr]] = []
-        for at, table in self._tables(item.value, function):
-            if not isinstance(table, ir.Display):
-                return None
-            entries += [(at, entry) for entry in table.items]
-        if not isinstance(item.value, ir.Display):
-            # What is registered later.
-            for put in self.program.noted(Contents).put_into(item.value, function):
-                more = put.value.items if isinstance(put.value, ir.Display) else ()
-                if put.spread and not more:
-                    return None
-                one = [put.value] if not put.spread else list(more)
-                entries += [(put.function, entry) for entry in one]
-        return _worst({self._kind_of_class(e, at, depth + 1) for at, e in entries})
-
-    def _tables(self, expr: ir.Expr, function: str) -> list[tuple[str, ir.Expr | None]]:
-        """(function, value) of all that a table of classes may be."""
-        program = self.program
-        if isinstance(expr, ir.Display):
-            return [(function, expr)]
-        definitions = []
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            definitions = [] if owner is None else program.definitions(owner, expr.id)
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                definitions += program.attribute_definitions(class_name, expr.attr)
-        return [(d.function, d.value) for d in definitions]
-
     def looks_like_one(self, expr: ir.Expr, function: str) -> bool:
         """Whether an unresolved receiver of ``step()`` must be taken for an optimizer."""
         made = {
@@ -336,13 +232,6 @@ def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
         isinstance(inner, ir.Attr) and inner.attr == "parameters"
         for inner in ir.walk(given)
     )
-
-
-def _chosen(expr: ir.Expr) -> tuple[ir.Expr, ...]:
-    """What a conditional chooses from."""
-    if not isinstance(expr, ir.Operation) or expr.op not in ("if", "or"):
-        return ()
-    return expr.operands[1:] if expr.op == "if" else expr.operands
 
 
 def _worst(kinds: set[str | None]) -> str | None:

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amp_migrate.analysis.objects.flow import Flow
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-
-RETURNS_SELF = frozenset(
-    "to cuda cpu train eval requires_grad_ apply share_memory".split()
-)
-"""Methods of a module that return it."""
-WRAPPERS = frozenset(
-    {
-        "torch.nn.DataParallel",
-        "torch.nn.parallel.DataParallel",
-        "torch.nn.parallel.DistributedDataParallel",
-    }
-)
-_MOST = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,97 +21,21 @@ class Construction:
 class Modules:
     """Answers for one program."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.program = flow.program
-        self.flow = flow
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.points_to = program.noted(PointsTo)
 
     def of(self, expr: ir.Expr, function: str) -> list[Construction] | None:
         """The calls that make the module that an expression stands for; None where unknown."""
         found: dict[Construction, None] = {}
-        asked: set[tuple[str, ir.Expr, bool]] = set()
-        if not self._modules(expr, function, False, found, asked):
-            return None
+        for one in self.points_to.whole(expr, function):
+            if not isinstance(one.expr, ir.Call) or one.fields:
+                return None
+            origin = self.program.origin(one.expr.func, one.function)
+            if origin is None and not one.name:
+                return None
+            found[Construction(one.expr, one.function, one.wrapped)] = None
         return list(found) or None
-
-    def _modules(
-        self,
-        expr: ir.Expr,
-        function: str,
-        wrapped: bool,
-        found: dict[Construction, None],
-        asked: set[tuple[str, ir.Expr, bool]],
-    ) -> bool:
-        if (function, expr, wrapped) in asked:
-            return True
-        asked.add((function, expr, wrapped))
-        if len(asked) > _MOST:
-            return False
-        program = self.program
-
-        def follow(value: ir.Expr | None, at: str, through: bool | None = None) -> bool:
-            again = wrapped if through is None else through
-            return value is not None and self._modules(value, at, again, found, asked)
-
-        there = program.elsewhere(expr, function)
-        if there is not None:
-            return follow(*there)
-        match expr:
-            case ir.Name(id=name):
-                owner = program.owner(name, function)
-                if owner is None or name in _own(program, function):
-                    return False
-                definitions = program.definitions(owner, name)
-                given = program.arguments(owner, name)
-                is_param = any(p.name == name for p in program.functions[owner].params)
-                if is_param and not given:
-                    return False
-                return bool(definitions or given) and all(
-                    [
-                        *(
-                            d.index is None and follow(d.value, d.function)
-                            for d in definitions
-                        ),
-                        *(follow(value, caller) for caller, value in given),
-                    ]
-                )
-            case ir.Attr(value=value, attr=attr):
-                definitions = [
-                    d
-                    for c in program.instance_classes(value, function)
-                    for d in program.attribute_definitions(c, attr)
-                ]
-                return bool(definitions) and all(
-                    d.index is None and follow(d.value, d.function) for d in definitions
-                )
-            case ir.Operation(op="if", operands=(_, body, orelse)):
-                return follow(body, function) and follow(orelse, function)
-            case ir.Call(func=func):
-                origin = program.origin(func, function)
-                if origin in WRAPPERS:
-                    return bool(expr.args) and follow(
-                        expr.args[0].value, function, True
-                    )
-                if (
-                    origin is None
-                    and isinstance(func, ir.Attr)
-                    and func.attr in RETURNS_SELF
-                ):
-                    return follow(func.value, function)
-                refs = program.resolve(func, function)
-                if refs and all(ref.kind == "function" for ref in refs):
-                    values = [
-                        made
-                        for ref in refs
-                        for made in self.flow.returned(ref.name, None) or ()
-                    ]
-                    return bool(values) and all(
-                        follow(made.expr, made.function) for made in values
-                    )
-                if origin is None and not any(ref.kind == "class" for ref in refs):
-                    return False
-                found[Construction(expr, function, wrapped)] = None
-                return True
-        return False
 
     def layers(self, made: Construction) -> list[tuple[ir.Expr, str]] | None:
         """The layers that a plain ``nn.Sequential`` is made of, in order; the last is in sight.
@@ -210,11 +121,6 @@ class Modules:
         if not all(isinstance(p, ir.Display) and len(p.items) == 2 for p in pairs):
             return None
         return [(p.items[1], function) for p in pairs if isinstance(p, ir.Display)]
-
-
-def _own(program: Program, function: str) -> tuple[str, ...]:
-    own = program.self_class(function)
-    return () if own is None else (own[0],)
 
 
 def _written(value: ir.Expr | None) -> list[ir.Expr] | None:

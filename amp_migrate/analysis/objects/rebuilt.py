@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.analysis.objects.points_to import IN_PLACE
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
@@ -155,35 +156,27 @@ def _may_be(
 
 def _is_list(modules: Modules, expr: ir.Expr, function: str) -> bool:
     """Whether a variable or an attribute is only ever made as a list, or a dict, or a number or tensor."""
-    program = modules.program
-    values: list[ir.Expr | None] = []
-    if isinstance(expr, ir.Name):
-        owner = program.owner(expr.id, function)
-        if owner is None:
-            return False
-        given = program.arguments(owner, expr.id)
-        if any(p.name == expr.id for p in program.functions[owner].params):
-            values += [value for _, value in given] or [None]
-        values += [
-            d.value
-            for d in program.definitions(owner, expr.id)
-            if d.stmt.kind != "augassign"
-        ]
-    elif isinstance(expr, ir.Attr):
-        values = [
-            d.value
-            for c in program.instance_classes(expr.value, function)
-            for d in program.attribute_definitions(c, expr.attr)
-            if d.stmt.kind != "augassign"
-        ]
-    return bool(values) and all(
-        isinstance(value, (ir.Display, ir.Comprehension))
-        or (isinstance(value, ir.Operation) and value.op in dtype_table.ARITHMETIC)
-        or (
-            isinstance(value, ir.Call)
-            and program.origin(value.func, function) in _LISTS
+    if not isinstance(expr, (ir.Name, ir.Attr)):
+        return False
+    found = [
+        one
+        for one in modules.points_to.of(expr, function)
+        if one.kind != "lost" or one.name != IN_PLACE
+    ]
+    return bool(found) and all(
+        not one.fields
+        and (
+            isinstance(one.expr, (ir.Display, ir.Comprehension))
+            or (
+                isinstance(one.expr, ir.Operation)
+                and one.expr.op in dtype_table.ARITHMETIC
+            )
+            or (
+                isinstance(one.expr, ir.Call)
+                and modules.program.origin(one.expr.func, one.function) in _LISTS
+            )
         )
-        for value in values
+        for one in found
     )
 
 

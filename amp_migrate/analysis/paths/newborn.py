@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import parameters_of
-from amp_migrate.analysis.objects.modules import RETURNS_SELF, WRAPPERS
 from amp_migrate.analysis.objects.optimizers import Birth
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF, WRAPPERS
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program

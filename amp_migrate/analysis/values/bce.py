@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.makers import INSTANTIATE
-from amp_migrate.analysis.objects.modules import RETURNS_SELF
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of

@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from amp_migrate.analysis.objects.conditions import (
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.moves import Guards, Move, Moves
+from amp_migrate.analysis.objects.sight import Place, Seen, Sight, root_of
+from amp_migrate.analysis.tables.torch_names import TorchNames
+from amp_migrate.analysis.values.conditions import (
     Condition,
     literals,
     render,
     simplified,
 )
-from amp_migrate.analysis.objects.forward import Forward
-from amp_migrate.analysis.objects.moves import Guards, Move, Moves
-from amp_migrate.analysis.objects.sight import Place, Seen, Sight, root_of
-from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from amp_migrate.analysis.objects.conditions import literals
 from amp_migrate.analysis.objects.moves import Guards
+from amp_migrate.analysis.values.conditions import literals
 from amp_migrate.program import ir
 from amp_migrate.program.control_flow import ends
 

@@ -45,7 +45,7 @@ class Remedies:
         self.program = program
         self.dtype = dtype
         self.flow = Flow(program)
-        self.modules = Modules(self.flow)
+        self.modules = Modules(program)
         self.dtypes = Dtypes(self.flow, self.modules)
         self.halves = Halves(self.flow, self.modules, under_autocast)
         self.edits: dict[Found, None] = {}

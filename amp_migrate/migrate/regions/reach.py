@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from amp_migrate.analysis.objects.flow import Flow
 from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.modules import Modules
@@ -151,7 +150,7 @@ class Reach:
 
     @cached_property
     def _modules(self) -> Modules:
-        return Modules(Flow(self.program))
+        return Modules(self.program)
 
     def _statements(
         self, backward: Backward, runs: Sequence[Run]

@@ -1,0 +1,787 @@
+"""Points-to analysis: which objects an expression may stand for.
+
+An abstract object is an allocation site in a calling context. The answer is found on demand, by a search
+back along the flow of values that ends when it meets nothing new: its least fixpoint. What is still to be
+taken out of an object (attributes, elements) is one stack, the calls that the search has come into are
+another, so that a return goes back to its own call (Sridharan and Bodik, "Refinement-Based
+Context-Sensitive Points-To Analysis for Java", PLDI 2006). Where a value leaves sight the answer says
+where, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.core.effort import spend
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
+
+Field = tuple[str, object]
+"""What is taken out of an object: an attribute, an element by its key, or any element."""
+
+Fields = tuple[Field, ...]
+"""The same one after the other, the first that is taken first."""
+
+Context = tuple[CallSite, ...]
+"""The calls by which a search has come into functions, outermost first."""
+
+EACH: Field = ("each", None)
+"""What a loop goes through: the elements of a list, the keys of a dict."""
+ANY: Field = ("item", None)
+"""An element under a key that is not in sight."""
+
+RETURNS_SELF = frozenset(
+    "to cuda cpu train eval requires_grad_ apply share_memory".split()
+)
+"""Methods of a module that return it."""
+WRAPPERS = frozenset(
+    {
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.nn.parallel.DistributedDataParallel",
+    }
+)
+"""Modules that run the one that they are given."""
+
+_COPIES = frozenset(("copy.copy", "copy.deepcopy"))
+_LISTS = frozenset(
+    f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
+)
+_DICTS = frozenset(("builtins.dict", "collections.OrderedDict"))
+_HOLDERS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
+_GIVES_ELEMENT = frozenset(("get", "pop", "setdefault"))
+_WITHOUT_ELEMENTS = frozenset(
+    "torch.nn.Module torch.nn.modules.Module abc.ABC torch.optim.Optimizer".split()
+)
+_PLAIN_DECORATORS = frozenset(
+    """builtins.staticmethod builtins.classmethod builtins.property functools.wraps
+    torch.no_grad torch.inference_mode torch.enable_grad abc.abstractmethod""".split()
+)
+IN_PLACE = "it is computed in place"
+_DEEPEST = 6
+"""Of both stacks; a longer one loses what is outermost."""
+_MOST_STATES = 600
+
+
+def attribute(name: str) -> Field:
+    """The attribute of that name."""
+    return "attribute", name
+
+
+def item(key: object) -> Field:
+    """The element under a key."""
+    return "item", key
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What an expression may stand for.
+
+    ``kind``: ``value`` (made by ``expr``: a call that makes an object, a constant, a table that is
+    written out, an operation), ``function`` or ``class`` of the program and ``external``, each with its
+    ``name``, ``instance`` of the class ``name`` (a method's own). ``lost``: it is not in sight;
+    ``open``: beside the others, there may be what is not in sight; both with the reason as ``name``.
+    With ``fields``, it is what these lead to in such an object.
+    """
+
+    kind: str
+    expr: ir.Expr
+    function: str
+    stmt: ir.Stmt | None
+    name: str = ""
+    fields: Fields = ()
+    wrapped: bool = False
+    """It is reached through a wrapper such as DDP."""
+    context: Context = ()
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it is the constant ``None``."""
+        return self.expr == ir.Const(None) and not self.fields
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """An expression where it stands, what is taken out of it, and the calls that led there."""
+
+    expr: ir.Expr
+    function: str
+    stmt: ir.Stmt | None
+    fields: Fields = ()
+    context: Context = ()
+    wrapped: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        path = None if self.stmt is None else self.stmt.path
+        calls = tuple(map(id, self.context))
+        return self.expr, self.function, path, self.fields, calls, self.wrapped
+
+
+_Next = _State | Object
+
+
+class PointsTo:
+    """Answers for one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._known: dict[tuple[object, ...], tuple[Object, ...]] = {}
+
+    def of(
+        self,
+        expr: ir.Expr,
+        function: str,
+        stmt: ir.Stmt | None = None,
+        context: Context = (),
+    ) -> tuple[Object, ...]:
+        """The objects that an expression may stand for, where it is read by a statement; without one,
+        at any time."""
+        start = _State(expr, function, stmt, (), context)
+        if start.key not in self._known:
+            self._known[start.key] = tuple(self._search(start))
+        return self._known[start.key]
+
+    def whole(
+        self,
+        expr: ir.Expr,
+        function: str,
+        stmt: ir.Stmt | None = None,
+        context: Context = (),
+        closed: bool = False,
+    ) -> tuple[Object, ...]:
+        """The same where none of them is lost, else nothing; ``closed``: nor may there be others."""
+        found = self.of(expr, function, stmt, context)
+        unseen = ("lost", "open") if closed else ("lost",)
+        if any(one.kind in unseen for one in found):
+            return ()
+        return tuple(one for one in found if one.kind != "open")
+
+    def _search(self, start: _State) -> Iterator[Object]:
+        pending = [start]
+        seen = {start.key}
+        given: set[tuple[object, ...]] = set()
+        while pending:
+            state = pending.pop()
+            spend(40)
+            for one in self._step(state):
+                if isinstance(one, Object):
+                    path = None if one.stmt is None else one.stmt.path
+                    key = (one.kind, one.expr, one.function, path, one.name, one.fields)
+                    key += (one.wrapped, tuple(map(id, one.context)))
+                    if key not in given:
+                        given.add(key)
+                        yield one
+                    continue
+                if one.key not in seen:
+                    seen.add(one.key)
+                    pending.append(one)
+            if len(seen) > _MOST_STATES:
+                yield self._lost(start, "it goes too many ways")
+                return
+
+    # -- transfer functions -------------------------------------------------------------------
+
+    def _step(self, at: _State) -> Iterator[_Next]:
+        """What an expression is, or the expressions whose value it has."""
+        if len(at.fields) > _DEEPEST:
+            yield self._lost(at, "it is kept too deep inside of other objects")
+            return
+        there = self.program.elsewhere(at.expr, at.function)
+        if there is not None:
+            yield replace(at, expr=there[0], function=there[1], stmt=None)
+            return
+        origin = self.program.origin(at.expr, at.function)
+        if origin is not None:
+            yield self._object("external", at, origin)
+            return
+        match at.expr:
+            case ir.Name(id=name):
+                yield from self._of_name(name, at)
+            case ir.Attr(value=value, attr=attr):
+                yield from self._put_there(at)
+                yield self._inside(at, value, attribute(attr))
+            case ir.Item(value=value, key=key):
+                yield from self._put_there(at)
+                taken = item(key.value) if isinstance(key, ir.Const) else ANY
+                if isinstance(key, ir.Operation):
+                    taken = ANY if key.op != "slice" else ("slice", None)
+                yield self._inside(at, value, taken)
+            case ir.Call():
+                yield from self._of_call(at.expr, at)
+            case ir.Operation(op="if", operands=(_, *chosen)):
+                yield from (replace(at, expr=one) for one in chosen)
+            case ir.Operation(op="or" | "and", operands=operands):
+                yield from (replace(at, expr=one) for one in operands)
+            case ir.Walrus(value=value) | ir.Suspend(kind="await", value=value):
+                assert value is not None
+                yield replace(at, expr=value)
+            case ir.Suspend():
+                yield self._lost(at, "a generator is sent it")
+            case _ if at.fields:
+                yield from self._of_element(at)
+            case _:
+                yield self._object("value", at)
+
+    def _inside(self, at: _State, holder: ir.Expr, taken: Field) -> _State:
+        return replace(at, expr=holder, fields=(taken, *at.fields))
+
+    def _object(self, kind: str, at: _State, name: str = "") -> Object:
+        return Object(
+            kind,
+            at.expr,
+            at.function,
+            at.stmt,
+            name,
+            at.fields,
+            at.wrapped,
+            at.context,
+        )
+
+    def _lost(self, at: _State, why: str) -> Object:
+        return self._object("lost", at, why)
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _of_name(self, name: str, at: _State) -> Iterator[_Next]:
+        program = self.program
+        own = program.self_class(at.function)
+        owner = program.owner(name, at.function)
+        if own is not None and name == own[0] and self._is_self(name, owner):
+            assert owner is not None
+            yield from self._of_self(own[1], owner, at)
+            return
+        bound = self._of_comprehension_target(name, at)
+        if bound:
+            yield from bound
+            return
+        if owner is None:
+            yield self._lost(at, f"no value of {name} is in sight")
+            return
+        scope = program.functions[owner]
+        if ir.Name("classmethod") in scope.decorators and scope.class_name is not None:
+            if scope.params and scope.params[0].name == name:
+                yield from self._of_class(scope.class_name, at)
+                return
+        yield from self._put_there(at)
+        definitions, from_start = self._visible(owner, name, at)
+        for one in definitions:
+            yield from self._of_definition(name, one, at)
+        param = next((p for p in scope.params if p.name == name), None)
+        if param is not None:
+            if from_start:
+                yield from self._of_parameter(owner, param, at)
+        elif not definitions:
+            yield self._lost(at, f"no value of {name} is in sight")
+
+    def _is_self(self, name: str, owner: str | None) -> bool:
+        return owner is not None and self.program.functions[owner].self_name == name
+
+    def _of_comprehension_target(self, name: str, at: _State) -> list[_State]:
+        """The iterables of the comprehension, on the statement's own line, that binds a variable."""
+        if at.stmt is None:
+            return []
+        for expr in at.stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Comprehension):
+                    for target, iterable in zip(
+                        inner.targets, inner.iterables, strict=True
+                    ):
+                        for taken in _positions(target, name):
+                            fields = (EACH, *taken, *at.fields)
+                            return [replace(at, expr=iterable, fields=fields)]
+        return []
+
+    def _visible(
+        self, owner: str, name: str, at: _State
+    ) -> tuple[list[Definition], bool]:
+        """The definitions whose value a variable may have, and whether it may be what its function was
+        called with."""
+        found = self.program.definitions(owner, name)
+        if owner != at.function or at.stmt is None:
+            return found, True
+        control = self.program.control(owner)
+        stmts, from_start = control.reaching(name, at.stmt.path)
+        paths = {stmt.path for stmt in stmts}
+        if from_start and not paths:
+            return found, True
+        return [
+            d for d in found if d.function != owner or d.stmt.path in paths
+        ], from_start
+
+    def _of_definition(self, name: str, one: Definition, at: _State) -> Iterator[_Next]:
+        stmt = one.stmt
+        here = replace(at, function=one.function, stmt=stmt)
+        if stmt.kind == "functiondef":
+            made = ir.Name(stmt.names[0])
+            yield self._object("function", replace(here, expr=made), stmt.names[1])
+            return
+        if stmt.kind == "classdef":
+            yield from self._of_class(stmt.names[1], here)
+            return
+        if stmt.kind == "augassign" and stmt.value is not None:
+            yield from self._of_augmented(here, stmt.value)
+            return
+        places = [
+            fields for target in stmt.targets for fields in _positions(target, name)
+        ]
+        if stmt.kind == "for" and places and stmt.value is not None:
+            for fields in places:
+                taken = (EACH, *fields, *at.fields)
+                yield replace(here, expr=stmt.value, fields=taken)
+            return
+        if stmt.kind in ("assign", "annassign") and places and stmt.value is not None:
+            for fields in places:
+                taken = (*fields, *at.fields)
+                yield replace(here, expr=stmt.value, fields=taken)
+            return
+        if one.value is not None and one.index is None:
+            yield replace(here, expr=one.value)
+            return
+        yield self._lost(
+            here, f"{name} is given its value in a way that is not followed"
+        )
+
+    def _of_augmented(self, at: _State, value: ir.Expr) -> Iterator[_Next]:
+        """``more += [...]``, beside what it was before."""
+        if at.fields and at.fields[0] in (EACH, ANY):
+            yield replace(at, expr=value)
+        elif at.fields and at.fields[0][0] == "item":
+            yield self._lost(at, "it is put into a list, behind others")
+        else:
+            yield self._lost(at, IN_PLACE)
+
+    # -- parameters ---------------------------------------------------------------------------
+
+    def _of_parameter(self, owner: str, param: ir.Param, at: _State) -> Iterator[_Next]:
+        program = self.program
+        name = program.functions[owner].name
+        for depth in range(len(at.context) - 1, -1, -1):
+            if at.context[depth].callee == owner:
+                yield from self._given_by(
+                    at.context[depth], param, at.context[:depth], at
+                )
+                return
+        sites = program.call_sites.get(owner, [])
+        # What a method that has been come into calls in its turn.
+        inner = [
+            (site, at.context[: depth + 1])
+            for site in sites
+            for depth, outer in enumerate(at.context)
+            if outer.callee == site.caller
+        ]
+        for site, context in inner:
+            yield from self._given_by(site, param, context, at)
+        if inner:
+            return
+        for site in sites:
+            yield from self._given_by(site, param, (), at)
+        if not sites and param.default is not None:
+            yield self._default(owner, param, at)
+        if not sites:
+            unseen = "lost" if param.default is None else "open"
+            yield self._object(unseen, at, f"nothing in sight calls {name}()")
+        elif owner in program.escaping:
+            yield self._object("open", at, f"{name}() is used as a value")
+        elif program.is_public(owner):
+            why = f"{name}() may be called from out of sight"
+            yield self._object("open", at, why)
+
+    def _default(self, owner: str, param: ir.Param, at: _State) -> _State:
+        assert param.default is not None
+        outer = self.program.functions[owner].parent or owner
+        return replace(at, expr=param.default, function=outer, stmt=None, context=())
+
+    def _given_by(
+        self, site: CallSite, param: ir.Param, context: Context, at: _State
+    ) -> Iterator[_Next]:
+        """What a call gives to a parameter."""
+        program = self.program
+        here = replace(at, function=site.caller, stmt=site.stmt, context=context)
+        value = program.argument_at(site, param.name)
+        if param.kind == "positional" and value is not None:
+            yield replace(here, expr=value)
+            return
+        positional = [
+            p.name
+            for p in program.functions[site.callee].params
+            if p.kind == "positional"
+        ][site.bound_self :]
+        plain = [arg for arg in site.call.args if arg.name is None]
+        if param.kind == "*":
+            yield from self._rest(plain[len(positional) :], here)
+            return
+        if param.kind == "**":
+            taken = at.fields[0] if at.fields else None
+            for arg in site.call.args:
+                if arg.name is not None and taken == item(arg.name):
+                    yield replace(here, expr=arg.value, fields=at.fields[1:])
+                elif arg.star == "**":
+                    yield replace(here, expr=arg.value)
+            if taken is None:
+                yield self._lost(here, "it is a call's keywords")
+            return
+        named = next((arg for arg in site.call.args if arg.name == param.name), None)
+        if named is not None:
+            yield replace(here, expr=named.value)
+            return
+        spread = False
+        for position, arg in enumerate(site.call.args):
+            if arg.star == "**":
+                spread = True
+                yield self._inside(here, arg.value, item(param.name))
+            elif arg.star == "*" and param.name in positional[position:]:
+                spread = True
+                index = positional.index(param.name) - position
+                yield self._inside(here, arg.value, item(index))
+        if spread:
+            return
+        if param.default is not None:
+            yield self._default(site.callee, param, at)
+        else:
+            yield self._lost(here, f"the call gives no value to {param.name}")
+
+    def _rest(self, args: list[ir.Arg], at: _State) -> Iterator[_Next]:
+        """What is taken out of a function's ``*args``."""
+        starred = [position for position, arg in enumerate(args) if arg.star]
+        taken = at.fields[0] if at.fields else ("", None)
+        for position, arg in enumerate(args):
+            if arg.star:
+                step = taken
+                if isinstance(taken[1], int) and taken[0] == "item":
+                    step = item(taken[1] - position)
+                yield replace(at, expr=arg.value, fields=(step, *at.fields[1:]))
+            elif taken in (EACH, ANY) or (
+                taken == item(position) and not any(s < position for s in starred)
+            ):
+                yield replace(at, expr=arg.value, fields=at.fields[1:])
+        if not at.fields:
+            yield self._lost(at, "it is a call's positional arguments")
+
+    # -- objects and their attributes ---------------------------------------------------------
+
+    def _of_self(self, class_name: str, method: str, at: _State) -> Iterator[_Next]:
+        """A method's own object: what it was called on, where that is known."""
+        for depth in range(len(at.context) - 1, -1, -1):
+            site = at.context[depth]
+            if site.callee == method and site.bound_self:
+                outer = replace(
+                    at,
+                    function=site.caller,
+                    stmt=site.stmt,
+                    context=at.context[:depth],
+                )
+                match site.call.func:
+                    case ir.Attr(value=ir.Call(func=ir.Name(id="super"))):
+                        own = self.program.self_class(site.caller)
+                        if own is not None:
+                            yield replace(outer, expr=ir.Name(own[0]))
+                            return
+                    case ir.Attr(value=value) if (
+                        self.program.functions[method].name != "__init__"
+                    ):
+                        yield replace(outer, expr=value)
+                        return
+                    case _ if self.program.functions[method].name == "__init__":
+                        yield from self._of_instance(
+                            class_name, replace(outer, expr=site.call), at.context
+                        )
+                        return
+                break
+        yield from self._of_instance(class_name, at, at.context)
+
+    def _of_class(self, class_name: str, at: _State) -> Iterator[_Next]:
+        if not at.fields or at.fields[0][0] != "attribute":
+            yield self._object("class", at, class_name)
+            return
+        yield from self._of_attribute(class_name, at, None)
+
+    def _of_instance(
+        self, class_name: str, at: _State, inside: Context
+    ) -> Iterator[_Next]:
+        """An object of a class; ``inside``: the calls that lead into its methods."""
+        if at.fields and at.fields[0][0] == "attribute":
+            yield from self._of_attribute(class_name, at, inside)
+        elif at.fields and self._has_no_elements(class_name):
+            # To unpack it raises: a factory that returns one object or several.
+            return
+        elif isinstance(at.expr, ir.Call):
+            yield self._object("value", at, class_name)
+        else:
+            yield self._object("instance", at, class_name)
+
+    def _of_attribute(
+        self, class_name: str, at: _State, inside: Context | None
+    ) -> Iterator[_Next]:
+        """The first attribute that is taken out of an object of a class, or of the class itself."""
+        program = self.program
+        attr, left = str(at.fields[0][1]), at.fields[1:]
+        exact = isinstance(at.expr, ir.Call)
+        found = False
+        for one in program.attribute_definitions(class_name, attr):
+            if one.call is not None and exact and one.call is not at.expr:
+                continue
+            if exact and self._is_of_another(one.function, class_name):
+                continue
+            found = True
+            here = replace(at, function=one.function, stmt=one.stmt, fields=left)
+            calls = inside if inside is not None else ()
+            if one.call is not None:
+                calls = at.context if exact else ()
+            here = replace(here, context=calls)
+            places = [
+                fields
+                for target in one.stmt.targets
+                for fields in _attribute_positions(target, attr)
+            ]
+            if one.call is not None and one.value is not None:
+                yield replace(here, expr=one.value)
+            elif places and one.stmt.value is not None and one.stmt.kind != "with":
+                step = () if one.stmt.kind != "for" else (EACH,)
+                if one.stmt.kind == "augassign":
+                    yield from self._of_augmented(here, one.stmt.value)
+                    continue
+                for fields in places:
+                    taken = (*step, *fields, *left)
+                    yield replace(here, expr=one.stmt.value, fields=taken)
+            else:
+                yield self._lost(
+                    here, f"{attr} is given its value in a way that is not followed"
+                )
+        if found:
+            return
+        method = program.method(class_name, attr)
+        if method is not None:
+            scope = program.functions[method]
+            here = replace(at, function=method, stmt=None, fields=left)
+            if ir.Name("property") in scope.decorators:
+                here = replace(here, context=inside or ())
+                yield from self._returned(method, here)
+            else:
+                yield self._object("function", here, method)
+            return
+        set_there = False
+        for base in program.bases(class_name):
+            facts = program.classes[base]
+            for stmt in facts.body:
+                if ir.Name(attr) in stmt.targets and stmt.value is not None:
+                    set_there = True
+                    yield _State(stmt.value, facts.parent, None, left, (), at.wrapped)
+        if not set_there:
+            yield self._lost(at, f"no value of {attr} is in sight")
+
+    def _has_no_elements(self, class_name: str) -> bool:
+        program = self.program
+        return program.external_bases(class_name) <= _WITHOUT_ELEMENTS and not any(
+            program.method(class_name, name) for name in ("__getitem__", "__iter__")
+        )
+
+    def _is_of_another(self, function: str, class_name: str) -> bool:
+        """Whether a function is a method of a class that an object does not have."""
+        own = self.program.self_class(function)
+        return own is not None and (
+            own[1] not in self.program.bases(class_name)
+            and own[1] in self.program.family(class_name)
+        )
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def _of_call(self, call: ir.Call, at: _State) -> Iterator[_Next]:
+        program = self.program
+        func = call.func
+        origin = program.origin(func, at.function)
+        if origin in WRAPPERS and call.args and not at.fields:
+            yield replace(at, expr=call.args[0].value, wrapped=True)
+            return
+        refs = program.resolve(func, at.function)
+        called = {ref.kind for ref in refs}
+        if called == {"class"}:
+            for ref in refs:
+                init = program.method(ref.name, "__init__")
+                sites = [
+                    site
+                    for site in program.call_sites_of(call, at.function)
+                    if site.callee == init
+                ]
+                inside = (*at.context, *sites[:1])[-_DEEPEST:]
+                yield from self._of_instance(ref.name, at, inside)
+            return
+        if called == {"function"}:
+            for site in program.call_sites_of(call, at.function):
+                context = (*at.context, site)[-_DEEPEST:]
+                here = replace(at, function=site.callee, stmt=None, context=context)
+                yield from self._returned(site.callee, here)
+            return
+        if origin is not None and at.fields:
+            yield from self._of_library(origin, call, at)
+            return
+        if isinstance(func, ir.Attr) and not refs:
+            first = call.args[0].value if call.args else None
+            if func.attr in RETURNS_SELF:
+                yield replace(at, expr=func.value)
+                return
+            if func.attr in _GIVES_ELEMENT and first is not None:
+                taken = item(first.value) if isinstance(first, ir.Const) else ANY
+                yield self._inside(at, func.value, taken)
+                return
+            if func.attr == "values" and at.fields[:1] == (EACH,):
+                yield replace(at, expr=func.value, fields=(ANY, *at.fields[1:]))
+                return
+            if func.attr == "items" and at.fields[:2] == (EACH, item(1)):
+                yield replace(at, expr=func.value, fields=(ANY, *at.fields[2:]))
+                return
+            if func.attr == "copy" and at.fields:
+                yield replace(at, expr=func.value)
+                return
+        yield self._object("value", at)
+
+    def _returned(self, function: str, at: _State) -> Iterator[_Next]:
+        """What a function gives back."""
+        facts = self.program.functions[function]
+        if facts.is_generator or facts.is_async:
+            yield self._lost(at, f"{facts.name}() hands it out later")
+            return
+        for decorator in facts.decorators:
+            func = decorator.func if isinstance(decorator, ir.Call) else decorator
+            if self.program.origin(func, function) not in _PLAIN_DECORATORS:
+                yield self._object("open", at, f"{facts.name}() is decorated")
+        control = self.program.control(function)
+        for stmt in ir.statements(facts.body):
+            if stmt.kind == "return":
+                value = stmt.value or ir.Const(None)
+                yield replace(at, expr=value, function=function, stmt=stmt)
+        if not control.is_passed(lambda stmt: stmt.kind in ("return", "raise")):
+            yield self._object("value", replace(at, expr=ir.Const(None)))
+
+    def _of_library(self, origin: str, call: ir.Call, at: _State) -> Iterator[_Next]:
+        """What is taken out of what a library's function returns."""
+        taken, left = at.fields[0], at.fields[1:]
+        args = [arg.value for arg in call.args if arg.name is None and not arg.star]
+        in_order = origin in ("builtins.list", "builtins.tuple")
+        if len(args) == 1 and (in_order or (origin in _LISTS and taken in (EACH, ANY))):
+            yield replace(at, expr=args[0])
+        elif (
+            origin == "builtins.enumerate"
+            and args
+            and at.fields[:2]
+            == (
+                EACH,
+                item(1),
+            )
+        ):
+            yield replace(at, expr=args[0], fields=(EACH, *at.fields[2:]))
+        elif origin == "builtins.zip" and taken == EACH and left[:1]:
+            position = left[0][1]
+            if isinstance(position, int) and 0 <= position < len(args):
+                fields = (EACH, *at.fields[2:])
+                yield replace(at, expr=args[position], fields=fields)
+        elif origin in _DICTS | _HOLDERS:
+            kind = "attribute" if origin in _HOLDERS else "item"
+            known = False
+            for arg in call.args:
+                if arg.name is not None and (taken == (kind, arg.name) or taken == ANY):
+                    known = True
+                    yield replace(at, expr=arg.value, fields=left)
+                elif arg.star == "**" or (arg.name is None and origin in _DICTS):
+                    known = True
+                    fields = (
+                        (item(taken[1]), *left) if kind == "attribute" else at.fields
+                    )
+                    yield replace(at, expr=arg.value, fields=fields)
+            if not known:
+                yield self._object("value", at)
+        else:
+            yield self._object("value", at)
+
+    # -- elements -----------------------------------------------------------------------------
+
+    def _put_there(self, at: _State) -> Iterator[_State]:
+        """What is put later into the collection that a variable or an attribute holds."""
+        if not at.fields or at.fields[0][0] not in ("item", "each"):
+            return
+        if not isinstance(at.expr, (ir.Name, ir.Attr)):
+            return
+        taken, left = at.fields[0], at.fields[1:]
+        for put in self.program.noted(Contents).put_into(at.expr, at.function):
+            here = _State(put.value, put.function, put.stmt, left, (), at.wrapped)
+            if put.spread:
+                yield replace(here, fields=at.fields)
+            elif taken in (EACH, ANY) or not isinstance(put.key, ir.Const):
+                yield here
+                if taken == EACH and put.key is not None:
+                    yield replace(here, expr=put.key)
+            elif taken == item(put.key.value):
+                yield here
+
+    def _of_element(self, at: _State) -> Iterator[_Next]:
+        """What is taken out of what is written out."""
+        taken, left = at.fields[0], at.fields[1:]
+        match at.expr:
+            case ir.Display(kind="dict", items=items, keys=keys):
+                if taken == EACH:
+                    yield from (
+                        replace(at, expr=key, fields=left)
+                        for key in keys
+                        if key is not None
+                    )
+                    return
+                for key, value in zip(keys, items, strict=True):
+                    if key is None:
+                        yield replace(at, expr=value)
+                    elif taken == ANY or (
+                        isinstance(key, ir.Const) and taken == item(key.value)
+                    ):
+                        yield replace(at, expr=value, fields=left)
+            case ir.Display(items=items):
+                starred = False
+                for position, value in enumerate(items):
+                    index = taken[1]
+                    if isinstance(index, int) and index < 0:
+                        index += len(items)
+                    if isinstance(value, ir.Operation) and value.op == "starred":
+                        starred = True
+                        yield replace(at, expr=value.operands[0], fields=(ANY, *left))
+                    elif starred or taken in (EACH, ANY) or index == position:
+                        yield replace(at, expr=value, fields=left)
+            case ir.Comprehension(elements=elements):
+                if taken == EACH and len(elements) == 2:
+                    yield replace(at, expr=elements[0], fields=left)
+                else:
+                    yield replace(at, expr=elements[-1], fields=left)
+            case ir.Operation(op="+" | "|", operands=operands):
+                known = taken in (EACH, ANY) or at.expr.op == "|"
+                fields = at.fields if known else (ANY, *left)
+                yield from (replace(at, expr=o, fields=fields) for o in operands)
+            case ir.Operation(op="*", operands=(ir.Display() as listed, _)):
+                fields = (ANY, *left)
+                yield replace(at, expr=listed, fields=fields)
+            case _:
+                yield self._object("value", at)
+
+
+def _positions(target: ir.Expr, name: str) -> Iterator[Fields]:
+    """Where a variable stands in what is unpacked."""
+    if target == ir.Name(name):
+        yield ()
+    elif isinstance(target, ir.Display):
+        for index, inner in enumerate(target.items):
+            if isinstance(inner, ir.Operation) and inner.op == "starred":
+                # A list of the rest: `first, *others = ...`
+                for fields in _positions(inner.operands[0], name):
+                    yield (("rest", index), *fields)
+                continue
+            for fields in _positions(inner, name):
+                yield (item(index), *fields)
+
+
+def _attribute_positions(target: ir.Expr, attr: str) -> Iterator[Fields]:
+    """The same of an attribute, whatever it is one of."""
+    if isinstance(target, ir.Attr) and target.attr == attr:
+        yield ()
+    elif isinstance(target, ir.Display):
+        for index, inner in enumerate(target.items):
+            for fields in _attribute_positions(inner, attr):
+                yield (item(index), *fields)
