@@ -32,6 +32,8 @@ EACH: Field = ("each", None)
 """What a loop goes through: the elements of a list, the keys of a dict."""
 ANY: Field = ("item", None)
 """An element under a key that is not in sight."""
+_SECOND = (EACH, ("item", 1))
+"""Of the pairs that ``enumerate()`` and ``items()`` give, what is counted, or kept."""
 
 RETURNS_SELF = frozenset(
     "to cuda cpu train eval requires_grad_ apply share_memory".split()
@@ -630,7 +632,7 @@ class PointsTo:
             if func.attr == "values" and at.fields[:1] == (EACH,):
                 yield replace(at, expr=func.value, fields=(ANY, *at.fields[1:]))
                 return
-            if func.attr == "items" and at.fields[:2] == (EACH, item(1)):
+            if func.attr == "items" and at.fields[:2] == _SECOND:
                 yield replace(at, expr=func.value, fields=(ANY, *at.fields[2:]))
                 return
             if func.attr == "copy" and at.fields:
@@ -661,17 +663,14 @@ class PointsTo:
         taken, left = at.fields[0], at.fields[1:]
         args = [arg.value for arg in call.args if arg.name is None and not arg.star]
         in_order = origin in ("builtins.list", "builtins.tuple")
-        if len(args) == 1 and (in_order or (origin in _LISTS and taken in (EACH, ANY))):
+        if origin in _COPIES and args:
+            # Its parts are what those of the original are, each a copy.
             yield replace(at, expr=args[0])
-        elif (
-            origin == "builtins.enumerate"
-            and args
-            and at.fields[:2]
-            == (
-                EACH,
-                item(1),
-            )
+        elif len(args) == 1 and (
+            in_order or (origin in _LISTS and taken in (EACH, ANY))
         ):
+            yield replace(at, expr=args[0])
+        elif origin == "builtins.enumerate" and args and at.fields[:2] == _SECOND:
             yield replace(at, expr=args[0], fields=(EACH, *at.fields[2:]))
         elif origin == "builtins.zip" and taken == EACH and left[:1]:
             position = left[0][1]
