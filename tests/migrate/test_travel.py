@@ -531,8 +531,10 @@ def test_a_class_out_of_a_table(name: str) -> None:
 def test_a_table_that_holds_something_else() -> None:
     table = "TABLE = {'sgd': torch.optim.SGD, 'other': make}\n"
     loop = "for x, y in data:\n    opt.zero_grad()\n    criterion(model(x), y).backward()\n    opt.step()\n"
-    text = f"{table}opt = TABLE['sgd'](model.parameters(), lr=0.1)\n{loop}"
-    assert left_alone(text) == "AMP010"
+    text = f"{table}opt = TABLE[KEY](model.parameters(), lr=0.1)\n{loop}"
+    either = text.replace("KEY", "'other' if len(data) > 9 else 'sgd'")
+    assert left_alone(either) == "AMP010"
+    assert "scaler.step(opt)" in migrated(text.replace("KEY", "'sgd'"))
 
 
 def test_an_optimizer_class_of_ones_own() -> None:

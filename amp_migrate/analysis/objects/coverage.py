@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import CallSite, Program
@@ -25,18 +26,8 @@ with the statement where several give the name a value, then the attributes that
 Way = Mapping[str, CallSite]
 """The calls that lead to a place: of each function on the way, the only one that counts."""
 
-_SAME_OBJECT = frozenset(
-    "to cuda cpu float train eval requires_grad_ share_memory apply".split()
-)
-_INNER = frozenset("children modules named_children named_modules".split())
-_WRAPPERS = (
-    "DataParallel",
-    "DistributedDataParallel",
-    "DDP",
-    "convert_sync_batchnorm",
-)
-_WRAPPING_FUNCTIONS = ("torch.compile", "torch.jit.script")
 _AT = "@"
+_BY = "#"
 _PASSED_THROUGH = frozenset(
     f"builtins.{name}"
     for name in "list tuple iter sorted reversed enumerate zip set next".split()
@@ -120,7 +111,9 @@ class Coverage:
         ]
         self.flow = Flow(program)
         self._busy: set[tuple[str, str, ir.Path]] = set()
-        self._naming: set[tuple[Slot, ir.Path | None]] = set()
+        self.points_to = program.noted(PointsTo)
+        self.names: dict[Identity, set[tuple[str, str, str]]] = {}
+        """By object, the variables and attributes that it goes by."""
         self._way: Way = {}
         self._held = {birth: self._of_birth(birth) for birth in self.births}
         self.held = Held()
@@ -867,171 +860,91 @@ class Coverage:
     # -- identities ---------------------------------------------------------------------------
 
     def identities(
-        self,
-        expr: ir.Expr,
-        function: str,
-        stmt: ir.Stmt | None = None,
-        depth: int = 0,
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None = None
     ) -> frozenset[Identity]:
         """The objects that an expression may be at a statement (None: anywhere in the function); empty
         where that cannot be told."""
-        if depth > _MOST_STEPS:
-            return frozenset()
+        found: set[Identity] = set()
+        for one in self.points_to.of(expr, function, stmt, self._context, same=True):
+            if one.kind == "open" or one.is_none:
+                continue
+            identity = self._identity(one)
+            if identity is None:
+                return frozenset()
+            found.add(identity)
+            self.names.setdefault(identity, set()).update(
+                (bound.kind, bound.owner, bound.name)
+                for bound in one.names
+                if bound.depth == 0
+            )
+        return frozenset(found)
+
+    @property
+    def _context(self) -> Context:
+        """The calls of the way that is looked at, outermost first."""
+        found: list[CallSite] = []
+        left = dict(self._way)
+        while left:
+            outer = [c for c, site in left.items() if site.caller not in left]
+            for callee in outer or list(left):
+                found.append(left.pop(callee))
+        return tuple(found)
+
+    def _identity(self, one: Object) -> Identity | None:
+        """What an object is known by: the name that it is given where it is made, or that place."""
+        way: list[str] = []
+        for kind, name in one.fields:
+            if kind in ("each", "inside"):
+                way += ["*"] if kind == "inside" else []
+                break
+            if kind == "slice" or name is None:
+                return None
+            if kind == "item":
+                way.append(f"[{name!r}]")
+            elif name != "module":
+                way.append(str(name))
+        root = self._root(one)
+        return None if root is None else (*root, *way)
+
+    def _root(self, one: Object) -> Identity | None:
         program = self.program
+        if one.kind == "instance":
+            return "self", one.name
+        if one.kind == "external":
+            return one.kind, one.name
+        bound = one.bound
+        if one.kind == "lost" and isinstance(one.expr, ir.Name) and bound is None:
+            owner = program.owner(one.expr.id, one.function)
+            if owner is None or not self._is_param(owner, one.expr.id):
+                return None
+            return "variable", owner, one.expr.id
+        if one.kind not in ("value", "lost"):
+            return None
+        if bound is not None and bound.kind == "attribute":
+            holder = self.optimizers.collections.holder(bound.owner, bound.name)
+            return bound.kind, holder, bound.name
+        if bound is None:
+            if not isinstance(one.expr, ir.Call):
+                return None
+            name, at = "", f"{one.expr.line}:{one.expr.column}"
+            return "made", one.function, name + _AT + at + self._calls(one)
+        name = bound.name
+        several = program.definitions(bound.owner, bound.name)
+        if len({d.stmt.path for d in several}) > 1:
+            name += _AT + _shown(bound.path)
+        return bound.kind, bound.owner, name + self._calls(one)
 
-        def of(inner: ir.Expr) -> frozenset[Identity]:
-            return self.identities(inner, function, stmt, depth + 1)
-
-        slot = None
-        if not isinstance(expr, ir.Item):
-            slot = self.optimizers.slot(expr, function)
-        if slot is not None and not self._is_submodule(expr, slot, function):
-            return self._of_slot(slot, function, stmt, depth)
-        match expr:
-            case ir.Attr(value=value, attr="module"):
-                return of(value)
-            case ir.Attr(value=value, attr=attr):
-                own = program.self_class(function)
-                if own is not None and value == ir.Name(own[0]):
-                    return frozenset({("attribute", own[1], attr)})
-                return frozenset((*one, attr) for one in of(value))
-            case ir.Item(value=value, key=ir.Const(value=key)):
-                made = self._handed_over_under(value, key, function, stmt, depth)
-                kept = self._kept_under(expr, value, key, function)
-                if len(kept) == 1 and not made:
-                    made = self.identities(*kept[0], depth + 1)
-                elif len(kept) > 1:
-                    # It is one, and then another.
-                    return frozenset()
-                return made or frozenset((*one, f"[{key!r}]") for one in of(value))
-            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _INNER:
-                return frozenset((*one, "*") for one in of(value))
-            case ir.Call(func=ir.Name(id="list"), args=(ir.Arg(value=value),)):
-                return of(value)
-            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _SAME_OBJECT:
-                return of(value)
-            case ir.Call(func=func, args=args) if args:
-                name = ir.key_of(func) or ""
-                if name.rsplit(".", 1)[-1] in _WRAPPERS or (
-                    program.origin(func, function) in _WRAPPING_FUNCTIONS
-                ):
-                    return of(args[0].value)
-        return frozenset()
-
-    def _is_submodule(self, expr: ir.Expr, slot: Slot, function: str) -> bool:
-        """Whether an attribute is part of a module, which is known by the way to it."""
-        own = self.program.self_class(function)
-        if slot.kind != "attribute" or not isinstance(expr, ir.Attr):
-            return False
-        if own is not None and expr.value == ir.Name(own[0]):
-            return False
-        bases = self.program.external_bases(slot.owner)
-        return any(base.startswith("torch.nn.") for base in bases)
-
-    def _of_slot(
-        self, slot: Slot, function: str, stmt: ir.Stmt | None, depth: int
-    ) -> frozenset[Identity]:
-        program = self.program
-        naming = (slot, None if stmt is None else stmt.path)
-        if naming in self._naming:
-            return frozenset()
-        self._naming.add(naming)
-        try:
-            found: set[Identity] = set()
-            given = True
-            if slot.kind == "attribute":
-                definitions = [
-                    definition
-                    for definition in program.attribute_definitions(
-                        slot.owner, slot.name
-                    )
-                    if self._runs_on_way(definition.function)
-                ]
-            else:
-                definitions, given = self._definitions(
-                    slot.owner, slot.name, function, stmt
-                )
-                own = program.functions[slot.owner].self_name
-                if slot.name == own:
-                    return frozenset(
-                        {("self", program.functions[slot.owner].class_name or "")}
-                    )
-                if given and self._is_param(slot.owner, slot.name):
-                    arguments = [
-                        (site, argument)
-                        for site in self._sites(slot.owner)
-                        if (argument := program.argument_at(site, slot.name))
-                        is not None
-                    ]
-                    for site, argument in arguments:
-                        given_here = self.identities(
-                            argument, site.caller, site.stmt, depth + 1
-                        )
-                        if not given_here and self._is_made(argument, site.caller):
-                            given_here = frozenset({(slot.kind, slot.owner, slot.name)})
-                        found |= given_here
-                    if not arguments:
-                        found.add((slot.kind, slot.owner, slot.name))
-            for definition in definitions:
-                value = definition.value
-                new = self._new(slot, definition)
-                elements = self._elements(definition, slot, depth)
-                if definition.index is not None:
-                    at = definition.function
-                    elements |= self._handed_over(value, definition.index, at, depth)
-                if elements:
-                    found |= elements
-                    continue
-                if value is None or definition.index is not None:
-                    found.add(new)
-                    continue
-                if value == ir.Const(None):
-                    continue
-                options: tuple[ir.Expr, ...] = (value,)
-                if isinstance(value, ir.Operation) and value.op == "if":
-                    options = value.operands[1:]
-                for option in options:
-                    inner = self.identities(
-                        option, definition.function, definition.stmt, depth + 1
-                    )
-                    if inner or not self._is_itself(option, slot, definition.function):
-                        found |= inner or {new}
-            return frozenset(found)
-        finally:
-            self._naming.discard(naming)
-
-    def _is_made(self, expr: ir.Expr, function: str) -> bool:
-        """Whether an expression makes a new module: ``Net().to(device)``."""
-        while (
-            isinstance(expr, ir.Call)
-            and isinstance(expr.func, ir.Attr)
-            and expr.func.attr in _SAME_OBJECT
-        ):
-            expr = expr.func.value
-        if not isinstance(expr, ir.Call):
-            return False
-        made = self.program.resolve(expr.func, function)
-        return bool(made) and all(
-            ref.kind == "class"
-            or (ref.kind == "external" and ref.name.startswith("torch.nn."))
-            for ref in made
+    def _calls(self, one: Object) -> str:
+        """The calls that tell an object from others that the same statement makes."""
+        return "".join(
+            f"{_BY}{site.call.line}:{site.call.column}"
+            for site in one.context
+            if self.program.functions[site.callee].name != "__init__"
+            and len(self.program.call_sites.get(site.callee, ())) > 1
         )
-
-    def _new(self, slot: Slot, definition: Definition) -> Identity:
-        """The object that a statement gives a name to."""
-        name = slot.name
-        if slot.kind == "variable":
-            several = self.program.definitions(slot.owner, slot.name)
-            if len({d.stmt.path for d in several}) > 1:
-                name += _AT + _shown(definition.stmt.path)
-        return slot.kind, slot.owner, name
 
     def _is_param(self, function: str, name: str) -> bool:
         return any(p.name == name for p in self.program.functions[function].params)
-
-    def _returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Stmt]]:
-        for callee in self.program.callees(call, function):
-            yield from self._returned(callee)
 
     def _returned(self, callee: str) -> Iterator[tuple[str, ir.Stmt]]:
         for stmt in ir.statements(self.program.functions[callee].body):
@@ -1081,127 +994,11 @@ class Coverage:
                     pending.append((site.caller, site.stmt))
         return paths, from_start
 
-    def _elements(
-        self, definition: Definition, slot: Slot, depth: int
-    ) -> frozenset[Identity]:
-        """What a loop's variable stands for in turn, where the loop goes through a list in sight."""
-        collections = self.optimizers.collections
-        stmt, value = definition.stmt, definition.stmt.value
-        through = collections.iterated(stmt, slot.name, definition.function)
-        if stmt.kind == "for" and isinstance(value, ir.Call):
-            if isinstance(value.func, ir.Attr) and value.func.attr in _INNER:
-                through = value
-        if through is None:
-            return frozenset()
-        lists = [(definition.function, definition.stmt, through)]
-        if isinstance(through, ir.Name):
-            owner = self.program.owner(through.id, definition.function)
-            if owner is not None:
-                lists = [
-                    (site.caller, site.stmt, given)
-                    for site in self._sites(owner)
-                    if (given := self.program.argument_at(site, through.id)) is not None
-                ]
-        found: set[Identity] = set()
-        for function, stmt, expr in lists:
-            if not isinstance(expr, ir.Display) or expr.kind == "dict":
-                inner = self.identities(expr, function, stmt, depth + 1)
-                found |= inner
-                continue
-            for item in expr.items:
-                found |= self.identities(item, function, stmt, depth + 1)
-        return frozenset(found)
-
-    def _handed_over_under(
-        self,
-        holder: ir.Expr,
-        key: object,
-        function: str,
-        stmt: ir.Stmt | None,
-        depth: int,
-    ) -> frozenset[Identity]:
-        """The same of a variable that holds all that the call returns: ``made["model"]``."""
-        owner = (
-            self.program.owner(holder.id, function)
-            if isinstance(holder, ir.Name)
-            else None
-        )
-        if owner is None or not isinstance(holder, ir.Name):
-            return frozenset()
-        found, _ = self._definitions(owner, holder.id, function, stmt)
-        if len(found) != 1 or found[0].index is not None:
-            return frozenset()
-        return self._handed_over(found[0].value, key, found[0].function, depth)
-
-    def _kept_under(
-        self, expr: ir.Expr, holder: ir.Expr, key: object, function: str
-    ) -> list[tuple[ir.Expr, str, ir.Stmt]]:
-        """What is put into a collection that is made once, ``state["model"]``, and where."""
-        collections = self.optimizers.collections
-        made = collections.definitions(holder, function)
-        if len(made) != 1 or made[0].index is not None or not isinstance(key, str):
-            return []
-        whole = made[0].value or ir.Const(None)
-        first = collections.element(whole, key, made[0].function)
-        found = [] if first is None else [(first, made[0].function, made[0].stmt)]
-        found += [
-            (d.value, d.function, d.stmt)
-            for where, d in collections.stored(holder, function)
-            if where == key and d.value is not None
-        ]
-        # What is only wrapped or moved stays what it is.
-        return [one for one in found if expr not in ir.walk(one[0])]
-
-    def _handed_over(
-        self, value: ir.Expr | None, key: object, function: str, depth: int
-    ) -> frozenset[Identity]:
-        """What a function returns as one of several, by the name that it has in there: the optimizer
-        that is returned beside it holds it by that name. Only where a single call runs the function,
-        or the models of different calls would be one."""
-        program = self.program
-        found: set[Identity] = set()
-        if not isinstance(value, ir.Call) or not isinstance(key, (int, str)):
-            return frozenset()
-        for callee in program.callees(value, function):
-            if len(program.call_sites.get(callee, ())) != 1 or (
-                callee in program.escaping
-            ):
-                return frozenset()
-        for callee, stmt in self._returns(value, function):
-            returned = stmt.value or ir.Const(None)
-            if self.optimizers.cannot_be_unpacked(returned, key, callee):
-                continue
-            item = self.optimizers.collections.element(returned, key, callee)
-            inner = (
-                frozenset()
-                if item is None
-                else self.identities(item, callee, stmt, depth + 1)
-            )
-            if not inner:
-                return frozenset()
-            found |= inner
-        return frozenset(found)
-
-    def _is_itself(self, value: ir.Expr, slot: Slot, function: str) -> bool:
-        """Whether a value comes from its own name: ``model = model.to(device)``, ``net = DDP(net)``."""
-        root = value
-        while isinstance(root, (ir.Call, ir.Attr, ir.Name)):
-            if isinstance(root, ir.Call):
-                wraps = (ir.key_of(root.func) or "").rsplit(".", 1)[-1] in _WRAPPERS
-                root = root.args[0].value if wraps and root.args else root.func
-            elif self.optimizers.slot(root, function) == slot:
-                return True
-            elif isinstance(root, ir.Attr):
-                root = root.value
-            else:
-                return False
-        return False
-
 
 def definitions_of(program: Program, one: Identity) -> list[Definition]:
     """What gives the name that an object goes by its value."""
     kind, owner, *rest = one
-    name, _, at = rest[0].partition(_AT) if rest else ("", "", "")
+    name, _, at = rest[0].partition(_BY)[0].partition(_AT) if rest else ("", "", "")
     if kind == "attribute":
         return program.attribute_definitions(owner, name)
     if kind != "variable":
@@ -1213,7 +1010,7 @@ def definitions_of(program: Program, one: Identity) -> list[Definition]:
 def bindings_of(program: Program, one: Identity) -> list[Definition]:
     """What gives that name a value at any time."""
     kind, owner, *rest = one
-    name = rest[0].partition(_AT)[0] if rest else ""
+    name = rest[0].partition(_BY)[0].partition(_AT)[0] if rest else ""
     return definitions_of(program, (kind, owner, name))
 
 

@@ -32,6 +32,8 @@ EACH: Field = ("each", None)
 """What a loop goes through: the elements of a list, the keys of a dict."""
 ANY: Field = ("item", None)
 """An element under a key that is not in sight."""
+INSIDE: Field = ("inside", None)
+"""A module that is a part of another one."""
 _SECOND = (EACH, ("item", 1))
 """Of the pairs that ``enumerate()`` and ``items()`` give, what is counted, or kept."""
 
@@ -48,6 +50,11 @@ WRAPPERS = frozenset(
 )
 """Modules that run the one that they are given."""
 
+_WRAPPER_NAMES = frozenset(
+    "DataParallel DistributedDataParallel DDP convert_sync_batchnorm".split()
+)
+_WRAPPING_FUNCTIONS = frozenset(("torch.compile", "torch.jit.script"))
+_INNER = frozenset("children modules named_children named_modules".split())
 _COPIES = frozenset(("copy.copy", "copy.deepcopy"))
 _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
@@ -79,6 +86,18 @@ def item(key: object) -> Field:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A statement that gives a variable of ``owner``, a function, or an attribute of it, a class, a
+    value; ``depth``: how much is still to be taken out of that value."""
+
+    kind: str
+    owner: str
+    name: str
+    path: ir.Path
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Object:
     """What an expression may stand for.
 
@@ -98,11 +117,31 @@ class Object:
     wrapped: bool = False
     """It is reached through a wrapper such as DDP."""
     context: Context = ()
+    bound: Bound | None = None
+    """The statement nearest to where it is made that gives it, and nothing around it, a name."""
+    names: tuple[Bound, ...] = ()
+    """Those by which the search came to it."""
 
     @property
     def is_none(self) -> bool:
         """Whether it is the constant ``None``."""
         return self.expr == ir.Const(None) and not self.fields
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes it another object."""
+        named = isinstance(self.expr, (ir.Name, ir.Attr, ir.Item, ir.Const))
+        return (
+            self.kind,
+            self.expr if named else id(self.expr),
+            self.function,
+            None if self.stmt is None else self.stmt.path,
+            self.name,
+            self.fields,
+            self.wrapped,
+            tuple(map(id, self.context)),
+            self.bound,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +154,29 @@ class _State:
     fields: Fields = ()
     context: Context = ()
     wrapped: bool = False
+    same: bool = False
+    bound: Bound | None = None
+    names: tuple[Bound, ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
-        path = None if self.stmt is None else self.stmt.path
-        calls = tuple(map(id, self.context))
-        return self.expr, self.function, path, self.fields, calls, self.wrapped
+        """What makes it another state: two calls of one statement may say the same."""
+        named = isinstance(self.expr, (ir.Name, ir.Attr, ir.Item, ir.Const))
+        return (
+            self.expr if named else id(self.expr),
+            self.function,
+            None if self.stmt is None else self.stmt.path,
+            self.fields,
+            tuple(map(id, self.context)),
+            self.wrapped,
+            self.bound if self.same else None,
+            self.same,
+        )
+
+    def named(self, kind: str, owner: str, name: str, stmt: ir.Stmt) -> _State:
+        """It as the value that a statement gives a name."""
+        bound = Bound(kind, owner, name, stmt.path, len(self.fields))
+        return replace(self, bound=bound, names=(*self.names, bound))
 
 
 _Next = _State | Object
@@ -139,10 +195,15 @@ class PointsTo:
         function: str,
         stmt: ir.Stmt | None = None,
         context: Context = (),
+        same: bool = False,
     ) -> tuple[Object, ...]:
         """The objects that an expression may stand for, where it is read by a statement; without one,
-        at any time."""
-        start = _State(expr, function, stmt, (), context)
+        at any time.
+
+        ``same``: the very objects. A part of a module is known by the module and the way to it, and a
+        part of a copy is none of the original.
+        """
+        start = _State(expr, function, stmt, (), context, same=same)
         if start.key not in self._known:
             self._known[start.key] = tuple(self._search(start))
         return self._known[start.key]
@@ -171,11 +232,8 @@ class PointsTo:
             spend(40)
             for one in self._step(state):
                 if isinstance(one, Object):
-                    path = None if one.stmt is None else one.stmt.path
-                    key = (one.kind, one.expr, one.function, path, one.name, one.fields)
-                    key += (one.wrapped, tuple(map(id, one.context)))
-                    if key not in given:
-                        given.add(key)
+                    if one.key not in given:
+                        given.add(one.key)
                         yield one
                     continue
                 if one.key not in seen:
@@ -241,6 +299,8 @@ class PointsTo:
             at.fields,
             at.wrapped,
             at.context,
+            at.bound if at.bound and at.bound.depth == len(at.fields) else None,
+            at.names,
         )
 
     def _lost(self, at: _State, why: str) -> Object:
@@ -271,7 +331,7 @@ class PointsTo:
         yield from self._put_there(at)
         definitions, from_start = self._visible(owner, name, at)
         for one in definitions:
-            yield from self._of_definition(name, one, at)
+            yield from self._of_definition(owner, name, one, at)
         param = next((p for p in scope.params if p.name == name), None)
         if param is not None:
             if from_start:
@@ -302,21 +362,47 @@ class PointsTo:
     ) -> tuple[list[Definition], bool]:
         """The definitions whose value a variable may have, and whether it may be what its function was
         called with."""
-        found = self.program.definitions(owner, name)
-        if owner != at.function or at.stmt is None:
+        program = self.program
+        found = program.definitions(owner, name)
+        is_param = any(p.name == name for p in program.functions[owner].params)
+        if len(found) < 2 and not is_param:
             return found, True
-        control = self.program.control(owner)
-        stmts, from_start = control.reaching(name, at.stmt.path)
-        paths = {stmt.path for stmt in stmts}
-        if from_start and not paths:
+        paths: set[ir.Path] = set()
+        from_start = False
+        pending = [(at.function, at.stmt, at.context)]
+        seen = {at.function}
+        while pending:
+            here, stmt, context = pending.pop()
+            if stmt is None:
+                return found, True
+            if here == owner:
+                stmts, start = program.control(owner).reaching(name, stmt.path)
+                paths |= {one.path for one in stmts}
+                from_start |= start
+                continue
+            sites = [site for site in context if site.callee == here][-1:]
+            sites = sites or program.call_sites.get(here, [])
+            if not sites or here in program.escaping:
+                return found, True
+            for site in sites:
+                if site.caller == owner or site.caller not in seen:
+                    seen.add(site.caller)
+                    pending.append((site.caller, site.stmt, context))
+        if not paths and from_start and not is_param:
             return found, True
         return [
             d for d in found if d.function != owner or d.stmt.path in paths
         ], from_start
 
-    def _of_definition(self, name: str, one: Definition, at: _State) -> Iterator[_Next]:
-        stmt = one.stmt
-        here = replace(at, function=one.function, stmt=stmt)
+    def _of_definition(
+        self, owner: str, name: str, one: Definition, at: _State
+    ) -> Iterator[_Next]:
+        stmt, context = one.stmt, at.context
+        if owner != at.function:
+            # The calls that lead to where the variable lives, not those that lead on from there.
+            depths = [d for d, site in enumerate(context) if site.callee == owner]
+            context = context[: depths[-1] + 1] if depths else ()
+        here = replace(at, function=one.function, stmt=stmt, context=context)
         if stmt.kind == "functiondef":
             made = ir.Name(stmt.names[0])
             yield self._object("function", replace(here, expr=made), stmt.names[1])
@@ -333,8 +419,9 @@ class PointsTo:
         if stmt.kind == "for" and places and stmt.value is not None:
             for fields in places:
                 taken = (EACH, *fields, *at.fields)
-                yield replace(here, expr=stmt.value, fields=taken)
+                yield replace(here, expr=stmt.value, fields=taken, bound=None)
             return
+        here = here.named("variable", owner, name, stmt)
         if stmt.kind in ("assign", "annassign") and places and stmt.value is not None:
             for fields in places:
                 taken = (*fields, *at.fields)
@@ -343,6 +430,7 @@ class PointsTo:
         if one.value is not None and one.index is None:
             yield replace(here, expr=one.value)
             return
+        here = replace(here, expr=ir.Name(name))
         yield self._lost(
             here, f"{name} is given its value in a way that is not followed"
         )
@@ -379,7 +467,8 @@ class PointsTo:
             yield from self._given_by(site, param, context, at)
         if inner:
             return
-        for site in sites:
+        beside = [s for s in sites if self._may_run(s.caller, at.context)]
+        for site in beside or sites:
             yield from self._given_by(site, param, (), at)
         if not sites and param.default is not None:
             yield self._default(owner, param, at)
@@ -392,6 +481,13 @@ class PointsTo:
             why = f"{name}() may be called from out of sight"
             yield self._object("open", at, why)
 
+    def _may_run(self, function: str, context: Context) -> bool:
+        """Whether a run that makes some calls may run a function, too."""
+        return all(
+            self.program.may_run_together(ir.file_of(function), ir.file_of(site.caller))
+            for site in context
+        )
+
     def _default(self, owner: str, param: ir.Param, at: _State) -> _State:
         assert param.default is not None
         outer = self.program.functions[owner].parent or owner
@@ -402,7 +498,9 @@ class PointsTo:
     ) -> Iterator[_Next]:
         """What a call gives to a parameter."""
         program = self.program
-        here = replace(at, function=site.caller, stmt=site.stmt, context=context)
+        here = replace(
+            at, function=site.caller, stmt=site.stmt, context=context, bound=None
+        )
         value = program.argument_at(site, param.name)
         if param.kind == "positional" and value is not None:
             yield replace(here, expr=value)
@@ -467,6 +565,9 @@ class PointsTo:
 
     def _of_self(self, class_name: str, method: str, at: _State) -> Iterator[_Next]:
         """A method's own object: what it was called on, where that is known."""
+        if at.same and at.fields and self._is_module(class_name):
+            yield from self._of_instance(class_name, at, at.context)
+            return
         for depth in range(len(at.context) - 1, -1, -1):
             site = at.context[depth]
             if site.callee == method and site.bound_self:
@@ -521,6 +622,10 @@ class PointsTo:
         """The first attribute that is taken out of an object of a class, or of the class itself."""
         program = self.program
         attr, left = str(at.fields[0][1]), at.fields[1:]
+        own = isinstance(at.expr, ir.Name)
+        if at.same and not own and self._is_module(class_name):
+            yield self._object("value", at, class_name)
+            return
         exact = isinstance(at.expr, ir.Call)
         found = False
         for one in program.attribute_definitions(class_name, attr):
@@ -528,8 +633,12 @@ class PointsTo:
                 continue
             if exact and self._is_of_another(one.function, class_name):
                 continue
+            if not self._may_run(one.function, at.context):
+                continue
             found = True
-            here = replace(at, function=one.function, stmt=one.stmt, fields=left)
+            here = replace(
+                at, function=one.function, stmt=one.stmt, fields=left, bound=None
+            )
             calls = inside if inside is not None else ()
             if one.call is not None:
                 calls = at.context if exact else ()
@@ -543,6 +652,9 @@ class PointsTo:
                 yield replace(here, expr=one.value)
             elif places and one.stmt.value is not None and one.stmt.kind != "with":
                 step = () if one.stmt.kind != "for" else (EACH,)
+                if not step:
+                    holder = program.self_class(one.function) or ("", class_name)
+                    here = here.named("attribute", holder[1], attr, one.stmt)
                 if one.stmt.kind == "augassign":
                     yield from self._of_augmented(here, one.stmt.value)
                     continue
@@ -575,6 +687,10 @@ class PointsTo:
         if not set_there:
             yield self._lost(at, f"no value of {attr} is in sight")
 
+    def _is_module(self, class_name: str) -> bool:
+        bases = self.program.external_bases(class_name)
+        return any(base.startswith("torch.nn.") for base in bases)
+
     def _has_no_elements(self, class_name: str) -> bool:
         program = self.program
         return program.external_bases(class_name) <= _WITHOUT_ELEMENTS and not any(
@@ -595,8 +711,10 @@ class PointsTo:
         program = self.program
         func = call.func
         origin = program.origin(func, at.function)
-        if origin in WRAPPERS and call.args and not at.fields:
-            yield replace(at, expr=call.args[0].value, wrapped=True)
+        wraps = origin in WRAPPERS or (at.same and _wraps(origin, func))
+        if wraps and call.args and (at.same or not at.fields):
+            left = at.fields[at.fields[:1] == (attribute("module"),) :]
+            yield replace(at, expr=call.args[0].value, fields=left, wrapped=not at.same)
             return
         refs = program.resolve(func, at.function)
         called = {ref.kind for ref in refs}
@@ -620,25 +738,45 @@ class PointsTo:
         if origin is not None and at.fields:
             yield from self._of_library(origin, call, at)
             return
+        through = None
         if isinstance(func, ir.Attr) and not refs:
-            first = call.args[0].value if call.args else None
-            if func.attr in RETURNS_SELF:
-                yield replace(at, expr=func.value)
-                return
-            if func.attr in _GIVES_ELEMENT and first is not None:
-                taken = item(first.value) if isinstance(first, ir.Const) else ANY
-                yield self._inside(at, func.value, taken)
-                return
-            if func.attr == "values" and at.fields[:1] == (EACH,):
-                yield replace(at, expr=func.value, fields=(ANY, *at.fields[1:]))
-                return
-            if func.attr == "items" and at.fields[:2] == _SECOND:
-                yield replace(at, expr=func.value, fields=(ANY, *at.fields[2:]))
-                return
-            if func.attr == "copy" and at.fields:
-                yield replace(at, expr=func.value)
-                return
-        yield self._object("value", at)
+            through = self._through(func, call, at)
+        yield through or self._object("value", at)
+
+    def _through(self, func: ir.Attr, call: ir.Call, at: _State) -> _State | None:
+        """What a method that is not of this program hands back of what it is called on."""
+        taken, left = at.fields[:1], at.fields[1:]
+        if func.attr in RETURNS_SELF or (at.same and self._goes_on(func, at)):
+            return replace(at, expr=func.value)
+        if func.attr in _GIVES_ELEMENT and call.args:
+            first = call.args[0].value
+            key = item(first.value) if isinstance(first, ir.Const) else ANY
+            return self._inside(at, func.value, key)
+        if taken == (EACH,) and func.attr == "values":
+            return replace(at, expr=func.value, fields=(ANY, *left))
+        if at.fields[:2] == _SECOND and func.attr == "items":
+            return replace(at, expr=func.value, fields=(ANY, *left[1:]))
+        if taken == (EACH,) and func.attr in _INNER:
+            left = left[func.attr.startswith("named_") :]
+            # What is inside of a part is inside.
+            return replace(
+                at,
+                expr=func.value,
+                fields=left if left[:1] == (INSIDE,) else (INSIDE, *left),
+            )
+        if at.fields and func.attr == "copy":
+            return replace(at, expr=func.value)
+        return None
+
+    def _goes_on(self, func: ir.Attr, at: _State) -> bool:
+        """``net = net.float()``: a method of who knows what that goes by the name of what it is called
+        on is taken to return that."""
+        root: ir.Expr = func
+        while isinstance(root, (ir.Attr, ir.Call)):
+            root = root.func if isinstance(root, ir.Call) else root.value
+            if at.stmt is not None and root in at.stmt.targets:
+                return True
+        return func.attr == "float"
 
     def _returned(self, function: str, at: _State) -> Iterator[_Next]:
         """What a function gives back."""
@@ -663,7 +801,7 @@ class PointsTo:
         taken, left = at.fields[0], at.fields[1:]
         args = [arg.value for arg in call.args if arg.name is None and not arg.star]
         in_order = origin in ("builtins.list", "builtins.tuple")
-        if origin in _COPIES and args:
+        if origin in _COPIES and args and not at.same:
             # Its parts are what those of the original are, each a copy.
             yield replace(at, expr=args[0])
         elif len(args) == 1 and (
@@ -679,19 +817,12 @@ class PointsTo:
                 yield replace(at, expr=args[position], fields=fields)
         elif origin in _DICTS | _HOLDERS:
             kind = "attribute" if origin in _HOLDERS else "item"
-            known = False
             for arg in call.args:
-                if arg.name is not None and (taken == (kind, arg.name) or taken == ANY):
-                    known = True
-                    yield replace(at, expr=arg.value, fields=left)
-                elif arg.star == "**" or (arg.name is None and origin in _DICTS):
-                    known = True
-                    fields = (
-                        (item(taken[1]), *left) if kind == "attribute" else at.fields
-                    )
+                if arg.star == "**" or (arg.name is None and origin in _DICTS):
+                    fields = at.fields if kind == "item" else (item(taken[1]), *left)
                     yield replace(at, expr=arg.value, fields=fields)
-            if not known:
-                yield self._object("value", at)
+                elif taken in ((kind, arg.name), ANY):
+                    yield replace(at, expr=arg.value, fields=left)
         else:
             yield self._object("value", at)
 
@@ -759,6 +890,12 @@ class PointsTo:
                 yield replace(at, expr=listed, fields=fields)
             case _:
                 yield self._object("value", at)
+
+
+def _wraps(origin: str | None, func: ir.Expr) -> bool:
+    """Whether a function hands back the module that it is given, or one around it."""
+    last = (ir.key_of(func) or "").rpartition(".")[2]
+    return origin in _WRAPPING_FUNCTIONS or last in _WRAPPER_NAMES
 
 
 def _positions(target: ir.Expr, name: str) -> Iterator[Fields]:
