@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from amp_migrate.analysis.objects.coverage import Coverage, bindings_of
+from amp_migrate.analysis.objects.coverage import Coverage
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.events import Event, Events
@@ -145,7 +145,7 @@ def _made_anew(
     for one in coverage.held.all:
         if len(one) > 3 and one[3].startswith("["):
             continue  # in a container, whose name says nothing of the model
-        for made in bindings_of(program, one):
+        for made in coverage.bindings(one):
             if _is_another(made, forward, coverage) and not _is_before(made, coverage):
                 yield made
             if made.value is not None:

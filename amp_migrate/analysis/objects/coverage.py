@@ -283,6 +283,14 @@ class Coverage:
         inside = [held for held in self.held.all if _within(held, one) and held != one]
         return {held[len(one)] for held in inside}
 
+    def bindings(self, one: Identity) -> list[Definition]:
+        """What gives the names that an object goes by a value at any time."""
+        found: dict[tuple[str, ir.Path], Definition] = {}
+        for kind, owner, name in sorted(self.names.get(one, {one[:3]})):
+            for made in definitions_of(self.program, (kind, owner, name)):
+                found.setdefault((made.function, made.stmt.path), made)
+        return list(found.values())
+
     # -- time ---------------------------------------------------------------------------------
 
     def alive(self, function: str, stmt: ir.Stmt) -> Mapping[Birth, Held]:
@@ -872,10 +880,12 @@ class Coverage:
             if identity is None:
                 return frozenset()
             found.add(identity)
+            # A function that hands it out has names of its own for each that it makes.
+            inner = {site.callee for site in one.context}
+            names = [bound for bound in one.names if bound.depth == 0]
+            outer = [bound for bound in names if bound.owner not in inner]
             self.names.setdefault(identity, set()).update(
-                (bound.kind, bound.owner, bound.name)
-                for bound in one.names
-                if bound.depth == 0
+                (bound.kind, bound.owner, bound.name) for bound in outer or names
             )
         return frozenset(found)
 
@@ -1005,13 +1015,6 @@ def definitions_of(program: Program, one: Identity) -> list[Definition]:
         return []
     found = program.definitions(owner, name)
     return [d for d in found if not at or _shown(d.stmt.path) == at]
-
-
-def bindings_of(program: Program, one: Identity) -> list[Definition]:
-    """What gives that name a value at any time."""
-    kind, owner, *rest = one
-    name = rest[0].partition(_BY)[0].partition(_AT)[0] if rest else ""
-    return definitions_of(program, (kind, owner, name))
 
 
 def _in_turn(first: int, second: int, third: int) -> bool:
