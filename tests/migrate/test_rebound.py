@@ -27,6 +27,13 @@ ZERO_OF_MODEL = EPOCH.replace("opt.zero_grad", "model.zero_grad")
 SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 ADAM = "opt = torch.optim.Adam(model.parameters(), lr=0.01)\n"
 NEW = "model = make().to(device)\n"
+PAIR = """\
+def pair():
+    net = make().to(device)
+    return net, torch.optim.Adam(net.parameters(), lr=0.01)
+
+
+"""
 CHOICE = "import sys\nfast, slow = len(sys.argv) > 1, len(sys.argv) > 2\n"
 
 
@@ -91,6 +98,15 @@ RIGHT = {
     "one that is loaded, if there is one": (
         f"import os\n{SGD}if os.path.exists('best.pt'):\n    model = model.to(device)\n{EPOCH}"
     ),
+    "two models that one function hands out, each with its optimizer": (
+        f"{PAIR}model, opt = pair()\nother, adam = pair()\n{EPOCH}"
+        f"{EPOCH.replace('model', 'other').replace('opt.', 'adam.')}"
+    ),
+    "a function's model, for a function that is run twice": (
+        f"{TRAIN}{PAIR}def run():\n    model, opt = pair()\n    other, _ = pair()\n"
+        "    for x, y in data:\n        train(model, opt, x, y)\n"
+        "    print(other(data[0][0].to(device)).sum().item())\n\n\nrun()\nrun()\n"
+    ),
     "two models, swapped with their optimizers in sight": (
         "other = make().to(device)\n"
         "both = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)\n"
@@ -112,6 +128,9 @@ def test_pairs_that_belong_together(name: str) -> None:
 
 STALE = {
     "a new model behind the birth": f"{SGD}{NEW}{EPOCH}",
+    "another of the models that a function hands out": (
+        f"{PAIR}model, opt = pair()\n{EPOCH}model, _ = pair()\n{EPOCH}"
+    ),
     "a new model that takes its turn": f"{SGD}{EPOCH}{NEW}{EPOCH}",
     "gradients of a new model are read": (
         f"{SGD}{EPOCH}{NEW}loss = criterion(model(x), y)\nloss.backward()\n"

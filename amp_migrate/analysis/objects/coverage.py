@@ -8,6 +8,7 @@ shown not to happen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -115,6 +116,9 @@ class Coverage:
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
         self._way: Way = {}
+        self._asked: Way = {}
+        """The part of the way that leads to the place which is asked about: what it leads into from there
+        makes objects of its own."""
         self._held = {birth: self._of_birth(birth) for birth in self.births}
         self.held = Held()
         for one in self._held.values():
@@ -132,14 +136,21 @@ class Coverage:
         """
         targets = list(targets)
         ways = [way] if len(self._held) < 2 else self._ways(function, way)
-        try:
-            for self._way in ways:
+        for one in ways:
+            with self._on(one):
                 held = self.alive(function, stmt)
                 if not all(self._owns(t, function, stmt, held) for t in targets):
                     return False
-            return True
+        return True
+
+    @contextmanager
+    def _on(self, way: Way) -> Iterator[None]:
+        """Look at one way through the program."""
+        self._way = self._asked = way
+        try:
+            yield
         finally:
-            self._way = {}
+            self._way = self._asked = {}
 
     def _owns(
         self,
@@ -243,22 +254,16 @@ class Coverage:
         way: Way,
     ) -> Held:
         """What one target stands for."""
-        try:
-            self._way = way
+        with self._on(way):
             return self._of(target, function, stmt, 0)
-        finally:
-            self._way = {}
 
     def covers(
         self, one: Identity, function: str, stmt: ir.Stmt, way: Way | None = None
     ) -> bool:
         """Whether all parameters of a module are held, whichever birth has taken place."""
-        try:
-            self._way = way or {}
+        with self._on(way or {}):
             alive = self.alive(function, stmt)
             return self._are_covered(one, function, stmt, alive)
-        finally:
-            self._way = {}
 
     def may_hold(self, one: Identity) -> bool:
         """Whether some parameters of a module may be held."""
@@ -429,11 +434,8 @@ class Coverage:
             if found.groups:
                 return True
             cleared |= found.whole
-        try:
-            self._way = way or {}
+        with self._on(way or {}):
             alive = self.alive(function, stmt)
-        finally:
-            self._way = {}
         return bool(alive) and all(
             held.complete
             and held.all
@@ -950,6 +952,7 @@ class Coverage:
             f"{_BY}{site.call.line}:{site.call.column}"
             for site in one.context
             if self.program.functions[site.callee].name != "__init__"
+            and self._asked.get(site.callee) is not site
             and len(self.program.call_sites.get(site.callee, ())) > 1
         )
 
