@@ -76,6 +76,72 @@ else:
     train()
 """,
     ),
+    "a BCELoss that this program never makes": (
+        "which objects one run makes together is not followed",
+        """\
+class Task:
+    def __init__(self, is_train):
+        self.model = nn.Linear(8, 3).to(device)
+        self.criterion = nn.MSELoss()
+        if is_train:
+            self.criterion = nn.BCELoss()
+    def project(self):
+        code = torch.randn(4, 8, device=device, requires_grad=True)
+        optimizer = torch.optim.Adam([code], lr=0.1)
+        for x, y in data:
+            optimizer.zero_grad()
+            loss = self.criterion(self.model(code), y.to(device))
+            loss.backward()
+            optimizer.step()
+Task(False).project()
+""",
+    ),
+    "inner gradients under a flag that this loop leaves alone": (
+        "a call's own arguments do not decide what of its function runs",
+        """\
+def step(net, x, y, lr, graph=False):
+    loss = nn.functional.mse_loss(net(x), y)
+    if graph:
+        grads = torch.autograd.grad(loss, list(net.parameters()), create_graph=True)
+        return [p - lr * g for p, g in zip(net.parameters(), grads)]
+    return loss
+def look(net):
+    new = step(net, data[0][0].to(device), data[0][1].to(device), 0.1, graph=True)
+    print(new[0].sum().item())
+net = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+if sys.argv[-1] == "look":
+    look(net)
+else:
+    for x, y in data:
+        optimizer.zero_grad()
+        loss = step(net, x.to(device), y.to(device), 0.1)
+        loss.backward()
+        optimizer.step()
+""",
+    ),
+    "gradients dropped by a module that was made of those that the optimizers hold": (
+        "what a module is given is not known to be a part of it",
+        """\
+class Joint(nn.Module):
+    def __init__(self, one, two):
+        super().__init__()
+        self.one, self.two = one, two
+    def forward(self, x):
+        return self.two(self.one(x))
+one, two = nn.Linear(8, 8).to(device), nn.Linear(8, 3).to(device)
+both = Joint(one, two)
+optimizers = (
+    torch.optim.SGD(one.parameters(), lr=0.1), torch.optim.SGD(two.parameters(), lr=0.2)
+)
+for x, y in data:
+    both.zero_grad()
+    loss = nn.functional.mse_loss(both(x.to(device)), y.to(device))
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+""",
+    ),
     "an older net and optimizer of the same names": (
         "gradients belong to names where an optimizer is given a list",
         """\
