@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -792,9 +793,27 @@ class PointsTo:
         for stmt in ir.statements(facts.body):
             if stmt.kind == "return":
                 value = stmt.value or ir.Const(None)
+                if (
+                    at.fields[:1]
+                    and at.fields[0][0] == "item"
+                    and self._has_state(value, facts)
+                ):
+                    # A module, say, that another call is given alone: it is not unpacked.
+                    continue
                 yield replace(at, expr=value, function=function, stmt=stmt)
         if not control.is_passed(lambda stmt: stmt.kind in ("return", "raise")):
             yield self._object("value", replace(at, expr=ir.Const(None)))
+
+    @staticmethod
+    def _has_state(value: ir.Expr, function: ir.Function) -> bool:
+        """Whether a variable is given a state in a function, and so is no tuple, nor a dict."""
+        return isinstance(value, ir.Name) and any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr == "load_state_dict"
+            and call.func.value == value
+            for stmt in ir.statements(function.body)
+            for call in calls_of(stmt)
+        )
 
     def _of_library(self, origin: str, call: ir.Call, at: _State) -> Iterator[_Next]:
         """What is taken out of what a library's function returns."""
