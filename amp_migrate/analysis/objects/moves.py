@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.points_to import Object, Place, PointsTo
 from amp_migrate.analysis.tables.destinations import DEVICE, UNKNOWN, kind_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
@@ -16,13 +17,23 @@ from amp_migrate.program.link import Program
 _RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
 _LOSS = re.compile(r"(?i)(criterion|loss)")
 _LOOP_KINDS = ("for", "while")
-_MOST_NAMES = 6
+_GIVES_PARAMETERS = ("parameters", "named_parameters")
+_IS_AVAILABLE = "torch.cuda.is_available"
 
 Guards = tuple[tuple[ir.Expr, bool], ...]
 """Tests around a place, each with the outcome that leads there."""
 
-Thing = tuple[str, ...]
-"""A variable, attribute, statement or class that holds a module on its way."""
+
+class DeviceNames(PointsTo):
+    """Devices by their names: ``torch.device(name)`` is what ``name`` may be."""
+
+    wrappers = frozenset(("torch.device",))
+
+
+class _Choices(DeviceNames):
+    """The same, where a choice is one thing."""
+
+    keeps_choices = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,8 @@ class Moves:
     ) -> None:
         self.program = program
         self.forward = forward
+        self.points_to = program.noted(PointsTo)
+        self.names = program.noted(DeviceNames)
         self.all = [
             move
             for qualname, function in program.functions.items()
@@ -61,7 +74,7 @@ class Moves:
             for found in self._in_block(qualname, function.body, (), False)
             for move in self._alternatives(found)
         ]
-        self.reaching = [m for m in self.all if not self.is_cpu(m.device, m.function)]
+        self.reaching = [move for move in self.all if not self.is_cpu(move)]
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -204,198 +217,145 @@ class Moves:
 
     # -- devices ------------------------------------------------------------------------------
 
-    def is_cpu(self, expr: ir.Expr | None, function: str, depth: int = 0) -> bool:
-        """Whether a device expression can only be something else than CUDA."""
-        if expr is None or depth > 4:
-            return False
-        if isinstance(expr, ir.Const):
-            return isinstance(expr.value, str) and not is_literal_cuda(expr)
-        if (
-            isinstance(expr, ir.Call)
-            and self.program.origin(expr.func, function) == "torch.device"
-        ):
-            given = expr.argument(0, "device")
-            return given is not None and self.is_cpu(given, function, depth + 1)
-        if isinstance(expr, ir.Operation) and expr.op == "if":
-            return all(self.is_cpu(o, function, depth + 1) for o in expr.operands[1:])
-        values = self._values(expr, function)
-        return bool(values) and all(
-            value is not None and self.is_cpu(value, at, depth + 1)
-            for at, value in values
+    def is_cpu(self, move: Move) -> bool:
+        """Whether something is only ever put on something else than CUDA."""
+        return self._are(self._names(move), _is_text_of_no_cuda)
+
+    def is_always_cuda(self, move: Move) -> bool:
+        """Whether a device is only ever a CUDA device that is written out, where it is one at all."""
+        return self._are(self._names(move), lambda one: is_literal_cuda(one.expr))
+
+    def is_cuda_if_available(self, move: Move) -> bool:
+        """Whether a device is CUDA where there is any, and the CPU else: nothing else decides it."""
+        return self._are(
+            self._names(move, self.program.noted(_Choices)), self._asks_what_is_there
         )
 
-    def is_always_cuda(self, expr: ir.Expr, function: str) -> bool:
-        """Whether a variable holds nothing but literal CUDA devices, wherever it is bound at all."""
-        values = self._values(expr, function)
-        return bool(values) and all(is_literal_cuda(value) for _, value in values)
-
-    def is_cuda_if_available(
-        self, expr: ir.Expr, function: str, depth: int = 0
-    ) -> bool:
-        """Whether a device is CUDA where there is any, and the CPU else: nothing else decides it."""
-        program = self.program
-        if depth > _MOST_NAMES:
+    def _asks_what_is_there(self, one: Object) -> bool:
+        if not isinstance(one.expr, ir.Operation) or one.expr.op != "if":
             return False
-        match expr:
-            case ir.Operation(op="if", operands=(ir.Call(func=func), chosen, other)):
-                return (
-                    program.origin(func, function) == "torch.cuda.is_available"
-                    and self._names_device(chosen, function, "cuda")
-                    and self._names_device(other, function, "cpu")
-                )
-            case ir.Call(func=func, args=(ir.Arg(value=given),)):
-                return program.origin(
-                    func, function
-                ) == "torch.device" and self.is_cuda_if_available(
-                    given, function, depth + 1
-                )
-            case ir.Name() | ir.Attr():
-                values = self._values(expr, function)
-                return bool(values) and all(
-                    value is not None
-                    and self.is_cuda_if_available(value, at, depth + 1)
-                    for at, value in values
-                )
-        return False
+        tests, chosen, others = (
+            self.names.whole(o, *one.place, closed=True) for o in one.expr.operands
+        )
+        return (
+            self._are(tests, lambda test: self._is_call_of(test, _IS_AVAILABLE))
+            and self._are(chosen, lambda name: is_literal_cuda(name.expr))
+            and self._are(others, lambda name: name.expr == ir.Const("cpu"))
+        )
 
-    def _names_device(self, expr: ir.Expr, function: str, kind: str) -> bool:
-        if isinstance(expr, ir.Call) and len(expr.args) == 1:
-            if self.program.origin(expr.func, function) == "torch.device":
-                expr = expr.args[0].value
-        if not isinstance(expr, ir.Const) or not isinstance(expr.value, str):
-            return False
-        return expr.value.partition(":")[0] == kind
+    def _names(self, move: Move, names: PointsTo | None = None) -> tuple[Object, ...]:
+        if move.device is None:
+            return ()
+        search = names or self.names
+        return search.whole(move.device, move.function, move.stmt, closed=True)
 
-    def _values(self, expr: ir.Expr, function: str) -> list[tuple[str, ir.Expr | None]]:
-        """(function, value) of all that a variable, or an attribute of one's own, is given."""
-        program = self.program
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is None:
-                return []
-            found = [(d.function, d.value) for d in program.definitions(owner, expr.id)]
-            if any(p.name == expr.id for p in program.functions[owner].params):
-                found += program.arguments(owner, expr.id)
-            return found
-        own = program.self_class(function)
-        if isinstance(expr, ir.Attr) and own is not None:
-            if expr.value == ir.Name(own[0]):
-                made = program.attribute_definitions(own[1], expr.attr)
-                return [(d.function, d.value) for d in made]
-        return []
+    def _are(self, found: Collection[Object], rule: Callable[[Object], bool]) -> bool:
+        """Whether texts, choices or calls are known, and all of a kind."""
+        return bool(found) and all(
+            one.kind == "value" and not one.fields and rule(one) for one in found
+        )
+
+    def _is_call_of(self, one: Object, name: str) -> bool:
+        return (
+            isinstance(one.expr, ir.Call)
+            and self.program.origin(one.expr.func, one.function) == name
+        )
 
     # -- whose --------------------------------------------------------------------------------
 
     def own(self, function: str, birth: ir.Stmt) -> tuple[list[Move], bool]:
         """The moves of the modules that an optimizer trains; whether those modules are known."""
-        things: set[Thing] = set()
-        for stmt in ir.statements((birth,)):
-            for call in calls_of(stmt):
-                for trained, at in self._trained(call, function, 0):
-                    things |= self._things(trained, at, True)
-        modules = [m for m in self.all if m.kind == "module"]
+        trained = [*self._trained(function, birth)]
+        whole = [one for expr, place in trained for one in self._modules(expr, place)]
+        around = [one for expr, place in trained for one in self._around(expr, place)]
         own = []
-        for move in modules:
-            here: set[Thing] = {("stmt", move.function, str(move.stmt.path))}
-            if move.receiver is not None:
-                here |= self._things(move.receiver, move.function, False)
-            if here & things:
-                own.append(move)
-        return own, bool(things)
+        for move in self.all if trained else ():
+            if move.kind == "module" and move.receiver is not None:
+                place = move.function, move.stmt, ()
+                moved = self._modules(move.receiver, place)
+                beside = self._around(move.receiver, place)
+                if self._meet(moved, whole + around) or self._meet(beside, whole):
+                    own.append(move)
+        return own, bool(trained)
 
     def _trained(
-        self, call: ir.Call, function: str, depth: int
-    ) -> Iterator[tuple[ir.Expr, str]]:
-        """The modules whose parameters a call is given, also through variables, and who names them so."""
-        for arg in call.args:
-            for inner in ir.walk(arg.value):
-                if isinstance(inner, ir.Attr) and inner.attr in (
-                    "parameters",
-                    "named_parameters",
-                ):
-                    yield inner.value, function
-                elif isinstance(inner, (ir.Name, ir.Attr)):
-                    if self.forward.is_module(inner, function):
-                        yield inner, function
-                    elif isinstance(inner, ir.Name) and depth < 3:
-                        for at, value in self._values(inner, function):
-                            if value is not None and not isinstance(value, ir.Name):
-                                wrapped = ir.Call(ir.Name("list"), (ir.Arg(value),))
-                                yield from self._trained(wrapped, at, depth + 1)
-
-    def _things(self, expr: ir.Expr, function: str, trained: bool) -> set[Thing]:
-        """All that a module passes through on its way to an expression."""
-        found: set[Thing] = set()
-        pending = [(expr, function, 0)]
-        own = self.program.self_class(function)
-        if trained or (own is not None and expr == ir.Name(own[0])):
-            for ref in self.program.resolve(expr, function):
-                if ref.kind == "instance":
-                    found.add(("inst", min(self.program.family(ref.name))))
+        self, function: str, birth: ir.Stmt
+    ) -> Iterator[tuple[ir.Expr, Place]]:
+        """The modules whose parameters an optimizer is given, also through variables, and where they
+        are named so."""
+        pending: list[tuple[ir.Expr, Place]] = [
+            (arg.value, (function, stmt, ()))
+            for stmt in ir.statements((birth,))
+            for call in calls_of(stmt)
+            for arg in call.args
+        ]
+        seen: set[tuple[ir.Expr, str]] = set()
         while pending:
-            current, at, depth = pending.pop()
-            if depth > 8:
+            expr, place = pending.pop()
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Attr) and inner.attr in _GIVES_PARAMETERS:
+                    yield inner.value, place
+                elif not isinstance(inner, (ir.Name, ir.Attr)):
+                    continue
+                elif self.forward.is_module(inner, place[0]):
+                    yield inner, place
+                elif isinstance(inner, ir.Name) and (inner, place[0]) not in seen:
+                    seen.add((inner, place[0]))
+                    found = self.points_to.of(inner, *place)
+                    pending += ((o.expr, o.place) for o in found if o.kind == "value")
+
+    def _modules(self, expr: ir.Expr, place: Place) -> list[Object]:
+        """The modules that an expression may stand for, with those that they are given."""
+        found: list[Object] = []
+        pending = [*self.points_to.of(expr, *place)]
+        while pending:
+            one = pending.pop()
+            if one.kind == "open" or one.is_none or one in found:
                 continue
-            for thing, sources in self._sources(current, at, trained):
-                if thing is not None:
-                    if thing in found:
-                        continue
-                    found.add(thing)
-                pending += [(source, where, depth + 1) for source, where in sources]
+            found.append(one)
+            for part in ir.children(one.expr) if one.kind == "value" else ():
+                if isinstance(part, (ir.Call, ir.Display)) or self.forward.is_module(
+                    part, one.function
+                ):
+                    pending += self.points_to.of(part, *one.place)
         return found
 
-    def _sources(
-        self, expr: ir.Expr, at: str, trained: bool
-    ) -> Iterator[tuple[Thing | None, list[tuple[ir.Expr, str]]]]:
-        program = self.program
-        own = program.self_class(at)
-        match expr:
-            case ir.Name(id=name):
-                owner = program.owner(name, at)
-                if owner is None or (own is not None and name == own[0]):
-                    return
-                found = [(v, c) for c, v in program.arguments(owner, name)]
-                for d in program.definitions(owner, name):
-                    value = d.value if d.value is not None else d.stmt.value
-                    if value is not None:
-                        found.append((value, d.function))
-                    yield ("stmt", d.function, str(d.stmt.path)), []
-                yield ("var", owner, name), found
-            case ir.Attr(value=value, attr=attr):
-                for class_name in program.instance_classes(value, at):
-                    found = []
-                    for d in program.attribute_definitions(class_name, attr):
-                        if d.value is not None:
-                            found.append((d.value, d.function))
-                        yield ("stmt", d.function, str(d.stmt.path)), []
-                    yield ("attr", min(program.family(class_name)), attr), found
-                if own is None or value != ir.Name(own[0]):
-                    yield None, [(value, at)]
-            case ir.Call(func=func, args=args):
-                inner = [(arg.value, at) for arg in args]
-                if isinstance(func, ir.Attr) and program.origin(func, at) is None:
-                    inner.append((func.value, at))
-                if not trained:
-                    # Two models may come from one function: that does not make them one.
-                    yield None, inner
-                    return
-                inner += [(value, c) for c, value in program.returns(expr, at)]
-                yield None, inner
-                for callee in program.callees(expr, at):
-                    for stmt in ir.statements(program.functions[callee].body):
-                        if stmt.kind == "return":
-                            yield ("stmt", callee, str(stmt.path)), []
-            case ir.Item(value=value) | ir.Walrus(value=value):
-                yield None, [(value, at)]
-            case ir.Display(items=items):
-                yield None, [(item, at) for item in items]
-            case ir.Operation(operands=operands):
-                yield None, [(operand, at) for operand in operands]
+    def _around(self, expr: ir.Expr, place: Place) -> list[Object]:
+        """What holds a module."""
+        own = self.program.self_class(place[0])
+        found: list[Object] = []
+        while isinstance(expr, (ir.Attr, ir.Item)):
+            expr = expr.value
+            if own is None or expr != ir.Name(own[0]):
+                found += self.points_to.of(expr, *place)
+        return found
+
+    def _meet(self, some: list[Object], others: list[Object]) -> bool:
+        return any(self._may_be_one(one, other) for one in some for other in others)
+
+    def _may_be_one(self, one: Object, other: Object) -> bool:
+        """Whether two may be one object, or one of them a part of the other that is not followed."""
+        calls = min(len(one.context), len(other.context))
+        if calls and one.context[-calls:] != other.context[-calls:]:
+            # Two that come from one function need not be one.
+            return False
+        if any(a != b for a, b in zip(one.fields, other.fields, strict=False)):
+            return False
+        if "instance" in (one.kind, other.kind) and one.name and other.name:
+            return one.name in self.program.family(other.name)
+        return one.site == other.site
+
+
+def _is_text_of_no_cuda(one: Object) -> bool:
+    text = isinstance(one.expr, ir.Const) and isinstance(one.expr.value, str)
+    return text and not is_literal_cuda(one.expr)
 
 
 def is_literal_cuda(expr: ir.Expr | None) -> bool:
     """``"cuda"``, ``torch.device("cuda:0")``, ``f"cuda:{rank}"``."""
     if isinstance(expr, ir.Call) and expr.args:
+        if isinstance(expr.func, ir.Attr) and isinstance(expr.func.value, ir.Const):
+            return is_literal_cuda(expr.func.value)
         return is_literal_cuda(expr.args[0].value)
     if isinstance(expr, ir.Operation) and expr.op in ("joinedstr", "%", "+"):
         return bool(expr.operands) and is_literal_cuda(expr.operands[0])

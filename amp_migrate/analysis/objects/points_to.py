@@ -29,6 +29,9 @@ Fields = tuple[Field, ...]
 Context = tuple[CallSite, ...]
 """The calls by which a search has come into functions, outermost first."""
 
+Place = tuple[str, ir.Stmt | None, Context]
+"""Where an expression is read: a function, a statement in it or any, and the calls that led there."""
+
 EACH: Field = ("each", None)
 """What a loop goes through: the elements of a list, the keys of a dict."""
 ANY: Field = ("item", None)
@@ -124,6 +127,16 @@ class Object:
     """Those by which the search came to it."""
 
     @property
+    def site(self) -> tuple[ir.Expr, str, ir.Path | None]:
+        """What it is made by, in whatever context."""
+        return self.expr, self.function, None if self.stmt is None else self.stmt.path
+
+    @property
+    def place(self) -> Place:
+        """Where its parts are to be read."""
+        return self.function, self.stmt, self.context
+
+    @property
     def is_none(self) -> bool:
         """Whether it is the constant ``None``."""
         return self.expr == ir.Const(None) and not self.fields
@@ -185,6 +198,11 @@ _Next = _State | Object
 
 class PointsTo:
     """Answers for one program."""
+
+    wrappers: frozenset[str] = frozenset()
+    """Functions of libraries whose result stands for their first argument."""
+    keeps_choices = False
+    """``a if test else b`` is a value of its own."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -273,7 +291,9 @@ class PointsTo:
                 yield self._inside(at, value, taken)
             case ir.Call():
                 yield from self._of_call(at.expr, at)
-            case ir.Operation(op="if", operands=(_, *chosen)):
+            case ir.Operation(op="if", operands=(_, *chosen)) if (
+                at.fields or not self.keeps_choices
+            ):
                 yield from (replace(at, expr=one) for one in chosen)
             case ir.Operation(op="or" | "and", operands=operands):
                 yield from (replace(at, expr=one) for one in operands)
@@ -368,6 +388,14 @@ class PointsTo:
         is_param = any(p.name == name for p in program.functions[owner].params)
         if len(found) < 2 and not is_param:
             return found, True
+        if owner != at.function and at.stmt is not None:
+            # By a `global` statement it may be set here.
+            stmts, outside = program.control(at.function).reaching(name, at.stmt.path)
+            if stmts and not outside:
+                own = {one.path for one in stmts}
+                return [
+                    d for d in found if d.function == at.function and d.stmt.path in own
+                ], False
         paths: set[ir.Path] = set()
         from_start = False
         pending = [(at.function, at.stmt, at.context)]
@@ -716,6 +744,9 @@ class PointsTo:
         if wraps and call.args and (at.same or not at.fields):
             left = at.fields[at.fields[:1] == (attribute("module"),) :]
             yield replace(at, expr=call.args[0].value, fields=left, wrapped=not at.same)
+            return
+        if origin in self.wrappers and call.args and not at.fields:
+            yield replace(at, expr=call.args[0].value)
             return
         refs = program.resolve(func, at.function)
         called = {ref.kind for ref in refs}

@@ -140,7 +140,7 @@ class Devices:
                 return None
             if not self._is_always_run(move.function, move.stmt, place, 0):
                 return None
-            if not self.moves.is_cuda_if_available(move.device, move.function):
+            if not self.moves.is_cuda_if_available(move):
                 return None
         return Decision(f"{self.torch}.cuda.is_available()")
 
@@ -218,8 +218,7 @@ class Devices:
         return [
             move
             for move in moves
-            if move.device is None
-            or self.moves.is_always_cuda(move.device, move.function)
+            if move.device is None or self.moves.is_always_cuda(move)
         ]
 
     # -- by a device variable -----------------------------------------------------------------
