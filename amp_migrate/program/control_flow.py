@@ -14,7 +14,7 @@ from functools import cached_property
 
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings
+from amp_migrate.program.bindings import bindings, unpacked
 
 Binds = Callable[[ir.Stmt], bool]
 
@@ -49,8 +49,9 @@ class ControlFlow:
     # -- questions ----------------------------------------------------------------------------
 
     def reaching(self, name: str, path: ir.Path) -> tuple[list[ir.Stmt], bool]:
-        """The statements whose value a variable may have where a statement begins, in the order of the
-        source, and whether it may be the one that it has when the function is called.
+        """The statements whose value a variable, or ``variable.attribute``, may have where a statement
+        begins, in the order of the source, and whether it may be the one that it has when the function
+        is called.
 
         An augmented assignment counts beside those whose value it adds to. Of code that is never come
         to, everything is said to come from the start.
@@ -147,6 +148,12 @@ class ControlFlow:
         for node, stmt in self._effects.items():
             for name, _, _ in bindings(stmt):
                 found.setdefault(name, {})[node] = stmt
+        for node, stmt in self._effects.items():
+            for target, _, _ in unpacked(stmt):
+                if isinstance(target, ir.Attr) and isinstance(target.value, ir.Name):
+                    root = target.value.id
+                    name = f"{root}.{target.attr}"
+                    found.setdefault(name, dict(found.get(root, ())))[node] = stmt
         return found
 
     def _meets_entry(self, path: ir.Path | None, stops: Callable[[int], bool]) -> bool:

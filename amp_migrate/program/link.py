@@ -186,11 +186,11 @@ class Program(Names):
         """(class, definition) of everything that sets an attribute of that name."""
         if attr in self._attributes:
             return self._attributes[attr]
-        spend(4 * len(self._attribute_targets.get(attr, ())))
+        spend(4 * len(self.attribute_targets.get(attr, ())))
         found, whole = self._whole(
             lambda: [
                 (class_name, definition)
-                for holder, definition in self._attribute_targets.get(attr, ())
+                for holder, definition in self.attribute_targets.get(attr, ())
                 for class_name in self.instance_classes(holder, definition.function)
             ]
         )
@@ -200,7 +200,7 @@ class Program(Names):
 
     def _set_by_name(self, attr: str) -> list[Definition]:
         """The variables that become an attribute of an object of which nothing is known."""
-        known = self._attribute_targets.get(attr, ())
+        known = self.attribute_targets.get(attr, ())
         spend(4 * len(known))
         return [
             definition
@@ -210,7 +210,7 @@ class Program(Names):
         ]
 
     @cached_property
-    def _attribute_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
+    def attribute_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
         """By attribute: what it is set on, whatever that may be."""
         found: dict[str, list[tuple[ir.Expr, Definition]]] = defaultdict(list)
         for qualname, function in self.functions.items():

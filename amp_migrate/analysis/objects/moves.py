@@ -219,7 +219,10 @@ class Moves:
 
     def is_cpu(self, move: Move) -> bool:
         """Whether something is only ever put on something else than CUDA."""
-        return self._are(self._names(move), _is_text_of_no_cuda)
+        return self._are(
+            self._names(move),
+            lambda one: is_text(one) and not is_literal_cuda(one.expr),
+        )
 
     def is_always_cuda(self, move: Move) -> bool:
         """Whether a device is only ever a CUDA device that is written out, where it is one at all."""
@@ -238,7 +241,7 @@ class Moves:
             self.names.whole(o, *one.place, closed=True) for o in one.expr.operands
         )
         return (
-            self._are(tests, lambda test: self._is_call_of(test, _IS_AVAILABLE))
+            self._are(tests, lambda test: self.is_call_of(test, _IS_AVAILABLE))
             and self._are(chosen, lambda name: is_literal_cuda(name.expr))
             and self._are(others, lambda name: name.expr == ir.Const("cpu"))
         )
@@ -255,10 +258,11 @@ class Moves:
             one.kind == "value" and not one.fields and rule(one) for one in found
         )
 
-    def _is_call_of(self, one: Object, name: str) -> bool:
+    def is_call_of(self, one: Object, *names: str) -> bool:
+        """Whether an object is what one of some functions of libraries gives."""
         return (
             isinstance(one.expr, ir.Call)
-            and self.program.origin(one.expr.func, one.function) == name
+            and self.program.origin(one.expr.func, one.function) in names
         )
 
     # -- whose --------------------------------------------------------------------------------
@@ -346,9 +350,12 @@ class Moves:
         return one.site == other.site
 
 
-def _is_text_of_no_cuda(one: Object) -> bool:
-    text = isinstance(one.expr, ir.Const) and isinstance(one.expr.value, str)
-    return text and not is_literal_cuda(one.expr)
+def is_text(one: Object) -> bool:
+    """Whether an object is a text that is written out."""
+    formatted = isinstance(one.expr, ir.Operation) and one.expr.op == "joinedstr"
+    return formatted or (
+        isinstance(one.expr, ir.Const) and isinstance(one.expr.value, str)
+    )
 
 
 def is_literal_cuda(expr: ir.Expr | None) -> bool:

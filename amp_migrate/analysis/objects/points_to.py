@@ -207,6 +207,8 @@ class PointsTo:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._known: dict[tuple[object, ...], tuple[Object, ...]] = {}
+        self._asked: set[tuple[object, ...]] = set()
+        self._cut = False
 
     def of(
         self,
@@ -223,9 +225,20 @@ class PointsTo:
         part of a copy is none of the original.
         """
         start = _State(expr, function, stmt, (), context, same=same)
-        if start.key not in self._known:
-            self._known[start.key] = tuple(self._search(start))
-        return self._known[start.key]
+        key = start.key
+        if key in self._known:
+            return self._known[key]
+        if key in self._asked:
+            self._cut = True
+            return ()
+        self._asked.add(key)
+        found = tuple(self._search(start))
+        self._asked.discard(key)
+        if not self._asked or not self._cut:
+            # What is found within a question of which it is a part may lack something.
+            self._known[key] = found
+            self._cut = self._cut and bool(self._asked)
+        return found
 
     def whole(
         self,
@@ -249,15 +262,21 @@ class PointsTo:
         while pending:
             state = pending.pop()
             spend(40)
+            found: list[_State] = []
             for one in self._step(state):
-                if isinstance(one, Object):
-                    if one.key not in given:
-                        given.add(one.key)
-                        yield one
+                if isinstance(one, _State):
+                    found.append(one)
                     continue
-                if one.key not in seen:
-                    seen.add(one.key)
-                    pending.append(one)
+                if one.key not in given:
+                    given.add(one.key)
+                    later = [*self._set_on(one)]
+                    found += later
+                    if not later or self._made_by(one) not in _HOLDERS:
+                        yield one
+            for more in found:
+                if more.key not in seen:
+                    seen.add(more.key)
+                    pending.append(more)
             if len(seen) > _MOST_STATES:
                 yield self._lost(start, "it goes too many ways")
                 return
@@ -282,7 +301,9 @@ class PointsTo:
                 yield from self._of_name(name, at)
             case ir.Attr(value=value, attr=attr):
                 yield from self._put_there(at)
-                yield self._inside(at, value, attribute(attr))
+                yield from self._set_before(at) or [
+                    self._inside(at, value, attribute(attr))
+                ]
             case ir.Item(value=value, key=key):
                 yield from self._put_there(at)
                 taken = item(key.value) if isinstance(key, ir.Const) else ANY
@@ -323,6 +344,43 @@ class PointsTo:
             at.bound if at.bound and at.bound.depth == len(at.fields) else None,
             at.names,
         )
+
+    def _made_by(self, one: Object) -> str | None:
+        """The function of a library that makes an object."""
+        func = one.expr.func if isinstance(one.expr, ir.Call) else None
+        return None if func is None else self.program.origin(func, one.function)
+
+    def _set_on(self, one: Object) -> Iterator[_State]:
+        """What attributes of an object of no class in sight are given: ``args.device = ...``."""
+        if one.kind not in ("value", "lost"):
+            return
+        for depth, (kind, attr) in enumerate(one.fields):
+            stores = self.program.attribute_targets if kind == "attribute" else {}
+            for holder, made in stores.get(str(attr), ()):
+                if made.value is not None and any(
+                    (other.site, other.fields) == (one.site, one.fields[:depth])
+                    for other in self.of(holder, made.function, made.stmt)
+                ):
+                    fields = one.fields[depth + 1 :]
+                    if made.index is not None:
+                        fields = item(made.index), *fields
+                    yield _State(made.value, made.function, made.stmt, fields)
+
+    def _set_before(self, at: _State) -> list[_State]:
+        """What an attribute of a variable is given by the statements before, where nothing else gives
+        any object such an attribute."""
+        match at.expr:
+            case ir.Attr(value=ir.Name(id=root), attr=attr) if at.stmt is not None:
+                stores = self.program.attribute_targets.get(attr, ())
+                if not stores or any(d.function != at.function for _, d in stores):
+                    return []
+                control = self.program.control(at.function)
+                found, from_start = control.reaching(f"{root}.{attr}", at.stmt.path)
+                if not from_start and all(
+                    s.kind == "assign" and at.expr in s.targets for s in found
+                ):
+                    return [replace(at, expr=s.value, stmt=s) for s in found if s.value]
+        return []
 
     def _lost(self, at: _State, why: str) -> Object:
         return self._object("lost", at, why)

@@ -12,10 +12,9 @@ from amp_migrate.program.names import Definition
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """``expr`` as the place writes it; what may have given it its value; what it must come after."""
+    """``expr`` as the place writes it; what it must come after."""
 
     expr: ir.Expr
-    definitions: tuple[Definition, ...] = ()
     after: ir.Stmt | None = None
 
 
@@ -85,40 +84,18 @@ class Sight:
                 return None
             return self._member(expr, at, line, place)
         split = self._split(definitions, at, line, place)
-        if split is None:
+        if split is None or split[0] is not None:
+            return split and Seen(expr, split[0])
+        if any(self._dominates(d, place) for d in definitions):
+            return Seen(expr)
+        if params and params[0].default == ir.Const(None):
             return None
-        earlier, after = split
-        if after is not None:
-            return Seen(expr, tuple(earlier), after)
-        certain = [d for d in earlier if self._dominates(d, place)]
-        if certain:
-            # Set on every way to the place: what was before no longer counts.
-            since = [d for d in earlier if d.stmt.line >= certain[-1].stmt.line]
-            return Seen(expr, tuple(since))
-        if params:
-            if params[0].default == ir.Const(None):
-                return None
-            given = program.arguments(owner, name)
-            values = [Definition(caller, place.stmt, v) for caller, v in given]
-            sites = program.call_sites.get(owner, [])
-            if params[0].default is not None and len(given) < max(len(sites), 1):
-                parent = program.functions[owner].parent or owner
-                values.append(Definition(parent, place.stmt, params[0].default))
-            return Seen(expr, (*values, *earlier))
-        if not self.is_bound(name, owner, place):
-            return None
-        return Seen(expr, tuple(earlier))
+        bound = bool(params) or self.is_bound(name, owner, place)
+        return Seen(expr) if bound else None
 
     def _member(self, expr: ir.Expr, at: str, line: int, place: Place) -> Seen | None:
         """``args.device``, where ``args`` is in sight: not if it is assigned only afterwards."""
-        split = self._split(self.assignments(expr), at, line, place)
-        if split is None:
-            return None
-        return Seen(expr, tuple(split[0]), split[1])
-
-    def assignments(self, expr: ir.Expr) -> list[Definition]:
-        """``args.device = ...`` wherever it is written so."""
-        return [
+        assigned = [
             Definition(qualname, stmt, stmt.value)
             for qualname, function in self.program.functions.items()
             if ir.file_of(qualname) in self.files
@@ -126,11 +103,14 @@ class Sight:
             if stmt.kind in ("assign", "annassign", "augassign")
             and expr in stmt.targets
         ]
+        split = self._split(assigned, at, line, place)
+        return split and Seen(expr, split[0])
 
     def _split(
         self, definitions: list[Definition], at: str, line: int, place: Place
-    ) -> tuple[list[Definition], ir.Stmt | None] | None:
-        """(those that count at the place, the statement that it must wait for); None: no way."""
+    ) -> tuple[ir.Stmt | None] | None:
+        """The last statement, if any, that a place must wait for, by which a value is given only behind
+        it; None: there is no way."""
         late = [
             d
             for d in definitions
@@ -139,12 +119,7 @@ class Sight:
             and (at != place.function or d.stmt.line < line)
         ]
         if not late:
-            kept = [
-                d
-                for d in definitions
-                if d.function != place.function or d.stmt.line <= place.stmt.end_line
-            ]
-            return kept, None
+            return (None,)
         last = late[-1].stmt
         siblings = (
             last.path[:-1] == place.stmt.path[:-1]
@@ -152,7 +127,7 @@ class Sight:
         )
         if not siblings or (at != place.function and len(late) < len(definitions)):
             return None
-        return late[-1:] if len(late) < len(definitions) else late, last
+        return (last,)
 
     def _dominates(self, definition: Definition, place: Place) -> bool:
         """Whether a definition is passed on every way to the place."""
@@ -186,7 +161,7 @@ class Sight:
             )
             if late or not self._is_set(held.attr, own[1], place, frozenset()):
                 return None
-            return Seen(local, tuple(definitions) if expr == held else ())
+            return Seen(local)
         for definition in definitions:
             # The attribute is set from a parameter, which the place's function passes in.
             if isinstance(definition.value, ir.Name):

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from amp_migrate.analysis.objects.collections import Collections
 from amp_migrate.analysis.objects.forward import Forward
-from amp_migrate.analysis.objects.moves import Guards, Move, Moves
+from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
+from amp_migrate.analysis.objects.points_to import Place as Where
 from amp_migrate.analysis.objects.sight import Place, Seen, Sight, root_of
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.conditions import (
@@ -20,12 +23,12 @@ from amp_migrate.analysis.values.conditions import (
 from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.program.names import Definition
 
 _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
     "not in",
     "is not",
 }
+_MAKE_DEVICES = ("torch.device", "torch.accelerator.current_accelerator")
 _DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
 _MOST_CALLS = 6
 
@@ -65,12 +68,13 @@ class Devices:
         told: Told = lambda function, birth: None,
     ) -> None:
         self.told = told
-        self._asked: set[ir.Expr] = set()
         self.files = files
         self.program = program
         self.torch_names = torch_names
         self.torch = "torch"
         """What the file of the birth that is being decided calls torch."""
+        self.points_to = program.noted(PointsTo)
+        self.collections = program.noted(Collections)
         self.moves = Moves(program, forward, files)
         self.sight = Sight(program, files)
 
@@ -119,12 +123,15 @@ class Devices:
         """A move to a device variable, and the moves to other variables that hold the same one."""
         if move.device is None:
             return []
-        wanted = self._sources(move.device, move.function)
+        wanted = self._sources(move.device, move.function, move.stmt)
         return [
             other
             for other in self.moves.reaching
             if other.device is not None
-            and (other is move or self._sources(other.device, other.function) & wanted)
+            and (
+                other is move
+                or self._sources(other.device, other.function, other.stmt) & wanted
+            )
         ]
 
     def _by_availability(self, moves: Iterable[Move], place: Place) -> Decision | None:
@@ -244,10 +251,13 @@ class Devices:
         for move in named:
             assert move.device is not None
             seen = self.sight.see(move.device, move.function, move.line, place)
-            decision = None if seen is None else self._device_decision(seen)
+            decision = None if seen is None else self._device_decision(seen, place)
             if seen is None or decision is None:
                 continue
-            tested = None if self._is_named(seen) else self._tested(move, place)
+            is_named = all(
+                self._is_device(one) or is_text(one) for one in self._held(seen, place)
+            )
+            tested = None if is_named else self._tested(move, place)
             if tested is None:
                 return decision
             text = ir.render(tested.device) if tested.device is not None else None
@@ -274,7 +284,7 @@ class Devices:
                 (left_before(scope.body, other.stmt, len(scope.path)), other.function),
                 (literals(self._of_callers(other, place)), place.function),
             ]
-            sources = self._sources(other.device, other.function)
+            sources = self._sources(other.device, other.function, other.stmt)
             for tests, function in ways:
                 same = partial(self._is_from, sources, function)
                 for test in tests:
@@ -283,95 +293,42 @@ class Devices:
         return None
 
     def _is_from(
-        self, sources: frozenset[tuple[str, ...]], function: str, expr: ir.Expr
+        self, sources: frozenset[tuple[object, ...]], function: str, expr: ir.Expr
     ) -> bool:
         return bool(self._sources(expr, function) & sources)
 
-    def _is_named(self, seen: Seen) -> bool:
-        """Whether a variable holds nothing but names of devices and device objects."""
-        return bool(seen.definitions) and all(
-            self._defines_object(d) or (d.index is None and _is_text(d.value))
-            for d in seen.definitions
-        )
+    def _held(self, seen: Seen, place: Place) -> tuple[Object, ...]:
+        """What a variable may be where it is seen."""
+        stmt = seen.after or place.stmt
+        block = self.program.control(place.function).block(stmt.path)
+        behind = next((one for one in block if one.path > stmt.path), None)
+        return self.points_to.of(seen.expr, place.function, behind)
 
-    def _device_decision(self, seen: Seen) -> Decision | None:
+    def _device_decision(self, seen: Seen, place: Place) -> Decision | None:
         text = ir.render(seen.expr)
-        values = [d.value for d in seen.definitions]
-        if text is None or ir.Const(None) in values:
+        held = self._held(seen, place)
+        if text is None or any(one.is_none for one in held):
             return None
-        if values and all(map(self._defines_object, seen.definitions)):
+        if held and all(map(self._is_device, held)):
             return Decision(f'{text}.type == "cuda"', seen.after)
         return Decision(f'{self.torch}.device({text}).type == "cuda"', seen.after)
 
-    def _defines_object(self, definition: Definition, depth: int = 0) -> bool:
-        return (
-            definition.value is not None
-            and definition.index is None
-            and definition.stmt.kind != "augassign"
-            and self._is_device_object(definition.value, definition.function, depth)
-        )
-
-    def _is_device_object(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
-        if depth > 4:
-            return False
-        program = self.program
-        if isinstance(expr, ir.Operation) and expr.op == "if":
-            return all(
-                self._is_device_object(o, function, depth + 1)
-                for o in expr.operands[1:]
-            )
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is None:
-                return False
-            if any(p.name == expr.id for p in program.functions[owner].params):
-                given = program.arguments(owner, expr.id)
-                return bool(given) and all(
-                    self._is_device_object(v, caller, depth + 1) for caller, v in given
-                )
-            found = program.definitions(owner, expr.id)
-            return bool(found) and all(
-                self._defines_object(d, depth + 1) for d in found
-            )
-        if isinstance(expr, ir.Call):
-            origin = program.origin(expr.func, function)
-            return origin in ("torch.device", "torch.accelerator.current_accelerator")
-        return False
+    def _is_device(self, one: Object) -> bool:
+        return not one.fields and self.moves.is_call_of(one, *_MAKE_DEVICES)
 
     def _sources(
-        self, expr: ir.Expr, function: str, depth: int = 0
-    ) -> frozenset[tuple[str, ...]]:
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None = None
+    ) -> frozenset[tuple[object, ...]]:
         """Where a device comes from in the end: two expressions that share a source are one device."""
-        program = self.program
-        if depth > 5:
-            return frozenset()
-        if isinstance(expr, ir.Call) and expr.args:
-            if program.origin(expr.func, function) == "torch.device":
-                return self._sources(expr.args[0].value, function, depth + 1)
-        own = program.self_class(function)
-        values: list[Definition] = []
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is None:
-                return frozenset()
-            values += program.definitions(owner, expr.id)
-            if any(p.name == expr.id for p in program.functions[owner].params):
-                given = program.arguments(owner, expr.id)
-                passed = [self._sources(v, c, depth + 1) for c, v in given]
-                return frozenset({("param", owner, expr.id)}).union(*passed)
-        elif isinstance(expr, ir.Attr) and own is not None:
-            if expr.value == ir.Name(own[0]):
-                values += program.attribute_definitions(own[1], expr.attr)
-        if not values:
-            key = ir.key_of(expr)
-            member = () if key is None else (("member", key.rsplit(".", 1)[-1]),)
-            return frozenset(member)
-        found: set[tuple[str, ...]] = set()
-        for d in values:
-            if isinstance(d.value, (ir.Name, ir.Attr, ir.Call)) and d.index is None:
-                found |= self._sources(d.value, d.function, depth + 1)
-            found.add(("stmt", d.function, str(d.stmt.path)))
-        return frozenset(found)
+        return frozenset(
+            (
+                (id(one.expr), one.fields)
+                if one.kind != "lost"
+                else ("lost", one.fields[-1] if one.fields else one.expr)
+            )
+            for one in self.moves.names.of(expr, function, stmt)
+            if one.kind != "open" and not one.is_none
+        )
 
     # -- by the tests around plain moves ------------------------------------------------------
 
@@ -420,7 +377,7 @@ class Devices:
             # Each way makes a model of its own, and moves it.
             made = [
                 d.value
-                for d in self._definitions(target, move.function)
+                for d in self.collections.definitions(target, move.function)
                 if d.value is not None
                 and d.value != ir.Const(None)
                 and target not in ir.walk(d.value)
@@ -438,16 +395,6 @@ class Devices:
                     return tuple(g for g in outer if self._is_about_device(g[0], move))
         return ()
 
-    def _definitions(self, target: ir.Expr, function: str) -> list[Definition]:
-        program = self.program
-        if isinstance(target, ir.Name):
-            owner = program.owner(target.id, function)
-            return program.definitions(owner, target.id) if owner is not None else []
-        own = program.self_class(function)
-        if isinstance(target, ir.Attr) and own is not None:
-            return program.attribute_definitions(own[1], target.attr)
-        return []
-
     def _guards_of(self, place: Place) -> Guards:
         """The tests around a statement."""
         found: list[tuple[ir.Expr, bool]] = []
@@ -459,27 +406,31 @@ class Devices:
         return tuple(reversed(found))
 
     def _about_device(self, move: Move) -> list[tuple[ir.Expr, bool]]:
-        return [g for g in literals(move.guards) if self._is_about_device(g[0], move)]
+        tests = literals(move.guards)
+        return [g for g in tests if self._is_about_device(g[0], move)]
 
     def _is_about_device(self, test: ir.Expr, move: Move) -> bool:
-        return self._mentions_device(test, move.function, 0)
-
-    def _mentions_device(self, test: ir.Expr, function: str, depth: int) -> bool:
-        for inner in ir.walk(test):
-            if isinstance(inner, ir.Attr) and _DEVICE_WORD.search(inner.attr):
-                return True
-            if isinstance(inner, ir.Const) and inner.value in ("cuda", "cpu", "gpu"):
-                return True
-            if isinstance(inner, ir.Name):
-                if _DEVICE_WORD.search(inner.id):
-                    return True
-                owner = self.program.owner(inner.id, function)
-                if owner is None or depth > 2:
-                    continue
-                for d in self.program.definitions(owner, inner.id):
-                    if isinstance(d.value, (ir.Call, ir.Operation)):
-                        if self._mentions_device(d.value, d.function, depth + 1):
-                            return True
+        """Whether a test speaks of devices, also by the values that its variables have."""
+        pending: list[tuple[ir.Expr, Where]] = [(test, (move.function, None, ()))]
+        seen: set[tuple[ir.Expr, str]] = set()
+        while pending:
+            expr, place = pending.pop()
+            for inner in ir.walk(expr):
+                match inner:
+                    case ir.Name(id=word) | ir.Attr(attr=word) if _DEVICE_WORD.search(
+                        word
+                    ):
+                        return True
+                    case ir.Const(value="cuda" | "cpu" | "gpu"):
+                        return True
+                    case ir.Name() if (inner, place[0]) not in seen:
+                        seen.add((inner, place[0]))
+                        found = self.points_to.of(inner, *place)
+                        pending += (
+                            (one.expr, one.place)
+                            for one in found
+                            if isinstance(one.expr, (ir.Call, ir.Operation))
+                        )
         return False
 
     def _as_flag(
@@ -539,7 +490,7 @@ class Devices:
                 return None
             waits = [s.after for s in whole if s.after is not None]
             after = max(waits, key=lambda stmt: stmt.line, default=None)
-            return Seen(ir.Operation(expr.op, tuple(s.expr for s in whole)), (), after)
+            return Seen(ir.Operation(expr.op, tuple(s.expr for s in whole)), after)
         if root_of(expr) is None:
             return None
         seen = self.sight.see(expr, at, line, place)
@@ -562,69 +513,20 @@ class Devices:
             found[0].value, found[0].function, found[0].stmt.line, place, depth + 1
         )
 
-    def _is_boolean(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
-        if depth > 4:
-            return False
-        match expr:
+    def _is_boolean(self, expr: ir.Expr, function: str) -> bool:
+        found = self.points_to.of(expr, function)
+        return bool(found) and all(map(self._is_bool, found))
+
+    def _is_bool(self, one: Object) -> bool:
+        if one.fields:
+            kind, attr = one.fields[-1]
+            return kind == "attribute" and self._is_store_true(str(attr))
+        match one.expr:
             case ir.Const(value=bool()):
                 return True
             case ir.Operation(op=op) if op in _GIVE_BOOLS:
                 return True
-            case ir.Operation(op="and" | "or" | "if", operands=operands):
-                return all(
-                    self._is_boolean(operand, function, depth + 1)
-                    for operand in operands[expr.op == "if" :]
-                )
-            case ir.Call(func=func):
-                origin = self.program.origin(func, function)
-                return origin in ("torch.cuda.is_available", "builtins.bool")
-            case ir.Name(id=name):
-                owner = self.program.owner(name, function)
-                if owner is None:
-                    return False
-                given = self._given(name, owner)
-                return given is not None and self._are_boolean(
-                    [*self.program.definitions(owner, name), *given], depth
-                )
-            case ir.Attr(value=value, attr=attr):
-                own = self.program.self_class(function)
-                if own is not None and value == ir.Name(own[0]):
-                    found = self.program.attribute_definitions(own[1], attr)
-                    return self._are_boolean(found, depth)
-                assigned = self.sight.assignments(expr)
-                if assigned and expr not in self._asked:
-                    self._asked.add(expr)
-                    is_boolean = self._are_boolean(assigned, depth)
-                    self._asked.discard(expr)
-                    return is_boolean
-                return self._is_store_true(attr)
-        return False
-
-    def _are_boolean(self, found: list[Definition], depth: int) -> bool:
-        return bool(found) and all(
-            d.value is not None
-            and d.index is None
-            and d.stmt.kind != "augassign"
-            and self._is_boolean(d.value, d.function, depth + 1)
-            for d in found
-        )
-
-    def _given(self, name: str, function: str) -> list[Definition] | None:
-        """What a parameter may be, its default included; None where that is not in sight."""
-        program = self.program
-        for param in program.functions[function].params:
-            if param.name == name:
-                sites = program.call_sites.get(function, [])
-                values = [program.argument_at(site, name) for site in sites]
-                if not sites or function in program.escaping:
-                    return None
-                if None in values and param.default is None:
-                    return None
-                return [
-                    Definition(site.caller, site.stmt, value or param.default)
-                    for site, value in zip(sites, values, strict=True)
-                ]
-        return []
+        return self.moves.is_call_of(one, "torch.cuda.is_available", "builtins.bool")
 
     def _is_store_true(self, attr: str) -> bool:
         """Whether the program's argparse makes ``args.attr`` a bool."""
@@ -680,14 +582,6 @@ def _latest_first(moves: list[Move], place: Place) -> list[Move]:
         return (0, -move.line) if before else (2, move.line)
 
     return sorted(moves, key=order)
-
-
-def _is_text(value: ir.Expr | None) -> bool:
-    if isinstance(value, ir.Operation):
-        if value.op == "if":
-            return all(map(_is_text, value.operands[1:]))
-        return value.op == "joinedstr"
-    return isinstance(value, ir.Const) and isinstance(value.value, str)
 
 
 def _is_moved(value: ir.Expr | None) -> bool:
