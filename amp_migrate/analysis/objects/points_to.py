@@ -714,7 +714,7 @@ class PointsTo:
             yield self._object("value", at, class_name)
             return
         exact = isinstance(at.expr, ir.Call)
-        found = False
+        found = always = False
         for one in program.attribute_definitions(class_name, attr):
             if one.call is not None and exact and one.call is not at.expr:
                 continue
@@ -723,6 +723,8 @@ class PointsTo:
             if not self._may_run(one.function, at.context):
                 continue
             found = True
+            always |= one.call is not None
+            always |= program.functions[one.function].name == "__init__"
             here = replace(
                 at, function=one.function, stmt=one.stmt, fields=left, bound=None
             )
@@ -752,9 +754,9 @@ class PointsTo:
                 yield self._lost(
                     here, f"{attr} is given its value in a way that is not followed"
                 )
-        if found:
+        if always:
             return
-        method = program.method(class_name, attr)
+        method = None if found else program.method(class_name, attr)
         if method is not None:
             scope = program.functions[method]
             here = replace(at, function=method, stmt=None, fields=left)
@@ -764,14 +766,15 @@ class PointsTo:
             else:
                 yield self._object("function", here, method)
             return
-        set_there = False
         for base in program.bases(class_name):
             facts = program.classes[base]
             for stmt in facts.body:
                 if ir.Name(attr) in stmt.targets and stmt.value is not None:
-                    set_there = True
+                    if found and stmt.value == ir.Const(None):
+                        continue  # It is set before it is used.
+                    found = True
                     yield _State(stmt.value, facts.parent, None, left, (), at.wrapped)
-        if not set_there:
+        if not found:
             yield self._lost(at, f"no value of {attr} is in sight")
 
     def _is_module(self, class_name: str) -> bool:

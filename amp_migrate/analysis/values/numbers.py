@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Iterator
 
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -30,70 +32,38 @@ class Numbers:
     def __init__(self, program: Program, half: Half) -> None:
         self.program = program
         self.half = half
+        self.points_to = program.noted(PointsTo)
+        self._known: dict[tuple[ir.Expr, str], list[float]] = {}
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
-        """A literal number, also through a name, an attribute or a parameter's default."""
-        return next(iter(self.all(expr, function, passed=False)), None)
+        """A number that an expression may be."""
+        return next(iter(self.all(expr, function)), None)
 
-    def all(
-        self,
-        expr: ir.Expr,
-        function: str,
-        passed: bool = True,
-        depth: int = 0,
-        followed: bool = True,
-    ) -> list[float]:
-        """The literal numbers that an expression may be; with ``passed``, through calls as well."""
-        if isinstance(expr, ir.Const):
-            value = expr.value
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            return [float(value)] if is_number else []  # type: ignore[arg-type]
-        folded = _folded(expr)
-        if folded is not None:
-            return [folded]
-        limit = self._fp32_limit(expr, function)
-        if limit is not None:
-            return [limit]
-        if isinstance(expr, ir.Operation) and expr.op == "-":
-            if self.is_nearly_one(expr, function):
-                return [1.0]
-        program = self.program
-        if depth > 3:
-            return []
-        if not followed and not isinstance(expr, ir.Operation):
-            return []
-        if isinstance(expr, ir.Operation) and expr.op == "-x":
-            inner = self.all(expr.operands[0], function, passed, depth + 1)
-            return [-value for value in inner]
-        there = program.elsewhere(expr, function)
-        if there is not None:
-            return self.all(there[0], there[1], passed, depth + 1)
-        values: list[tuple[str, ir.Expr | None]] = []
-        if isinstance(expr, ir.Item) and isinstance(expr.value, ir.Name):
-            values += self._of_entry(expr, program, function)
-        if isinstance(expr, ir.Attr):
-            values += self._of_class(expr, program, function)
-        if isinstance(expr, ir.Name):
-            values += self._of_name(expr, program, function, passed)
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                for d in program.attribute_definitions(class_name, expr.attr):
-                    if isinstance(d.value, ir.Name):
-                        params = program.functions[d.function].params
-                        values += [
-                            (d.function, p.default)
-                            for p in params
-                            if p.name == d.value.id
-                        ]
-                        if passed:
-                            values.append((d.function, d.value))
-                    else:
-                        values.append((d.function, d.value))
-        found: list[float] = []
-        for at, item in values:
-            if isinstance(item, ir.Const) or (passed and item is not None):
-                found += self.all(item, at, passed, depth + 1)
-        return found
+    def all(self, expr: ir.Expr, function: str) -> list[float]:
+        """The numbers that an expression may be, of those that are written somewhere."""
+        key = expr, function
+        if key not in self._known:
+            # For what is computed of itself.
+            self._known[key] = []
+            self._known[key] = list(self._find(expr, function))
+        return self._known[key]
+
+    def _find(self, expr: ir.Expr, function: str) -> Iterator[float]:
+        for one in self.points_to.of(expr, function):
+            value, at = one.expr, one.function
+            if one.fields:
+                # A limit, of the result of a call.
+                value = ir.Attr(value, str(one.fields[0][1]))
+            number = _folded(value)
+            if number is None:
+                number = self._fp32_limit(value, at)
+            if number is not None:
+                yield number
+            elif isinstance(value, ir.Operation):
+                if value.op == "-x":
+                    yield from (-n for n in self.all(value.operands[0], at))
+                elif self.is_nearly_one(value, at):
+                    yield 1.0
 
     def _fp32_limit(self, expr: ir.Expr, function: str) -> float | None:
         """``torch.finfo(torch.float32).min``, ``sys.maxsize``."""
@@ -109,52 +79,6 @@ class Numbers:
         ):
             return None
         return _FP32_LIMITS.get(expr.attr)
-
-    @staticmethod
-    def _of_entry(
-        item: ir.Item, program: Program, function: str
-    ) -> list[tuple[str, ir.Expr | None]]:
-        """``CONFIG["fill"]``."""
-        assert isinstance(item.value, ir.Name)
-        owner = program.owner(item.value.id, function)
-        return [
-            (d.function, value)
-            for d in (program.definitions(owner, item.value.id) if owner else ())
-            if isinstance(d.value, ir.Display) and d.value.kind == "dict"
-            for key, value in zip(d.value.keys, d.value.items, strict=True)
-            if key == item.key
-        ]
-
-    @staticmethod
-    def _of_class(
-        attribute: ir.Attr, program: Program, function: str
-    ) -> list[tuple[str, ir.Expr | None]]:
-        """``Config.fill``, of the class itself."""
-        return [
-            (program.classes[ref.name].parent, stmt.value)
-            for ref in program.resolve(attribute.value, function)
-            if ref.kind in ("class", "instance")
-            for stmt in program.classes[ref.name].body
-            if stmt.kind in ("assign", "annassign")
-            and ir.Name(attribute.attr) in stmt.targets
-        ]
-
-    def _of_name(
-        self, name: ir.Name, program: Program, function: str, passed: bool
-    ) -> list[tuple[str, ir.Expr | None]]:
-        owner = program.owner(name.id, function)
-        if owner is None:
-            return []
-        values: list[tuple[str, ir.Expr | None]] = [
-            (d.function, d.value)
-            for d in program.definitions(owner, name.id)
-            if d.index is None and d.stmt.kind != "augassign"
-        ]
-        params = [p for p in program.functions[owner].params if p.name == name.id]
-        values += [(owner, p.default) for p in params]
-        if params and passed:
-            values += program.arguments(owner, name.id)
-        return values
 
     def is_nearly_one(self, expr: ir.Expr, function: str) -> bool:
         """``1 - 1e-6``, or ``0.999999``."""

@@ -19,10 +19,6 @@ from amp_migrate.program import ir
 _FILLS = frozenset(
     "masked_fill masked_fill_ fill_ full_like new_full pad clamp clamp_ clip where".split()
 )
-_FOLLOWED_FILLS = frozenset(
-    "masked_fill masked_fill_ fill_ clamp clamp_ clip where".split()
-)
-"""Fills whose value is also looked for behind a variable."""
 _FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
 _ODD_FILLS = frozenset(
     """threshold fill_diagonal_ index_fill index_fill_ scatter scatter_ new_tensor full tensor""".split()
@@ -102,7 +98,7 @@ class Constants:
             and stmt.value is not None
         ):
             for inner in ir.walk(stmt.value):
-                for value in self.numbers.all(inner, function, passed=False):
+                for value in self.numbers.all(inner, function):
                     if self._overflows(value):
                         return self._unfit(value, stmt.line)
         for expr in stmt.exprs:
@@ -117,7 +113,7 @@ class Constants:
                     continue
                 for arg in call.args:
                     for inner in ir.walk(arg.value):
-                        numbers = self.numbers.all(inner, function, passed=False)
+                        numbers = self.numbers.all(inner, function)
                         for value in numbers:
                             small = self._underflows(value) and method not in _FLOORS
                             large = self._overflows(value) and method not in _FILLS
@@ -147,7 +143,7 @@ class Constants:
             for inner in ir.walk(one)
         )
         for operand in product.operands if casts else ():
-            for value in self.numbers.all(operand, function, passed=False):
+            for value in self.numbers.all(operand, function):
                 if self._overflows(value):
                     return self._unfit(value, line)
         return None
@@ -172,9 +168,7 @@ class Constants:
         for arg in call.args:
             if arg.value is tensor:
                 continue
-            numbers = self.numbers.all(arg.value, at.function, followed=False)
-            if not isinstance(arg.value, ir.Const) and method in _FOLLOWED_FILLS:
-                numbers = self.numbers.all(arg.value, at.function)
+            numbers = self.numbers.all(arg.value, at.function)
             given = Made(arg.value, at.function, at.stmt)
             for value in numbers:
                 found = None
