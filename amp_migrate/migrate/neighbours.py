@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.loops import Backward, Finder, Refusal, TrainingLoop
 from amp_migrate.analysis.tables import vocabulary
@@ -210,38 +211,14 @@ class Neighbours:
 
     def _made(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> Made | None:
         """The only call that makes what an expression of a statement holds."""
-        program = self.program
-        if isinstance(expr, ir.Call):
-            found = [
-                o for o in program.all_calls() if o[0] == function and o[2] is expr
-            ]
-            return found[0] if len(found) == 1 else None
-        definitions = []
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is None:
-                return None
-            if any(p.name == expr.id for p in program.functions[owner].params):
-                return None
-            definitions = program.definitions(owner, expr.id)
-            if len(definitions) > 1:
-                seen, started = program.control(function).reaching(expr.id, stmt.path)
-                found_at = [(function, one.path) for one in seen]
-                definitions = [
-                    d for d in definitions if (d.function, d.stmt.path) in found_at
-                ]
-                if started or len(seen) != 1 or owner != function:
-                    return None
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                definitions += program.attribute_definitions(class_name, expr.attr)
-        if len(definitions) != 1 or definitions[0].index is not None:
+        points_to = self.program.noted(PointsTo)
+        found = points_to.whole(expr, function, stmt, closed=True)
+        if len({id(one.expr) for one in found}) != 1:
             return None
-        (definition,) = definitions
-        value = definition.value
-        if definition.stmt.kind != "assign" or not isinstance(value, ir.Call):
+        made = found[0]
+        if made.fields or made.stmt is None or not isinstance(made.expr, ir.Call):
             return None
-        return definition.function, definition.stmt, value
+        return made.function, made.stmt, made.expr
 
     # -- the argument -------------------------------------------------------------------------
 

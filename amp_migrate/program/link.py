@@ -316,7 +316,7 @@ class Program(Names):
                     return qualname
         return None
 
-    def _methods(self, class_name: str, name: str, overridden: bool) -> list[str]:
+    def methods(self, class_name: str, name: str, overridden: bool) -> list[str]:
         """The methods that a lookup may find: with ``overridden``, those of subclasses too.
 
         What a method calls on its own instance may be a subclass's; a method that has no body of its
@@ -425,7 +425,7 @@ class Program(Names):
                 for ref in self.resolve(value, function):
                     if ref.kind in ("instance", "class"):
                         through_self = own is not None and value == ir.Name(own[0])
-                        for method in self._methods(ref.name, attr, through_self):
+                        for method in self.methods(ref.name, attr, through_self):
                             yield Ref("function", method)
                         set_here = self.attribute_definitions(ref.name, attr)
                         # `for callback in callbacks: callback.learner = self`

@@ -38,6 +38,16 @@ WRITTEN = {
 +    trainer = Trainer(strategy='auto', precision='16-mixed' if torch.cuda.is_available() else '32-true')
      trainer.fit(model)
 """,
+    "Lightning, in a helper": """\
++import torch
+ import lightning as L
+ def make():
+-    return L.Trainer()
++    return L.Trainer(precision="16-mixed" if torch.cuda.is_available() else "32-true")
+ def fit(trainer):
+     trainer.fit(model, data)
+ fit(make())
+""",
     "Fabric": """\
  import torch
  from lightning.fabric import Fabric
@@ -108,7 +118,8 @@ TOLD = {
     "a plugin": LIGHTNING + "trainer = L.Trainer(plugins=[MyPrecision()])\n" + FIT,
     "an old version": LIGHTNING + "trainer = L.Trainer(gpus=1)\n" + FIT,
     "arguments out of sight": LIGHTNING + "trainer = L.Trainer(**config)\n" + FIT,
-    "a parameter": LIGHTNING + f"def fit(trainer):\n    {FIT}fit(L.Trainer())\n",
+    "a parameter of several": LIGHTNING
+    + f"def fit(trainer):\n    {FIT}fit(L.Trainer())\nfit(L.Trainer(max_epochs=3))\n",
     "a launcher": (
         "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
         "for x in data:\n    accelerator.backward(model(x).sum())\n    opt.step()\n"

@@ -713,7 +713,7 @@ class PointsTo:
         if at.same and not own and self._is_module(class_name):
             yield self._object("value", at, class_name)
             return
-        exact = isinstance(at.expr, ir.Call)
+        exact = isinstance(at.expr, ir.Call) or inside is None
         found = always = False
         for one in program.attribute_definitions(class_name, attr):
             if one.call is not None and exact and one.call is not at.expr:
@@ -756,8 +756,8 @@ class PointsTo:
                 )
         if always:
             return
-        method = None if found else program.method(class_name, attr)
-        if method is not None:
+        methods = [] if found else program.methods(class_name, attr, not exact)
+        for method in methods:
             scope = program.functions[method]
             here = replace(at, function=method, stmt=None, fields=left)
             if ir.Name("property") in scope.decorators:
@@ -765,6 +765,7 @@ class PointsTo:
                 yield from self._returned(method, here)
             else:
                 yield self._object("function", here, method)
+        if methods:
             return
         for base in program.bases(class_name):
             facts = program.classes[base]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.analysis.objects.optimizers import Optimizers
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
@@ -113,29 +114,25 @@ class Closures:
             problems = [] if trace is None else [p.reason for p in trace.problems]
             return (*problems, "an optimizer of unknown origin has a closure")[0]
         for birth in trace.births:
-            if not self._calls_once(birth.call, birth.function, 0):
+            if not self._calls_once(birth.call, birth.function):
                 name = ir.render(birth.call.func) or "this optimizer"
                 return f"how often {name} calls its closure is not known"
         return ""
 
-    def _calls_once(self, made: ir.Expr, function: str, depth: int) -> bool:
-        """Whether an expression makes optimizers of torch.optim that call a closure once."""
-        program = self.program
-        if isinstance(made, ir.Name):
-            slot = self.optimizers.slot(made, function)
-            births = () if slot is None else self.optimizers.trace(slot).births
-            return bool(births) and all(
-                self._calls_once(birth.call, birth.function, depth + 1)
-                for birth in births
-            )
-        if not isinstance(made, ir.Call) or depth > 5:
-            return False
-        refs = program.resolve(made.func, function)
-        if refs and all(ref.kind == "external" for ref in refs):
-            return {ref.name for ref in refs} <= _CALL_ONCE
-        returned = list(program.returns(made, function))
-        return bool(returned) and all(
-            self._calls_once(value, at, depth + 1) for at, value in returned
+    def _calls_once(self, made: ir.Call, function: str) -> bool:
+        """Whether a call makes optimizers of torch.optim that call a closure once."""
+        points_to = self.program.noted(PointsTo)
+        found = points_to.whole(made, function)
+        return bool(found) and all(
+            isinstance(one.expr, ir.Call)
+            and {
+                func.name if func.kind == "external" else ""
+                for func in points_to.of(
+                    one.expr.func, one.function, one.stmt, one.context
+                )
+            }
+            <= _CALL_ONCE
+            for one in found
         )
 
     def _of_closure(self, function: str, call: ir.Call) -> str:
@@ -170,24 +167,9 @@ class Closures:
 
     def _function(self, expr: ir.Expr, function: str) -> str | None:
         """The one function that a closure can only be."""
-        program = self.program
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            found = [] if owner is None else program.definitions(owner, expr.id)
-            params = () if owner is None else program.functions[owner].params
-            if len(found) != 1 or found[0].stmt.kind != "functiondef":
-                return None
-            if any(param.name == expr.id for param in params):
-                return None
-        elif isinstance(expr, ir.Attr):
-            own = program.self_class(function)
-            if own is None or expr.value != ir.Name(own[0]):
-                return None
-            if program.attribute_definitions(own[1], expr.attr):
-                return None
-        refs = program.resolve(expr, function)
-        names = [ref.name for ref in refs if ref.kind == "function"]
-        return names[0] if len(names) == len(refs) == 1 else None
+        found = self.program.noted(PointsTo).whole(expr, function, closed=True)
+        names = {one.name if one.kind == "function" else None for one in found}
+        return names.pop() if len(names) == 1 else None
 
     def _reached(self, function: str) -> set[str]:
         pending, seen = [function], {function}

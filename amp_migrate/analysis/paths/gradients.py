@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -59,7 +60,7 @@ def is_helper(program: Program, call: ir.Call, function: str) -> bool:
     if _GRADIENTS.search(name):
         return bool(given or _BOUNDS.search(name))
     return bool(_BOUNDS.search(name)) and any(
-        _leads_to_parameters(program, value, function, 0) for value in given
+        _leads_to_parameters(program, value, function) for value in given
     )
 
 
@@ -71,51 +72,28 @@ def called(call: ir.Call) -> str:
 
 
 def _leads_to_parameters(
-    program: Program, expr: ir.Expr, function: str, depth: int
+    program: Program, expr: ir.Expr, function: str, depth: int = 0
 ) -> bool:
     """Whether an expression is a module, or made of parameters, also by way of variables."""
-    if any(
-        isinstance(inner, ir.Attr) and inner.attr in _PARAMETERS
-        for inner in ir.walk(expr)
-    ):
+    parts = list(ir.walk(expr))
+    if any(isinstance(one, ir.Attr) and one.attr in _PARAMETERS for one in parts):
         return True
-    for ref in program.resolve(expr, function):
-        bases = {ref.name} if ref.kind == "made" else set()
-        if ref.kind == "instance":
-            bases = set(program.external_bases(ref.name))
-        if any(base.startswith("torch.nn.") for base in bases):
-            return True
-    return depth < _MOST_NAMES and any(
-        _leads_to_parameters(program, value, at, depth + 1)
-        for inner in ir.walk(expr)
-        for at, value in _values(program, inner, function)
-        if value != expr
+    return depth <= _MOST_NAMES and any(
+        _is_module(program, one)
+        or (
+            one.expr not in parts
+            and _leads_to_parameters(program, one.expr, one.function, depth + 1)
+        )
+        for part in parts
+        if isinstance(part, (ir.Name, ir.Attr, ir.Call))
+        for one in program.noted(PointsTo).of(part, function)
     )
 
 
-def _values(
-    program: Program, expr: ir.Expr, function: str
-) -> list[tuple[str, ir.Expr]]:
-    """What a variable or an attribute is given, the list that a loop's goes through included."""
-    if isinstance(expr, ir.Name):
-        owner = program.owner(expr.id, function)
-        if owner is None:
-            return []
-        found = program.definitions(owner, expr.id)
-        given = program.arguments(owner, expr.id)
-    elif isinstance(expr, ir.Attr):
-        classes = program.instance_classes(expr.value, function)
-        found = [
-            d for c in classes for d in program.attribute_definitions(c, expr.attr)
-        ]
-        given = []
-    else:
-        return []
-    return [
-        *given,
-        *(
-            (d.function, value)
-            for d in found
-            if (value := d.value or d.stmt.value) is not None
-        ),
-    ]
+def _is_module(program: Program, one: Object) -> bool:
+    bases = {one.name}
+    if one.name in program.classes:
+        bases = set(program.external_bases(one.name))
+    elif isinstance(one.expr, ir.Call):
+        bases = {program.origin(one.expr.func, one.function) or ""}
+    return any(base.startswith("torch.nn.") for base in bases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward, names_no_grad
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
@@ -20,6 +21,7 @@ class Lazy:
     def __init__(self, program: Program, forward: Forward) -> None:
         self.program = program
         self.forward = forward
+        self.points_to = program.noted(PointsTo)
 
     def line_of(self, definition: Definition) -> int:
         """The line that makes the generator which a variable holds, or comes from; 0: there is none."""
@@ -28,61 +30,37 @@ class Lazy:
             value = stmt.value
         elif definition.index is not None:
             return 0
-        if value is not None and self._is_lazy(value, definition.function, 0):
+        if value is not None and self._is_lazy(value, definition.function):
             return stmt.line
         return 0
 
-    def _is_lazy(self, expr: ir.Expr, function: str, depth: int) -> bool:
+    def _is_lazy(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
         """Whether a value is a generator that computes a forward pass, or is fed by one."""
-        if depth > _MOST_STEPS:
-            return False
-        match expr:
-            case ir.Comprehension(lazy=True):
-                if any(
-                    self._runs_model(element, function) for element in expr.elements
-                ):
-                    return True
-                return any(
-                    self._is_lazy(source, function, depth + 1)
-                    for source in expr.iterables
-                )
-            case ir.Operation(op="if", operands=(_, first, second)):
-                return self._is_lazy(first, function, depth + 1) or self._is_lazy(
-                    second, function, depth + 1
-                )
-            case ir.Name(id=name):
-                owner = self.program.owner(name, function)
-                definitions = (
-                    [] if owner is None else self.program.definitions(owner, name)
-                )
-                return any(
-                    one.value is not None
-                    and one.index is None
-                    and self._is_lazy(one.value, one.function, depth + 1)
-                    for one in definitions
-                )
-            case ir.Call():
-                return self._is_lazy_call(expr, function, depth)
-        return False
-
-    def _is_lazy_call(self, call: ir.Call, function: str, depth: int) -> bool:
-        program = self.program
-        callees = program.callees(call, function)
-        generators = [c for c in callees if program.functions[c].is_generator]
-        if any(map(self._computes, generators)):
-            return True
-        returned = program.returns(call, function)
-        if any(self._is_lazy(value, at, depth + 1) for at, value in returned):
-            return True
-        origin = program.origin(call.func, function) or ""
-        passes_on = bool(generators) or (not callees and origin not in _USES_UP)
-        if origin.startswith("torch."):
-            passes_on = False
-        return passes_on and any(
-            self._is_lazy(arg.value, function, depth + 1)
-            for arg in call.args
-            if not arg.star
+        return depth <= _MOST_STEPS and any(
+            self._hands_out(one, depth + 1)
+            for one in self.points_to.of(expr, function)
+            if not one.fields
         )
+
+    def _hands_out(self, made: Object, depth: int) -> bool:
+        program, at = self.program, made.function
+        if isinstance(made.expr, ir.Comprehension) and made.expr.lazy:
+            sources = made.expr.iterables
+            if any(self._runs_model(one, at) for one in made.expr.elements):
+                return True
+        elif isinstance(made.expr, ir.Call):
+            sources = tuple(arg.value for arg in made.expr.args if not arg.star)
+            if made.kind == "lost" and program.functions[at].is_generator:
+                if self._computes(at):
+                    return True
+                at = made.context[-1].caller
+            else:
+                origin = program.origin(made.expr.func, at) or ""
+                if made.name or origin in _USES_UP or origin.startswith("torch."):
+                    return False
+        else:
+            return False
+        return any(self._is_lazy(one, at, depth) for one in sources)
 
     def _computes(self, generator: str) -> bool:
         """Whether a generator computes a forward pass that gradients may flow through."""
