@@ -268,6 +268,42 @@ PLAIN = {
         + OPT,
         "cuda",
     ),
+    "an option that is not in sight, and is made a bool": (
+        ARGS
+        + "args.cuda = not args.no_cuda and torch.cuda.is_available()\n"
+        + NET
+        + "if args.cuda:\n    model.cuda()\n"
+        + OPT,
+        "args.cuda",
+    ),
+    "an option that is a device on one way only": (
+        ARGS
+        + "if torch.cuda.is_available():\n"
+        + '    args.device = torch.device("cuda")\n'
+        + NET
+        + "model.to(args.device)\n"
+        + OPT,
+        'torch.device(args.device).type == "cuda"',
+    ),
+    "an option that is a device": (
+        ARGS
+        + 'args.device = torch.device("cuda")\n'
+        + NET
+        + "model.to(args.device)\n"
+        + OPT,
+        'args.device.type == "cuda"',
+    ),
+    "another model's device, and the same number": (
+        'device = torch.device("cuda")\nhidden = 8\n'
+        + "teacher = nn.Linear(hidden, 3).to(device)\n"
+        + "model = nn.Linear(hidden, 3)\n"
+        + OPT,
+        "AMP041",
+    ),
+    "a text that a function makes a device of": (
+        NET + 'model.to(pick("cuda"))\n' + OPT,
+        "AMP041",
+    ),
     "a flag that changes out of line": (
         ARGS
         + NET
@@ -567,6 +603,66 @@ FUNCTIONS = {
         "AMP041",
     ),
 }
+
+
+CHOSEN = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+OUT_OF_SIGHT = {
+    "under a test that has a name": """\
+def place(net):
+    there = torch.cuda.is_available()
+    device = "cuda" if there else "cpu"
+    return net.to(device)
+""",
+    "in a dict": f"""\
+def place(net):
+    options = {{"device": {CHOSEN}}}
+    return net.to(options["device"])
+""",
+    "in a tuple": f"""\
+def setup():
+    return 3, {CHOSEN}
+def place(net):
+    count, device = setup()
+    return net.to(device)
+""",
+    "in a dataclass": f"""\
+from dataclasses import dataclass
+@dataclass
+class Options:
+    device: torch.device
+def place(net):
+    options = Options({CHOSEN})
+    return net.to(options.device)
+""",
+    "in a namespace": f"""\
+from types import SimpleNamespace
+def place(net):
+    options = SimpleNamespace()
+    options.device = {CHOSEN}
+    return net.to(options.device)
+""",
+    "a property of a mixin": f"""\
+class HasDevice:
+    @property
+    def device(self):
+        return {CHOSEN}
+class Placer(HasDevice):
+    def put(self, net):
+        return net.to(self.device)
+def place(net):
+    return Placer().put(net)
+""",
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_SIGHT)
+def test_a_device_that_asks_for_nothing_but_what_is_there(name: str) -> None:
+    text = OUT_OF_SIGHT[name]
+    made = "model = place(nn.Linear(8, 3))\n" + OPT + LOOP
+    assert switch(HEAD + text + made) == "torch.cuda.is_available()"
+    # Whatever else is asked has to be in sight.
+    asked = text.replace("is_available()", "is_available() and wanted")
+    assert switch(HEAD + asked + made) == "AMP041"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -363,6 +363,8 @@ def is_literal_cuda(expr: ir.Expr | None) -> bool:
     if isinstance(expr, ir.Call) and expr.args:
         if isinstance(expr.func, ir.Attr) and isinstance(expr.func.value, ir.Const):
             return is_literal_cuda(expr.func.value)
+        if (ir.dotted(expr.func) or ("",))[-1] != "device":
+            return False
         return is_literal_cuda(expr.args[0].value)
     if isinstance(expr, ir.Operation) and expr.op in ("joinedstr", "%", "+"):
         return bool(expr.operands) and is_literal_cuda(expr.operands[0])

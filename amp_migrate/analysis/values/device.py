@@ -212,7 +212,7 @@ class Devices:
         for move in plain:
             about = self._about_device(move)
             if about:
-                flags = dict.fromkeys(about, (move.function, move.line))
+                flags = dict.fromkeys(about, (move.function, move.stmt))
                 found = self._as_flag(flags, place)
                 if found is not None:
                     return found
@@ -337,15 +337,15 @@ class Devices:
         around: Condition = frozenset(literals(self._guards_of(place)))
         opposite = {(test, not outcome) for test, outcome in around}
         ways: list[Condition] = []
-        tests: dict[tuple[ir.Expr, bool], tuple[str, int]] = {}
+        tests: dict[tuple[ir.Expr, bool], tuple[str, ir.Stmt]] = {}
         for move in moves:
             guards = list(literals(self._deciding(move, place)))
             outer = list(literals(self._of_callers(move, place)))
             condition: Condition = frozenset((*outer, *guards))
             if not condition & opposite:
                 ways.append(condition - around)
-                tests |= dict.fromkeys(outer, (place.function, place.stmt.line))
-                tests |= dict.fromkeys(guards, (move.function, move.line))
+                tests |= dict.fromkeys(outer, (place.function, place.stmt))
+                tests |= dict.fromkeys(guards, (move.function, move.stmt))
         alternatives = simplified(frozenset(ways))
         if frozenset() in alternatives or self._is_moved_before(moves, place):
             return Decision(f"{self.torch}.cuda.is_available()")
@@ -434,14 +434,14 @@ class Devices:
         return False
 
     def _as_flag(
-        self, tests: Mapping[tuple[ir.Expr, bool], tuple[str, int]], place: Place
+        self, tests: Mapping[tuple[ir.Expr, bool], tuple[str, ir.Stmt]], place: Place
     ) -> Decision | None:
-        """Tests, each with (function, line), as one expression that the place can write."""
+        """Tests, each with (function, statement), as one expression that the place can write."""
         parts: list[str] = []
         after: ir.Stmt | None = None
         boolean = True
-        for (test, outcome), (function, line) in tests.items():
-            seen = self._translated(test, function, line, place, 0)
+        for (test, outcome), (function, stmt) in tests.items():
+            seen = self._translated(test, function, stmt.line, place, 0)
             text = None if seen is None else render(seen.expr, outcome)
             if seen is None or text is None:
                 return None
@@ -449,7 +449,7 @@ class Devices:
                 after is None or after.line < seen.after.line
             ):
                 after = seen.after
-            if outcome and not self._is_boolean(test, function):
+            if outcome and not self._is_boolean(test, function, stmt):
                 boolean = False
             if (
                 isinstance(seen.expr, ir.Operation)
@@ -513,8 +513,8 @@ class Devices:
             found[0].value, found[0].function, found[0].stmt.line, place, depth + 1
         )
 
-    def _is_boolean(self, expr: ir.Expr, function: str) -> bool:
-        found = self.points_to.of(expr, function)
+    def _is_boolean(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        found = self.points_to.of(expr, function, stmt)
         return bool(found) and all(map(self._is_bool, found))
 
     def _is_bool(self, one: Object) -> bool:
