@@ -441,6 +441,30 @@ CLASSES = {
         """,
         'torch.device(self.device).type == "cuda"',
     ),
+    "None in place of a device": (
+        """\
+        class T:
+            def __init__(self, device=None):
+                if device is None:
+                    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self.device = device
+                self.model = nn.Linear(8, 3).to(self.device)
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        'torch.device(self.device).type == "cuda"',
+    ),
+    "None for as good as a device": (
+        """\
+        class T:
+            def __init__(self, device=None):
+                if device is None and wanted:
+                    device = torch.device("cuda")
+                self.device = device
+                self.model = nn.Linear(8, 3).to(self.device)
+                self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        """,
+        "AMP041",
+    ),
     "another class's device": (
         """\
         device = torch.device("cuda")

@@ -558,7 +558,7 @@ class PointsTo:
         for site in beside or sites:
             yield from self._given_by(site, param, (), at)
         if not sites and param.default is not None:
-            yield self._default(owner, param, at)
+            yield from self._default(owner, param, at)
         if not sites:
             unseen = "lost" if param.default is None else "open"
             yield self._object(unseen, at, f"nothing in sight calls {name}()")
@@ -575,10 +575,25 @@ class PointsTo:
             for site in context
         )
 
-    def _default(self, owner: str, param: ir.Param, at: _State) -> _State:
+    def _default(self, owner: str, param: ir.Param, at: _State) -> Iterator[_State]:
         assert param.default is not None
         outer = self.program.functions[owner].parent or owner
-        return replace(at, expr=param.default, function=outer, stmt=None, context=())
+        if param.default != ir.Const(None) or not self._is_replaced(owner, param, at):
+            yield replace(at, expr=param.default, function=outer, stmt=None, context=())
+
+    def _is_replaced(self, owner: str, param: ir.Param, at: _State) -> bool:
+        """Whether a place is behind ``if device is None: device = ...``."""
+        if at.stmt is None or at.function != owner:
+            return False
+        place, name = at.stmt.path, ir.Name(param.name)
+        test = ir.Operation("is", (name, ir.Const(None)))
+        return self.program.control(owner).is_passed(
+            lambda stmt: stmt.kind == "if"
+            and stmt.value == test
+            and place[: len(stmt.path)] != stmt.path
+            and any(one.targets == (name,) for one in stmt.blocks[0].body),
+            place,
+        )
 
     def _given_by(
         self, site: CallSite, param: ir.Param, context: Context, at: _State
@@ -627,7 +642,7 @@ class PointsTo:
         if spread:
             return
         if param.default is not None:
-            yield self._default(site.callee, param, at)
+            yield from self._default(site.callee, param, at)
         else:
             yield self._lost(here, f"the call gives no value to {param.name}")
 
