@@ -370,7 +370,7 @@ class PointsTo:
         """What an attribute of a variable is given by the statements before, where nothing else gives
         any object such an attribute."""
         match at.expr:
-            case ir.Attr(value=ir.Name(id=root), attr=attr) if at.stmt is not None:
+            case ir.Attr(value=ir.Name(id=root), attr=attr) if at.stmt and not at.same:
                 stores = self.program.attribute_targets.get(attr, ())
                 if not stores or any(d.function != at.function for _, d in stores):
                     return []

@@ -301,7 +301,8 @@ class Devices:
         """What a variable may be where it is seen."""
         stmt = seen.after or place.stmt
         block = self.program.control(place.function).block(stmt.path)
-        behind = next((one for one in block if one.path > stmt.path), None)
+        before = stmt if seen.after is None else None
+        behind = next((one for one in block if one.path > stmt.path), before)
         return self.points_to.of(seen.expr, place.function, behind)
 
     def _device_decision(self, seen: Seen, place: Place) -> Decision | None:
@@ -515,12 +516,12 @@ class Devices:
 
     def _is_boolean(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         found = self.points_to.of(expr, function, stmt)
-        return bool(found) and all(map(self._is_bool, found))
+        made = [one for one in found if not one.fields or self._options(one)]
+        return bool(made) and all(map(self._is_bool, made))
 
     def _is_bool(self, one: Object) -> bool:
         if one.fields:
-            kind, attr = one.fields[-1]
-            return kind == "attribute" and self._is_store_true(str(attr))
+            return all(map(_is_flag, self._options(one)))
         match one.expr:
             case ir.Const(value=bool()):
                 return True
@@ -528,31 +529,28 @@ class Devices:
                 return True
         return self.moves.is_call_of(one, "torch.cuda.is_available", "builtins.bool")
 
-    def _is_store_true(self, attr: str) -> bool:
-        """Whether the program's argparse makes ``args.attr`` a bool."""
-        for function, _, call in self.program.all_calls():
-            if ir.file_of(function) not in self.files:
-                continue
-            if isinstance(call.func, ir.Attr) and call.func.attr == "add_argument":
-                given = {
-                    a.value.value for a in call.args if isinstance(a.value, ir.Const)
-                }
-                spelled = {
-                    str(g).lstrip("-").replace("-", "_")
-                    for g in given
-                    if isinstance(g, str)
-                }
-                if attr in spelled and (
-                    {"store_true", "store_false"} & given or _is_flag(call)
-                ):
-                    return True
-        return False
+    def _options(self, one: Object) -> list[ir.Call]:
+        """The options of the command line that give an object its attribute."""
+        kind, attr = one.fields[-1]
+        return [
+            call
+            for function, _, call in self.program.calls_named("add_argument")
+            if kind == "attribute" and ir.file_of(function) in self.files
+            if attr
+            in {
+                str(arg.value.value).lstrip("-").replace("-", "_")
+                for arg in call.args
+                if isinstance(arg.value, ir.Const)
+            }
+        ]
 
 
 def _is_flag(call: ir.Call) -> bool:
     """Whether an option is made a bool by its type or action, and is one where it is left out."""
     named = {arg.name: arg.value for arg in call.args}
     action, default = named.get("action"), named.get("default")
+    if action in (ir.Const("store_true"), ir.Const("store_false")):
+        return True
     says = named.get("type") == ir.Name("bool") or (
         action is not None
         and (ir.key_of(action) or "").endswith("BooleanOptionalAction")
