@@ -75,18 +75,25 @@ def _leads_to_parameters(
     program: Program, expr: ir.Expr, function: str, depth: int = 0
 ) -> bool:
     """Whether an expression is a module, or made of parameters, also by way of variables."""
-    parts = list(ir.walk(expr))
-    if any(isinstance(one, ir.Attr) and one.attr in _PARAMETERS for one in parts):
+    if isinstance(expr, ir.Attr) and expr.attr in _PARAMETERS:
         return True
-    return depth <= _MOST_NAMES and any(
-        _is_module(program, one)
-        or (
-            one.expr not in parts
-            and _leads_to_parameters(program, one.expr, one.function, depth + 1)
-        )
-        for part in parts
-        if isinstance(part, (ir.Name, ir.Attr, ir.Call))
-        for one in program.noted(PointsTo).of(part, function)
+    if isinstance(expr, (ir.Name, ir.Attr, ir.Call)) and depth <= _MOST_NAMES:
+        for one in program.noted(PointsTo).of(expr, function):
+            if _is_module(program, one) or (
+                one.expr != expr
+                and _leads_to_parameters(program, one.expr, one.function, depth + 1)
+            ):
+                return True
+    if isinstance(expr, (ir.Attr, ir.Operation)):
+        return False
+    if isinstance(expr, ir.Call):
+        origin = program.origin(expr.func, function) or ""
+        if isinstance(expr.func, ir.Attr) and expr.func.attr in _PARAMETERS:
+            return True
+        if not origin.startswith(("builtins.", "itertools.")):
+            return False
+    return any(
+        _leads_to_parameters(program, one, function, depth) for one in ir.children(expr)
     )
 
 
