@@ -199,6 +199,14 @@ class Handover:
             if any(value is optimizer.value for value in given):
                 continue
             star = "**" if optimizer.name else "*"
+            if any(
+                slot.owner == site.callee
+                and slot.key is not None
+                and self.optimizers.given(site, slot) == optimizer.value
+                for slot in self.slots
+            ):
+                # `options["optimizer"]`, which is followed.
+                continue
             if schedules and self._only_forwards(facts, star):
                 # `config.make("lr_scheduler", torch.optim.lr_scheduler, optimizer)`
                 continue

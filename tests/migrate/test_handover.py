@@ -171,7 +171,7 @@ STEPPED_BY = {
         "opt = torch.optim.lr_scheduler.StepLR(opt, 2).optimizer\n",
         "AMP010",
     ),
-    "what a list holds": ("opt = [opt][0]\n", "AMP010"),
+    "what a list holds": ("opt = [opt][0]\n", "AMP012"),
 }
 
 

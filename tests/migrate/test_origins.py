@@ -176,6 +176,53 @@ ORIGINS = {
          STEPS
  train()
 """,
+    "a class that only another call gives": f"""\
+ def maker(net, of=torch.optim.SGD):
+     return of(net.parameters(), lr=0.1)
+ opt = maker(model)
++scaler = BORN
+ other = maker(make(), lambda params, lr: list(params))
+{BODY}""",
+    "unpacked out of a tuple in a tuple": f"""\
+ def build():
+     net = make().to(device)
+     opt = torch.optim.SGD(net.parameters(), lr=0.1)
+     return (net, opt), torch.optim.lr_scheduler.StepLR(opt, 2)
+ (model, opt), scheduler = build()
++scaler = BORN
+{BODY}     scheduler.step()
+""",
+    "handed out by a method of who holds it": """\
+ class Agent:
+     def __init__(self, net):
+         self.net = net
+         self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def optimizer(self):
+         return self.opt
+     def learn(self, x, y):
+         opt = self.optimizer()
+         STEPS net=self.net scaler=self.scaler
+ agent = Agent(model)
+ for x, y in data:
+     agent.learn(x, y)
+""",
+    "a property": """\
+ class Agent:
+     def __init__(self, net):
+         self.net = net
+         self._opt = torch.optim.SGD(net.parameters(), lr=0.1)
++        self.scaler = BORN
+     @property
+     def opt(self):
+         "What it is trained by."
+         return self._opt
+     def learn(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ agent = Agent(model)
+ for x, y in data:
+     agent.learn(x, y)
+""",
 }
 
 
@@ -213,12 +260,40 @@ opt = make_opt(model.parameters(), lr=0.1)
 """,
         "AMP010",
     ),
-    "a class that a parameter need not be": (
+    "a property that hands out one or the other": (
         """\
-def maker(net, of=torch.optim.SGD):
-    return of(net.parameters(), lr=0.1)
+class Agent:
+    def __init__(self, net):
+        self._one = torch.optim.SGD(net.parameters(), lr=0.1)
+        self._other = torch.optim.SGD(net.parameters(), lr=0.2)
+    @property
+    def opt(self):
+        if kind:
+            return self._other
+        return self._one
+agent = Agent(model)
+opt = agent.opt
+""",
+        "AMP010",
+    ),
+    "a function that keeps what it made first": (
+        """\
+_made = None
+def maker(net):
+    global _made
+    if _made is None:
+        _made = torch.optim.SGD(net.parameters(), lr=0.1)
+    return _made
 opt = maker(model)
-other = maker(model, build)
+""",
+        "AMP010",
+    ),
+    "one that is made unless it is given": (
+        """\
+def maker(net, opt=None):
+    return opt or torch.optim.SGD(net.parameters(), lr=0.1)
+first = torch.optim.SGD(model.parameters(), lr=0.1)
+opt = maker(model, first)
 """,
         "AMP010",
     ),
@@ -229,7 +304,7 @@ def maker(net, of=torch.optim.LBFGS):
 opt = maker(model)
 other = maker(model, torch.optim.SGD)
 """,
-        "AMP010",
+        "AMP013",
     ),
     "a class that options in no sight may give": (
         """\
@@ -306,7 +381,7 @@ opt = torch.optim.SGD(model.parameters(), lr=0.1)
 other = torch.optim.SGD(model.parameters(), lr=0.1)
 model, opt = read(model, opt, other)
 """,
-        "AMP010",
+        "AMP012",
     ),
 }
 
@@ -325,6 +400,7 @@ class Agent:
         self._opt = torch.optim.SGD(model.parameters(), lr=0.1)
     @property
     def opt(self):
+        print("asked")
         return self._opt
 agent = Agent()
 """,

@@ -588,7 +588,7 @@ LEFT = {
     "one of a list, chosen as it comes": (
         f"{MADE}opts = [opt_a, opt_b]\nfor i, (x, y) in enumerate(data):\n"
         "    opt = opts[i % 2]\n    STEPS\n",
-        "AMP010",
+        "AMP012",
     ),
     "not each of a loop's turns": (
         f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"

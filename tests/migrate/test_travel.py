@@ -262,6 +262,51 @@ PROGRAMS = {
 +    step(opt, x, y, scaler=scaler)
  main()
 """,
+    "in a tuple": """\
+-def train(pair, x, y):
++def train(pair, x, y, scaler):
+     net, opt = pair
+     STEPS net=net
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ pair = (model, opt)
+ for x, y in data:
+-    train(pair, x, y)
++    train(pair, x, y, scaler=scaler)
+""",
+    "in a dict that is spread over the parameters": """\
+-def train(x, y, net, opt):
++def train(x, y, net, opt, scaler):
+     STEPS net=net
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ parts = {"net": model, "opt": opt}
+ for x, y in data:
+-    train(x, y, **parts)
++    train(x, y, **parts, scaler=scaler)
+""",
+    "among the options": """\
+-def train(x, y, **options):
++def train(x, y, scaler, **options):
+     net, opt = options["net"], options["opt"]
+     STEPS net=net
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ for x, y in data:
+-    train(x, y, net=model, opt=opt)
++    train(x, y, net=model, opt=opt, scaler=scaler)
+""",
+    "among the rest of the arguments": """\
+-def train(x, y, *parts):
++def train(x, y, *parts, scaler):
+     net, opt = parts
+     STEPS net=net
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ for x, y in data:
+-    train(x, y, model, opt)
++    train(x, y, model, opt, scaler=scaler)
+""",
     "made in the argument list of the call": """\
 -def train(net, opt, data):
 +def train(net, opt, data, scaler):
@@ -448,7 +493,7 @@ STUCK = {
         "AMP012",
     ),
     "a decorator": (f"import functools\n@functools.cache\n{TRAIN}{BIRTH}train(opt)\n", "AMP015"),
-    "a starred call": (f"{TRAIN}{BIRTH}train(*[opt])\n", "AMP010"),
+    "a starred call": (f"{TRAIN}{BIRTH}train(*[opt])\n", "AMP012"),
     "all arguments in a dict": (f"{TRAIN}{BIRTH}train(**dict(opt=opt))\n", "AMP010"),
     "a lookup by name": (
         f'{TRAIN}{BIRTH}train(opt)\nglobals()["train"]\n',

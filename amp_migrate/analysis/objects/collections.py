@@ -233,7 +233,31 @@ class Collections:
             if owner is not None and any(param.name == expr.id for param in params):
                 for caller, given in self.program.arguments(owner, expr.id):
                     found.update(dict.fromkeys(self.keys(given, caller, depth + 1)))
+            for param in params:
+                if param.name == expr.id and param.kind in ("*", "**"):
+                    assert owner is not None
+                    found.update(self._given_along(owner, param.kind, depth))
         return tuple(found)
+
+    def _given_along(
+        self, function: str, kind: str, depth: int
+    ) -> Iterator[tuple[Key, None]]:
+        """The keys of what calls give to ``*args`` or ``**options``, beside the other parameters."""
+        params = self.program.functions[function].params
+        own = [param.name for param in params if param.kind == "positional"]
+        for site in self.program.call_sites.get(function, ()):
+            beside = len(own) - site.bound_self
+            plain = [arg for arg in site.call.args if arg.name is None]
+            for position, arg in enumerate(plain[beside:] if kind == "*" else ()):
+                if arg.star:
+                    break
+                yield position, None
+            for arg in site.call.args if kind == "**" else ():
+                if arg.star == "**":
+                    for key in self.keys(arg.value, site.caller, depth + 1):
+                        yield key, None
+                elif arg.name is not None and arg.name not in own:
+                    yield arg.name, None
 
     def iterated(self, stmt: ir.Stmt, name: str, function: str) -> ir.Expr | None:
         """The collection whose elements a ``for`` binds to a variable, one after the other."""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
 from amp_migrate.program import ir
-from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.link import Program
 
 CLOSURE = "closure"
 WRAPPED = "wrapped"
@@ -51,15 +51,20 @@ class Makers:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.points_to = program.noted(PointsTo)
-        self._kinds: dict[tuple[str, ir.Expr], str | None] = {}
+        self._kinds: dict[tuple[object, ...], str | None] = {}
 
-    def construction(self, call: ir.Call, function: str) -> str | None:
-        """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
-        asked = (function, call.func)
+    def construction(
+        self, call: ir.Call, function: str, context: Context = ()
+    ) -> str | None:
+        """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None; ``context``:
+        the calls that lead there."""
+        asked = (function, call.func, tuple(map(id, context)))
         if asked not in self._kinds:
             configured = self.program.origin(call.func, function) == INSTANTIATE
             self._kinds[asked] = (
-                INSTANTIATE if configured else self._kind_of_class(call.func, function)
+                INSTANTIATE
+                if configured
+                else self._kind_of_class(call.func, function, context)
             )
         kind = self._kinds[asked]
         return self._configured_kind(call) if kind == INSTANTIATE else kind
@@ -113,7 +118,7 @@ class Makers:
                 if passes_on
                 else None
             )
-        if self._is_reflection(expr, one.function):
+        if self._is_reflection(expr, one):
             return "plain"
         if self.program.origin(expr.func, one.function) != "functools.partial":
             return None
@@ -124,28 +129,17 @@ class Makers:
             return None
         return self._kind_of_class(expr.args[0].value, one.function, one.context)
 
-    def _is_reflection(self, call: ir.Call, function: str) -> bool:
-        """``getattr(torch.optim, name)``."""
-        if self.program.origin(call.func, function) != "builtins.getattr":
+    def _is_reflection(self, call: ir.Call, one: Object) -> bool:
+        """``getattr(torch.optim, name)``, also of a parameter that is given the library."""
+        if self.program.origin(call.func, one.function) != "builtins.getattr":
             return False
         holder = call.argument(0, "object")
-        return (
-            holder is not None and self.program.origin(holder, function) in _LIBRARIES
-        )
-
-    def reflects_argument(self, call: ir.Call, callee: str, site: CallSite) -> bool:
-        """``init_obj("optimizer", torch.optim, ...)``, which looks into the module it is given."""
-        if not isinstance(call.func, ir.Call):
+        if holder is None:
             return False
-        if self.program.origin(call.func.func, callee) != "builtins.getattr":
-            return False
-        holder = call.func.argument(0, "object")
-        if not isinstance(holder, ir.Name):
-            return False
-        given = self.program.argument_at(site, holder.id)
-        return (
-            given is not None
-            and self.program.origin(given, site.caller) == "torch.optim"
+        found = self.points_to.of(holder, one.function, one.stmt, one.context)
+        return bool(found) and all(
+            (o.kind, o.fields) == ("external", ()) and o.name in _LIBRARIES
+            for o in found
         )
 
     def _external_kind(self, origin: str) -> str | None:

@@ -14,6 +14,17 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.collections import ANY, Collections, Key, Turn, key_of
 from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED, Makers
+from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
+from amp_migrate.analysis.objects.points_to import (
+    Fields,
+    Object,
+    PointsTo,
+    State,
+    attribute_positions,
+    expr_of,
+    item,
+    positions,
+)
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.each import HIDDEN
@@ -27,7 +38,7 @@ FRAMEWORK = "framework"
 SHOWN = frozenset((CLOSURE, WRAPPED, APEX))
 """Problems of what is an optimizer all the same."""
 
-_MOST_RETURNS = 6
+_Next = State | Object
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
 
 
@@ -45,6 +56,13 @@ class Slot:
     def holder(self) -> Slot:
         """The variable or attribute itself."""
         return self if self.key is None else Slot(self.kind, self.owner, self.name)
+
+    @property
+    def fields(self) -> Fields:
+        """What is taken out of the variable or attribute."""
+        if self.key is None:
+            return ()
+        return (ANY_ITEM if self.key == ANY else item(self.key),)
 
     @property
     def turn(self) -> Turn:
@@ -113,14 +131,6 @@ class Trace:
     """The expressions, each with its function, that name what a slot is another name for."""
     each: dict[Slot, tuple[Slot, ...]] = field(default_factory=dict)
     """Variables of ``for`` loops with the slots whose optimizers they stand for in turn."""
-    brief: bool = False
-    """It is only asked whether all is born in sight, without parameters: what shows that it is not
-    ends it, since functions that call each other have very many ways to follow."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no more of a brief one needs to be followed."""
-        return self.brief and bool(self.problems or self.parameters)
 
 
 @dataclass(slots=True)
@@ -190,14 +200,12 @@ class Optimizers:
         self.program = program
         self.any_step = any_step
         self.makers = Makers(program)
+        self.points_to = program.noted(PointsTo)
         self.collections = Collections(program)
         self.mentions = SlotMentions(program, self)
         self._traces: dict[Slot, Trace] = {}
         self._nowhere: set[Slot] = set()
         self._steps: dict[Slot, Step] = {}
-        self._asking: set[tuple[str, Key | None]] = set()
-        self._cuts = 0
-        """How often a question was met that was being asked already."""
 
     # -- following ----------------------------------------------------------------------------
 
@@ -222,9 +230,28 @@ class Optimizers:
         if isinstance(expr, ir.Attr):
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
-                owner = self.collections.holder(next(iter(classes)), expr.attr)
-                return Slot("attribute", owner, expr.attr)
+                (owner,) = classes
+                attr = self._kept_behind(owner, expr.attr)
+                return Slot("attribute", self.collections.holder(owner, attr), attr)
         return None
+
+    def _kept_behind(self, class_name: str, attr: str) -> str:
+        """The attribute that a property hands out; of what is no property, itself."""
+        methods = self.program.methods(class_name, attr, True)
+        for method in methods if len(methods) == 1 else ():
+            facts = self.program.functions[method]
+            body = [s for s in facts.body if not isinstance(s.value, ir.Const)]
+            match facts.decorators, body:
+                case (ir.Name("property"),), [ir.Stmt(kind="return") as last]:
+                    match last.value:
+                        case ir.Attr(ir.Name(facts.self_name), kept) if kept != attr:
+                            return kept
+        return attr
+
+    def given(self, site: CallSite, slot: Slot) -> ir.Expr | None:
+        """What a call gives for the parameter that a slot is, or is kept in; None where it leaves that to
+        its default, or gives it in a way that is not followed."""
+        return self.points_to.argument(site, slot.name, slot.fields)
 
     def trace(self, slot: Slot) -> Trace:
         """Follow a slot back to the births of what it holds."""
@@ -251,7 +278,7 @@ class Optimizers:
 
     def _follow(self, slot: Slot, trace: Trace) -> None:
         spend(40)
-        if slot in trace.slots or trace.is_over:
+        if slot in trace.slots:
             return
         trace.slots.add(slot)
         step = self._first_step(slot)
@@ -265,8 +292,6 @@ class Optimizers:
         if step.each is not None:
             trace.each[slot] = step.each
         for one in step.onward:
-            if trace.is_over:
-                return
             if isinstance(one, Problem):
                 trace.problems.append(one)
             else:
@@ -275,13 +300,8 @@ class Optimizers:
     def _first_step(self, slot: Slot) -> Step:
         """What is known of a slot without following others: the same in all traces."""
         if slot not in self._steps:
-            cuts = self._cuts
-            found = Step()
+            self._steps[slot] = found = Step()
             self._look(slot, found)
-            if cuts != self._cuts:
-                # Something was not asked, since it is being asked already: not so the next time.
-                return found
-            self._steps[slot] = found
         return self._steps[slot]
 
     def _look(self, slot: Slot, trace: Step) -> None:
@@ -332,14 +352,8 @@ class Optimizers:
             holder, function_name = self._named(slot.holder)
             for key, definition in self.collections.stored(holder, function_name):
                 if key == slot.key and definition.value is not None:
-                    self._follow_value(
-                        slot,
-                        definition.value,
-                        definition.function,
-                        definition.stmt,
-                        None,
-                        trace,
-                    )
+                    put = State(definition.value, definition.function, definition.stmt)
+                    self._follow_value(slot, put, None, trace)
 
     def _named(self, slot: Slot) -> tuple[ir.Expr, str]:
         """An expression for a slot, and a function in which it means that."""
@@ -370,58 +384,6 @@ class Optimizers:
                 if name is not None:
                     return name, method
         return "self", ir.top_of(class_name)
-
-    def _follow_given(
-        self,
-        slot: Slot,
-        value: ir.Expr,
-        function: str,
-        stmt: ir.Stmt,
-        index: int | None,
-        trace: Step,
-    ) -> None:
-        """Follow what is assigned to a slot, or to the collection whose element a slot is."""
-        if slot.key is None:
-            self._follow_value(slot, value, function, stmt, index, trace)
-            return
-        match value:
-            case ir.Const(value=None):
-                return
-            case ir.Name() | ir.Attr() if index is None:
-                source = self.slot(value, function)
-                if source is not None and source.key is None:
-                    there = replace(source, key=slot.key)
-                    if there != slot:
-                        trace.alias = trace.alias or there
-                        named = ir.Item(value, ir.Const(slot.key))
-                        trace.values.append((named, function))
-                    trace.onward.append(there)
-                    return
-            case ir.Comprehension(elements=(*_, ir.Call() as call)) if slot.key == ANY:
-                if self.makers.construction(call, function) == "plain":
-                    trace.births.add(Birth(function, stmt.path, slot, stmt, call))
-                    return
-            case ir.Call() if given := self._given_back(value, function, index):
-                for one in given:
-                    self._follow_given(slot, one, function, stmt, None, trace)
-                return
-            case ir.Display() | ir.Call() if index is None:
-                elements = self.collections.elements(value, function)
-                if slot.key in elements:
-                    element = elements[slot.key]
-                    self._follow_value(slot, element, function, stmt, None, trace)
-                    return
-                if (
-                    isinstance(value, ir.Display)
-                    or elements
-                    or self.collections.begins_empty(value, function)
-                ):
-                    # It is put there later.
-                    return
-                self._follow_call(slot, value, function, stmt, slot.key, trace)
-                return
-        reason = "the optimizer comes out of a collection that is not written out"
-        trace.onward.append(Problem(NOT_FOUND, function, stmt.line, reason))
 
     def _follow_each(self, slot: Slot, definition: Definition, trace: Step) -> bool:
         """Follow a loop's variable to all elements of the collection that the loop goes through."""
@@ -465,309 +427,163 @@ class Optimizers:
             if slot.owner in program.escaping:
                 reason = f"{slot.name} is a parameter of {function.name}(), which is used as a value"
             trace.onward.append(Problem(NOT_FOUND, slot.owner, function.line, reason))
+        param = next(p for p in function.params if p.name == slot.name)
+        start = State(ir.Name(slot.name), slot.owner, None, slot.fields)
         for site in sites:
             value = program.argument_at(site, slot.name)
-            if value is None:
-                param = next(p for p in function.params if p.name == slot.name)
-                if param.default is None or any(arg.star for arg in site.call.args):
-                    reason = f"the value of {slot.name} in this call of {function.name}() is not plain"
+            starred = any(arg.star for arg in site.call.args)
+            if param.kind == "positional" and value is None and not starred:
+                if param.default is None:
+                    reason = f"this call gives no value to {slot.name}"
                     trace.onward.append(
                         Problem(NOT_FOUND, site.caller, site.call.line, reason)
                     )
-            elif slot.key is not None:
-                self._follow_given(slot, value, site.caller, site.stmt, None, trace)
-            elif isinstance(value, ir.Call):
-                kind = self.makers.construction(value, site.caller)
-                name = ir.render(site.call.func) or function.name
-                reason = f"the optimizer is made inside the call of {name}()"
-                if kind in (CLOSURE, WRAPPED):
-                    reason = f"{ir.render(value.func)} is stepped"
-                elif kind == "plain" or self._is_made_by(value, site.caller, site.stmt):
-                    born = Birth(
-                        site.caller, site.stmt.path, slot, site.stmt, value, site
-                    )
-                    trace.births.add(born)
-                    continue
-                else:
-                    kind = NOT_FOUND
-                trace.onward.append(Problem(kind, site.caller, site.call.line, reason))
-            else:
-                self._follow_value(slot, value, site.caller, site.stmt, None, trace)
+                continue
+            for given in self.points_to.given_by(site, param, (), start):
+                self._follow_value(slot, given, site, trace)
 
     def _follow_definition(
         self, slot: Slot, definition: Definition, trace: Step
     ) -> None:
         stmt = definition.stmt
-        if definition.call is not None and definition.value is not None:
-            if not isinstance(definition.value, ir.Call):
-                self._follow_value(
-                    slot, definition.value, definition.function, stmt, None, trace
-                )
-                return
-            if slot.key is None and self._is_born_in(definition, slot, trace):
-                return
-            reason = f"the optimizer is made inside the call of {ir.render(definition.call.func)}()"
-            trace.onward.append(
-                Problem(NOT_FOUND, definition.function, stmt.line, reason)
-            )
+        function, value = definition.function, definition.value
+        if definition.call is not None and value is not None:
+            site = CallSite(function, stmt, definition.call, slot.owner, True)
+            given = State(value, function, stmt, slot.fields)
+            self._follow_value(slot, given, site, trace)
             return
         if stmt.kind == "for" and self._follow_each(slot, definition, trace):
             return
-        if definition.value is None or stmt.kind not in ("assign", "annassign"):
+        if stmt.kind not in ("assign", "annassign") or stmt.value is None:
             kind = SEVERAL if stmt.kind == "for" else NOT_FOUND
             reason = (
                 "optimizers are kept in a collection"
                 if kind == SEVERAL
                 else f"{slot.shown} is given its value in a way that is not followed"
             )
-            trace.onward.append(Problem(kind, definition.function, stmt.line, reason))
+            trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
-        self._follow_given(
-            slot, definition.value, definition.function, stmt, definition.index, trace
-        )
-
-    def _is_born_in(self, definition: Definition, slot: Slot, trace: Step) -> bool:
-        """Whether an optimizer is made in the call that fills a named tuple, of which there is one."""
-        made, call, function = definition.value, definition.call, definition.function
-        if call is None or not isinstance(made, ir.Call):
-            return False
-        if not self.program.is_named_tuple(slot.owner):
-            return False
-        stmt = definition.stmt
-        kind = self.makers.construction(made, function)
-        if kind != "plain" and not (
-            kind is None and self._is_made_by(made, function, stmt)
-        ):
-            return False
-        site = CallSite(function, stmt, call, slot.owner, True)
-        trace.births.add(Birth(function, stmt.path, slot, stmt, made, site))
-        return True
+        places: list[Fields] = [()]
+        if definition.index is not None:
+            places = [(item(definition.index),)]
+        elif value is None:
+            where = positions if slot.kind == "variable" else attribute_positions
+            value = stmt.value
+            places = [found for t in stmt.targets for found in where(t, slot.name)]
+        assert value is not None
+        for taken in places:
+            given = State(value, function, stmt, (*taken, *slot.fields))
+            self._follow_value(slot, given, None, trace)
 
     def _follow_value(
-        self,
-        slot: Slot,
-        value: ir.Expr,
-        function: str,
-        stmt: ir.Stmt,
-        index: int | None,
-        trace: Step,
+        self, slot: Slot, given: _Next, site: CallSite | None, trace: Step
     ) -> None:
-        match value:
-            case ir.Const(value=None):
+        """Follow what a statement, or a call, gives to a slot."""
+        if isinstance(given, State) and isinstance(given.expr, ir.Operation):
+            if given.expr.op == "if":
+                for branch in given.expr.operands[1:]:
+                    self._follow_value(slot, replace(given, expr=branch), site, trace)
                 return
-            case ir.Operation(op="if", operands=(_, body, orelse)):
-                for branch in (body, orelse):
-                    self._follow_value(slot, branch, function, stmt, index, trace)
-                return
-            case ir.Item(value=ir.Display(kind="dict", items=items)) if index is None:
-                for item in items:
-                    self._follow_value(slot, item, function, stmt, None, trace)
-                return
-            case ir.Call():
-                self._follow_call(slot, value, function, stmt, index, trace)
-                return
-            case ir.Name() | ir.Attr() | ir.Item() if index is None:
-                source = self.slot(value, function)
-                if source is not None:
-                    if source != slot:
-                        trace.alias = trace.alias or source
-                        trace.values.append((value, function))
-                    trace.onward.append(source)
-                    return
-        reason = "the optimizer comes from an expression that is not followed"
-        kind = NOT_FOUND
-        if isinstance(value, (ir.Display, ir.Comprehension)):
-            kind, reason = SEVERAL, "optimizers are kept in a collection"
-        elif isinstance(value, ir.Item):
-            reason = "the optimizer comes out of a collection"
-        trace.onward.append(Problem(kind, function, stmt.line, reason))
+        found = Step()
+        results: Iterable[_Next] = [given]
+        if isinstance(given, State):
+            known = isinstance(given.expr, ir.Item) and not given.fields
+            if not known or self.slot(given.expr, given.function) is None:
+                results = self.points_to.given(given)
+        for one in results:
+            if isinstance(one, State):
+                self._follow_name(slot, one, given, found)
+            elif not one.is_none:
+                self._follow_object(slot, one, given, site, found)
+        if found.births and any(isinstance(one, Slot) for one in found.onward):
+            reason = "the optimizer is made here, or is another one"
+            found = Step([self._problem(given, reason)])
+        trace.births |= found.births
+        trace.onward += found.onward
+        trace.alias = trace.alias or found.alias
+        trace.values += found.values
 
-    def _follow_call(
+    def _follow_name(self, slot: Slot, named: State, given: _Next, trace: Step) -> None:
+        """Follow a slot to the variable or attribute whose value it is given."""
+        expr = expr_of(named)
+        source = None if expr is None else self.slot(expr, named.function)
+        if source is None and isinstance(expr, ir.Item):
+            key, holder = key_of(expr), self.slot(expr.value, named.function)
+            if holder is not None and holder.key is None and key is not None:
+                source = replace(holder, key=key)
+        if source is None or named.function != given.function:
+            reason = "the optimizer comes from an expression that is not followed"
+            if named.fields:
+                reason = "the optimizer comes out of a collection"
+            trace.onward.append(self._problem(given, reason))
+            return
+        if source != slot:
+            assert expr is not None
+            trace.alias = trace.alias or source
+            trace.values.append((expr, named.function))
+        trace.onward.append(source)
+
+    def _follow_object(
         self,
         slot: Slot,
-        call: ir.Call,
-        function: str,
-        stmt: ir.Stmt,
-        index: Key | None,
+        made: Object,
+        given: _Next,
+        site: CallSite | None,
         trace: Step,
     ) -> None:
-        kind = self.makers.construction(call, function)
+        """What a slot is given that no variable or attribute holds: an optimizer that is born."""
+        stmt = given.stmt
+        assert stmt is not None
+        outer = made.context[0] if made.context else None
+        call = outer.call if outer is not None else made.expr
+        at = made.function if outer is None else outer.caller
+        if not isinstance(call, ir.Call) or at != given.function:
+            reason = "the optimizer comes from an expression that is not followed"
+            ended = NOT_FOUND
+            if made.fields:
+                reason = (
+                    "the optimizer comes out of a collection that is not written out"
+                )
+            elif isinstance(made.expr, (ir.Display, ir.Comprehension)):
+                ended, reason = SEVERAL, "optimizers are kept in a collection"
+            trace.onward.append(Problem(ended, given.function, stmt.line, reason))
+            return
+        kind = None
+        if made.kind == "value" and not made.fields and isinstance(made.expr, ir.Call):
+            kind = self.makers.construction(made.expr, made.function, made.context)
         if self.any_step and kind in (CLOSURE, WRAPPED):
             kind = "plain"
-        if kind == "plain" and index is None:
-            trace.births.add(Birth(function, stmt.path, slot, stmt, call))
-            return
-        if kind in (CLOSURE, WRAPPED):
-            name = ir.render(call.func) or "the optimizer"
+        if kind == "plain":
+            born = site if slot.key is None and call is given.expr else None
+            if born is not None and not self._may_be_made_in(born):
+                name = ir.render(born.call.func)
+                reason = f"the optimizer is made inside the call of {name}()"
+                trace.onward.append(self._problem(given, reason))
+                return
+            birth = Birth(given.function, stmt.path, slot, stmt, call, born)
+            trace.births.add(birth)
+        elif kind is not None:
+            assert isinstance(made.expr, ir.Call)
+            name = ir.render(made.expr.func) or "the optimizer"
             reason = (
                 f"{name} needs a closure"
                 if kind == CLOSURE
                 else f"{name} steps in its own way, which a scaler would not see"
             )
-            trace.onward.append(Problem(kind, function, stmt.line, reason))
-            return
-        sites = self._sites_at(call, function, stmt)
-        handed = [self._handed_back(site, index) for site in sites]
-        if handed and all(handed):
-            for site, values in zip(sites, handed, strict=True):
-                for value in values:
-                    self._follow_value(slot, value, function, site.stmt, None, trace)
-            return
-        if sites and all(self._makes(site, index) for site in sites):
-            trace.births.add(Birth(function, stmt.path, slot, stmt, call))
-            return
-        trace.onward.append(self._unknown_maker(call, function, stmt, bool(sites)))
+            trace.onward.append(Problem(kind, given.function, stmt.line, reason))
+        else:
+            own = bool(self.program.callees(call, given.function))
+            trace.onward.append(self._unknown_maker(call, given.function, stmt, own))
 
-    def _sites_at(self, call: ir.Call, function: str, stmt: ir.Stmt) -> list[CallSite]:
-        """A call, for each function that it may run."""
-        return [
-            CallSite(
-                function,
-                stmt,
-                call,
-                callee,
-                self.program.fills_self(call, callee, function),
-            )
-            for callee in self.program.callees(call, function)
-        ]
+    def _may_be_made_in(self, site: CallSite) -> bool:
+        """Whether a call may be given a switch with the optimizer that is made in its argument list."""
+        program = self.program
+        return site.callee in program.functions or program.is_named_tuple(site.callee)
 
-    def _is_made_by(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
-        """Whether a call returns an optimizer that is born inside it."""
-        sites = self._sites_at(call, function, stmt)
-        return bool(sites) and all(self._makes(site, None) for site in sites)
-
-    def _given_back(
-        self, call: ir.Call, function: str, index: Key | None
-    ) -> list[ir.Expr]:
-        """The collections that a call is given and returns (at ``index``), if it returns nothing else."""
-        sites = list(self.program.call_sites_of(call, function))
-        handed = [self._handed_back(site, index) for site in sites]
-        return [one for values in handed for one in values] if all(handed) else []
-
-    def _handed_back(self, site: CallSite, index: Key | None) -> list[ir.Expr]:
-        """The arguments that a call returns (at ``index``), if it returns nothing else there."""
-        found: list[ir.Expr] = []
-        for name in self._parameters_returned(site, index, 0):
-            given = self.program.argument_at(site, name)
-            if not isinstance(given, (ir.Name, ir.Attr)):
-                return []
-            found.append(given)
-        return found
-
-    def _parameters_returned(
-        self, site: CallSite, index: Key | None, depth: int
-    ) -> set[str]:
-        """The parameters that a call returns (at ``index``); none where it may return anything else."""
-        callee = site.callee
-        names = {param.name for param in self.program.functions[callee].params}
-        found: set[str] = set()
-        if depth > _MOST_RETURNS:
-            return found
-        for stmt in ir.statements(self.program.functions[callee].body):
-            if stmt.kind != "return" or stmt.value is None:
-                continue
-            value: ir.Expr | None = stmt.value
-            if index is not None:
-                if self.cannot_be_unpacked(stmt.value, index, callee):
-                    continue
-                value = self.collections.element(stmt.value, index, callee)
-            if not isinstance(value, ir.Name) or value.id not in names:
-                return set()
-            for definition in self.program.definitions(callee, value.id):
-                if not self._gets_itself(value.id, definition, depth):
-                    return set()
-            found.add(value.id)
-        return found
-
-    def _gets_itself(self, name: str, definition: Definition, depth: int) -> bool:
-        """Whether a parameter is only bound to what it is: ``model, opt = load(path, model, opt)``."""
-        function, call = definition.function, definition.value
-        if not isinstance(call, ir.Call) or definition.stmt.kind != "assign":
-            return False
-        sites = list(self.program.call_sites_of(call, function))
-        for site in sites:
-            returned = self._parameters_returned(site, definition.index, depth + 1)
-            given = {self.program.argument_at(site, one) for one in returned}
-            if given != {ir.Name(name)}:
-                return False
-        return bool(sites)
-
-    def cannot_be_unpacked(
-        self, value: ir.Expr, index: Key | None, function: str
-    ) -> bool:
-        """Whether a call that returns this would raise where its results are unpacked."""
-        if not isinstance(index, int):
-            return False
-        if isinstance(value, ir.Display) and value.kind == "tuple":
-            starred = any(
-                isinstance(item, ir.Operation) and item.op == "starred"
-                for item in value.items
-            )
-            return not starred and index >= len(value.items)
-        # A module, say: what has a state to load is no tuple.
-        return isinstance(value, ir.Name) and any(
-            isinstance(call.func, ir.Attr)
-            and call.func.attr == "load_state_dict"
-            and call.func.value == value
-            for stmt in ir.statements(self.program.functions[function].body)
-            for expr in stmt.exprs
-            for call in ir.calls_in(expr)
-        )
-
-    def _makes(self, site: CallSite, index: Key | None) -> bool:
-        """`_makes_one`, where a function that is being asked already gives no answer."""
-        asked = (site.callee, index)
-        if asked in self._asking:
-            self._cuts += 1
-            return False
-        self._asking.add(asked)
-        try:
-            return self._makes_one(site, index)
-        finally:
-            self._asking.discard(asked)
-
-    def _makes_one(self, site: CallSite, index: Key | None) -> bool:
-        """Whether a call returns (at ``index``) an optimizer that is born inside it."""
-        callee = site.callee
-        if self._is_wrapped(callee):
-            # A cache, say, would hand out one optimizer again and again.
-            return False
-        returned = [
-            stmt.value
-            for stmt in ir.statements(self.program.functions[callee].body)
-            if stmt.kind == "return" and stmt.value is not None
-        ]
-        if not returned:
-            return False
-        for value in returned:
-            if index is not None:
-                element = self.collections.element(value, index, callee)
-                if element is None and isinstance(value, ir.Name):
-                    element = ir.Item(value, ir.Const(index))
-                if element is None:
-                    return False
-                value = element
-            if isinstance(value, ir.Call):
-                if self.makers.construction(value, callee) == "plain":
-                    continue
-                if self.makers.reflects_argument(value, callee, site):
-                    continue
-                return False
-            source = self.slot(value, callee)
-            if source is None or source.owner != callee:
-                return False
-            trace = Trace(brief=True)
-            self._follow(source, trace)
-            if trace.problems or trace.parameters or not trace.births:
-                return False
-        return True
-
-    def _is_wrapped(self, function: str) -> bool:
-        plain = {f"builtins.{n}" for n in ("staticmethod", "classmethod", "property")}
-        return any(
-            self.program.origin(d, function) not in plain
-            for d in self.program.functions[function].decorators
-        )
+    @staticmethod
+    def _problem(given: _Next, reason: str) -> Problem:
+        line = given.stmt.line if given.stmt is not None else 0
+        return Problem(NOT_FOUND, given.function, line, reason)
 
     def _unknown_maker(
         self, call: ir.Call, function: str, stmt: ir.Stmt, own: bool

@@ -159,7 +159,7 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class State:
     """An expression where it stands, what is taken out of it, and the calls that led there."""
 
     expr: ir.Expr
@@ -187,13 +187,13 @@ class _State:
             self.same,
         )
 
-    def named(self, kind: str, owner: str, name: str, stmt: ir.Stmt) -> _State:
+    def named(self, kind: str, owner: str, name: str, stmt: ir.Stmt) -> State:
         """It as the value that a statement gives a name."""
         bound = Bound(kind, owner, name, stmt.path, len(self.fields))
         return replace(self, bound=bound, names=(*self.names, bound))
 
 
-_Next = _State | Object
+_Next = State | Object
 
 
 class PointsTo:
@@ -224,7 +224,7 @@ class PointsTo:
         ``same``: the very objects. A part of a module is known by the module and the way to it, and a
         part of a copy is none of the original.
         """
-        start = _State(expr, function, stmt, (), context, same=same)
+        start = State(expr, function, stmt, (), context, same=same)
         key = start.key
         if key in self._known:
             return self._known[key]
@@ -255,16 +255,63 @@ class PointsTo:
             return ()
         return tuple(one for one in found if one.kind != "open")
 
-    def _search(self, start: _State) -> Iterator[Object]:
+    def given(self, start: State) -> Iterator[State | Object]:
+        """Where a value comes from in terms of the function that reads it: the variables and attributes
+        outside of the calls that lead to it, and the objects that it makes or these calls make.
+        """
+        pending = [start]
+        seen = {start.key}
+        while pending:
+            at = pending.pop()
+            spend(40)
+            if not at.context and isinstance(at.expr, (ir.Name, ir.Attr)):
+                if self.program.origin(at.expr, at.function) is None:
+                    yield at
+                    continue
+            for one in self._step(at):
+                if isinstance(one, Object):
+                    yield one
+                elif one.key not in seen:
+                    seen.add(one.key)
+                    pending.append(one)
+            if len(seen) > _MOST_STATES:
+                yield self._lost(start, "it goes too many ways")
+                return
+
+    def argument(
+        self, site: CallSite, name: str, fields: Fields = ()
+    ) -> ir.Expr | None:
+        """What a call gives for a parameter, or for what is taken out of it; None where it leaves that
+        to its default, or gives it in a way that is not followed."""
+        params = self.program.functions[site.callee].params
+        param = next(p for p in params if p.name == name)
+        starred = any(arg.star for arg in site.call.args)
+        if param.kind == "positional" and not starred:
+            if self.program.argument_at(site, name) is None:
+                return None
+        start = State(ir.Name(name), site.callee, None, fields)
+        found = [*self.given_by(site, param, (), start)]
+        while True:
+            match found:
+                case [State(expr=ir.Name() | ir.Attr() | ir.Item()) as at]:
+                    return expr_of(at)
+                case [State(fields=()) as at]:
+                    return at.expr
+                case [State() as at]:
+                    found = [*self.given(at)]
+                case _:
+                    return None
+
+    def _search(self, start: State) -> Iterator[Object]:
         pending = [start]
         seen = {start.key}
         given: set[tuple[object, ...]] = set()
         while pending:
             state = pending.pop()
             spend(40)
-            found: list[_State] = []
+            found: list[State] = []
             for one in self._step(state):
-                if isinstance(one, _State):
+                if isinstance(one, State):
                     found.append(one)
                     continue
                 if one.key not in given:
@@ -283,7 +330,7 @@ class PointsTo:
 
     # -- transfer functions -------------------------------------------------------------------
 
-    def _step(self, at: _State) -> Iterator[_Next]:
+    def _step(self, at: State) -> Iterator[_Next]:
         """What an expression is, or the expressions whose value it has."""
         if len(at.fields) > _DEEPEST:
             yield self._lost(at, "it is kept too deep inside of other objects")
@@ -328,10 +375,10 @@ class PointsTo:
             case _:
                 yield self._object("value", at)
 
-    def _inside(self, at: _State, holder: ir.Expr, taken: Field) -> _State:
+    def _inside(self, at: State, holder: ir.Expr, taken: Field) -> State:
         return replace(at, expr=holder, fields=(taken, *at.fields))
 
-    def _object(self, kind: str, at: _State, name: str = "") -> Object:
+    def _object(self, kind: str, at: State, name: str = "") -> Object:
         return Object(
             kind,
             at.expr,
@@ -350,7 +397,7 @@ class PointsTo:
         func = one.expr.func if isinstance(one.expr, ir.Call) else None
         return None if func is None else self.program.origin(func, one.function)
 
-    def _set_on(self, one: Object) -> Iterator[_State]:
+    def _set_on(self, one: Object) -> Iterator[State]:
         """What attributes of an object of no class in sight are given: ``args.device = ...``."""
         if one.kind not in ("value", "lost"):
             return
@@ -364,9 +411,9 @@ class PointsTo:
                     fields = one.fields[depth + 1 :]
                     if made.index is not None:
                         fields = item(made.index), *fields
-                    yield _State(made.value, made.function, made.stmt, fields)
+                    yield State(made.value, made.function, made.stmt, fields)
 
-    def _set_before(self, at: _State) -> list[_State]:
+    def _set_before(self, at: State) -> list[State]:
         """What an attribute of a variable is given by the statements before, where nothing else gives
         any object such an attribute."""
         match at.expr:
@@ -382,12 +429,12 @@ class PointsTo:
                     return [replace(at, expr=s.value, stmt=s) for s in found if s.value]
         return []
 
-    def _lost(self, at: _State, why: str) -> Object:
+    def _lost(self, at: State, why: str) -> Object:
         return self._object("lost", at, why)
 
     # -- names --------------------------------------------------------------------------------
 
-    def _of_name(self, name: str, at: _State) -> Iterator[_Next]:
+    def _of_name(self, name: str, at: State) -> Iterator[_Next]:
         program = self.program
         own = program.self_class(at.function)
         owner = program.owner(name, at.function)
@@ -421,7 +468,7 @@ class PointsTo:
     def _is_self(self, name: str, owner: str | None) -> bool:
         return owner is not None and self.program.functions[owner].self_name == name
 
-    def _of_comprehension_target(self, name: str, at: _State) -> list[_State]:
+    def _of_comprehension_target(self, name: str, at: State) -> list[State]:
         """The iterables of the comprehension, on the statement's own line, that binds a variable."""
         if at.stmt is None:
             return []
@@ -431,13 +478,13 @@ class PointsTo:
                     for target, iterable in zip(
                         inner.targets, inner.iterables, strict=True
                     ):
-                        for taken in _positions(target, name):
+                        for taken in positions(target, name):
                             fields = (EACH, *taken, *at.fields)
                             return [replace(at, expr=iterable, fields=fields)]
         return []
 
     def _visible(
-        self, owner: str, name: str, at: _State
+        self, owner: str, name: str, at: State
     ) -> tuple[list[Definition], bool]:
         """The definitions whose value a variable may have, and whether it may be what its function was
         called with."""
@@ -482,7 +529,7 @@ class PointsTo:
         ], from_start
 
     def _of_definition(
-        self, owner: str, name: str, one: Definition, at: _State
+        self, owner: str, name: str, one: Definition, at: State
     ) -> Iterator[_Next]:
         stmt, context = one.stmt, at.context
         if owner != at.function:
@@ -501,7 +548,7 @@ class PointsTo:
             yield from self._of_augmented(here, stmt.value)
             return
         places = [
-            fields for target in stmt.targets for fields in _positions(target, name)
+            fields for target in stmt.targets for fields in positions(target, name)
         ]
         if stmt.kind == "for" and places and stmt.value is not None:
             for fields in places:
@@ -522,7 +569,7 @@ class PointsTo:
             here, f"{name} is given its value in a way that is not followed"
         )
 
-    def _of_augmented(self, at: _State, value: ir.Expr) -> Iterator[_Next]:
+    def _of_augmented(self, at: State, value: ir.Expr) -> Iterator[_Next]:
         """``more += [...]``, beside what it was before."""
         if at.fields and at.fields[0] in (EACH, ANY):
             yield replace(at, expr=value)
@@ -533,12 +580,12 @@ class PointsTo:
 
     # -- parameters ---------------------------------------------------------------------------
 
-    def _of_parameter(self, owner: str, param: ir.Param, at: _State) -> Iterator[_Next]:
+    def _of_parameter(self, owner: str, param: ir.Param, at: State) -> Iterator[_Next]:
         program = self.program
         name = program.functions[owner].name
         for depth in range(len(at.context) - 1, -1, -1):
             if at.context[depth].callee == owner:
-                yield from self._given_by(
+                yield from self.given_by(
                     at.context[depth], param, at.context[:depth], at
                 )
                 return
@@ -551,12 +598,12 @@ class PointsTo:
             if outer.callee == site.caller
         ]
         for site, context in inner:
-            yield from self._given_by(site, param, context, at)
+            yield from self.given_by(site, param, context, at)
         if inner:
             return
         beside = [s for s in sites if self._may_run(s.caller, at.context)]
         for site in beside or sites:
-            yield from self._given_by(site, param, (), at)
+            yield from self.given_by(site, param, (), at)
         if not sites and param.default is not None:
             yield from self._default(owner, param, at)
         if not sites:
@@ -575,13 +622,13 @@ class PointsTo:
             for site in context
         )
 
-    def _default(self, owner: str, param: ir.Param, at: _State) -> Iterator[_State]:
+    def _default(self, owner: str, param: ir.Param, at: State) -> Iterator[State]:
         assert param.default is not None
         outer = self.program.functions[owner].parent or owner
         if param.default != ir.Const(None) or not self._is_replaced(owner, param, at):
             yield replace(at, expr=param.default, function=outer, stmt=None, context=())
 
-    def _is_replaced(self, owner: str, param: ir.Param, at: _State) -> bool:
+    def _is_replaced(self, owner: str, param: ir.Param, at: State) -> bool:
         """Whether a place is behind ``if device is None: device = ...``."""
         if at.stmt is None or at.function != owner:
             return False
@@ -595,8 +642,8 @@ class PointsTo:
             place,
         )
 
-    def _given_by(
-        self, site: CallSite, param: ir.Param, context: Context, at: _State
+    def given_by(
+        self, site: CallSite, param: ir.Param, context: Context, at: State
     ) -> Iterator[_Next]:
         """What a call gives to a parameter."""
         program = self.program
@@ -646,7 +693,7 @@ class PointsTo:
         else:
             yield self._lost(here, f"the call gives no value to {param.name}")
 
-    def _rest(self, args: list[ir.Arg], at: _State) -> Iterator[_Next]:
+    def _rest(self, args: list[ir.Arg], at: State) -> Iterator[_Next]:
         """What is taken out of a function's ``*args``."""
         starred = [position for position, arg in enumerate(args) if arg.star]
         taken = at.fields[0] if at.fields else ("", None)
@@ -665,7 +712,7 @@ class PointsTo:
 
     # -- objects and their attributes ---------------------------------------------------------
 
-    def _of_self(self, class_name: str, method: str, at: _State) -> Iterator[_Next]:
+    def _of_self(self, class_name: str, method: str, at: State) -> Iterator[_Next]:
         """A method's own object: what it was called on, where that is known."""
         if at.same and at.fields and self._is_module(class_name):
             yield from self._of_instance(class_name, at, at.context)
@@ -698,14 +745,14 @@ class PointsTo:
                 break
         yield from self._of_instance(class_name, at, at.context)
 
-    def _of_class(self, class_name: str, at: _State) -> Iterator[_Next]:
+    def _of_class(self, class_name: str, at: State) -> Iterator[_Next]:
         if not at.fields or at.fields[0][0] != "attribute":
             yield self._object("class", at, class_name)
             return
         yield from self._of_attribute(class_name, at, None)
 
     def _of_instance(
-        self, class_name: str, at: _State, inside: Context
+        self, class_name: str, at: State, inside: Context
     ) -> Iterator[_Next]:
         """An object of a class; ``inside``: the calls that lead into its methods."""
         if at.fields and at.fields[0][0] == "attribute":
@@ -719,7 +766,7 @@ class PointsTo:
             yield self._object("instance", at, class_name)
 
     def _of_attribute(
-        self, class_name: str, at: _State, inside: Context | None
+        self, class_name: str, at: State, inside: Context | None
     ) -> Iterator[_Next]:
         """The first attribute that is taken out of an object of a class, or of the class itself."""
         program = self.program
@@ -750,7 +797,7 @@ class PointsTo:
             places = [
                 fields
                 for target in one.stmt.targets
-                for fields in _attribute_positions(target, attr)
+                for fields in attribute_positions(target, attr)
             ]
             if one.call is not None and one.value is not None:
                 yield replace(here, expr=one.value)
@@ -789,7 +836,7 @@ class PointsTo:
                     if found and stmt.value == ir.Const(None):
                         continue  # It is set before it is used.
                     found = True
-                    yield _State(stmt.value, facts.parent, None, left, (), at.wrapped)
+                    yield State(stmt.value, facts.parent, None, left, (), at.wrapped)
         if not found:
             yield self._lost(at, f"no value of {attr} is in sight")
 
@@ -813,7 +860,7 @@ class PointsTo:
 
     # -- calls --------------------------------------------------------------------------------
 
-    def _of_call(self, call: ir.Call, at: _State) -> Iterator[_Next]:
+    def _of_call(self, call: ir.Call, at: State) -> Iterator[_Next]:
         program = self.program
         func = call.func
         origin = program.origin(func, at.function)
@@ -852,7 +899,7 @@ class PointsTo:
             through = self._through(func, call, at)
         yield through or self._object("value", at)
 
-    def _through(self, func: ir.Attr, call: ir.Call, at: _State) -> _State | None:
+    def _through(self, func: ir.Attr, call: ir.Call, at: State) -> State | None:
         """What a method that is not of this program hands back of what it is called on."""
         taken, left = at.fields[:1], at.fields[1:]
         if func.attr in RETURNS_SELF or (at.same and self._goes_on(func, at)):
@@ -877,7 +924,7 @@ class PointsTo:
             return replace(at, expr=func.value)
         return None
 
-    def _goes_on(self, func: ir.Attr, at: _State) -> bool:
+    def _goes_on(self, func: ir.Attr, at: State) -> bool:
         """``net = net.float()``: a method of who knows what that goes by the name of what it is called
         on is taken to return that."""
         root: ir.Expr = func
@@ -887,7 +934,7 @@ class PointsTo:
                 return True
         return func.attr == "float"
 
-    def _returned(self, function: str, at: _State) -> Iterator[_Next]:
+    def _returned(self, function: str, at: State) -> Iterator[_Next]:
         """What a function gives back."""
         facts = self.program.functions[function]
         if facts.is_generator or facts.is_async:
@@ -923,7 +970,7 @@ class PointsTo:
             for call in calls_of(stmt)
         )
 
-    def _of_library(self, origin: str, call: ir.Call, at: _State) -> Iterator[_Next]:
+    def _of_library(self, origin: str, call: ir.Call, at: State) -> Iterator[_Next]:
         """What is taken out of what a library's function returns."""
         taken, left = at.fields[0], at.fields[1:]
         args = [arg.value for arg in call.args if arg.name is None and not arg.star]
@@ -955,7 +1002,7 @@ class PointsTo:
 
     # -- elements -----------------------------------------------------------------------------
 
-    def _put_there(self, at: _State) -> Iterator[_State]:
+    def _put_there(self, at: State) -> Iterator[State]:
         """What is put later into the collection that a variable or an attribute holds."""
         if not at.fields or at.fields[0][0] not in ("item", "each"):
             return
@@ -963,7 +1010,7 @@ class PointsTo:
             return
         taken, left = at.fields[0], at.fields[1:]
         for put in self.program.noted(Contents).put_into(at.expr, at.function):
-            here = _State(put.value, put.function, put.stmt, left, (), at.wrapped)
+            here = State(put.value, put.function, put.stmt, left, (), at.wrapped)
             if put.spread:
                 yield replace(here, fields=at.fields)
             elif taken in (EACH, ANY) or not isinstance(put.key, ir.Const):
@@ -973,7 +1020,7 @@ class PointsTo:
             elif taken == item(put.key.value):
                 yield here
 
-    def _of_element(self, at: _State) -> Iterator[_Next]:
+    def _of_element(self, at: State) -> Iterator[_Next]:
         """What is taken out of what is written out."""
         taken, left = at.fields[0], at.fields[1:]
         match at.expr:
@@ -1025,7 +1072,7 @@ def _wraps(origin: str | None, func: ir.Expr) -> bool:
     return origin in _WRAPPING_FUNCTIONS or last in _WRAPPER_NAMES
 
 
-def _positions(target: ir.Expr, name: str) -> Iterator[Fields]:
+def positions(target: ir.Expr, name: str) -> Iterator[Fields]:
     """Where a variable stands in what is unpacked."""
     if target == ir.Name(name):
         yield ()
@@ -1033,18 +1080,31 @@ def _positions(target: ir.Expr, name: str) -> Iterator[Fields]:
         for index, inner in enumerate(target.items):
             if isinstance(inner, ir.Operation) and inner.op == "starred":
                 # A list of the rest: `first, *others = ...`
-                for fields in _positions(inner.operands[0], name):
+                for fields in positions(inner.operands[0], name):
                     yield (("rest", index), *fields)
                 continue
-            for fields in _positions(inner, name):
+            for fields in positions(inner, name):
                 yield (item(index), *fields)
 
 
-def _attribute_positions(target: ir.Expr, attr: str) -> Iterator[Fields]:
+def attribute_positions(target: ir.Expr, attr: str) -> Iterator[Fields]:
     """The same of an attribute, whatever it is one of."""
     if isinstance(target, ir.Attr) and target.attr == attr:
         yield ()
     elif isinstance(target, ir.Display):
         for index, inner in enumerate(target.items):
-            for fields in _attribute_positions(inner, attr):
+            for fields in attribute_positions(inner, attr):
                 yield (item(index), *fields)
+
+
+def expr_of(at: State) -> ir.Expr | None:
+    """A variable or attribute with what is taken out of it, as an expression."""
+    expr: ir.Expr = at.expr
+    for kind, key in at.fields:
+        if kind == "attribute":
+            expr = ir.Attr(expr, str(key))
+        elif kind == "item":
+            expr = ir.Item(expr, ir.Const("*" if key is None else key))
+        else:
+            return None
+    return expr

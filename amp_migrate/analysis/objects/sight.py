@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.points_to import Fields, PointsTo, item
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
@@ -32,6 +33,7 @@ class Sight:
     def __init__(self, program: Program, files: Collection[str]) -> None:
         self.program = program
         self.files = files
+        self._points_to = program.noted(PointsTo)
 
     def see(
         self, expr: ir.Expr, at: str, line: int, place: Place, depth: int = 0
@@ -64,10 +66,16 @@ class Sight:
                 # Both files import the same variable.
                 return self._variable(expr, root.id, here, at, line, place)
         if here != owner:
-            for caller, value in program.arguments(owner, root.id):
-                if caller == place.function and not isinstance(value, ir.Call):
-                    given = replaced(expr, root, value)
-                    return self.see(given, caller, place.stmt.line, place, depth + 1)
+            held = _first_link(expr)
+            for site in program.call_sites.get(owner, ()):
+                if site.caller != place.function:
+                    continue
+                for link, taken in ((root, ()), (held, _taken(held))):
+                    value = self._points_to.argument(site, root.id, taken)
+                    if value is not None and not isinstance(value, ir.Call):
+                        given = replaced(expr, link, value)
+                        line = place.stmt.line
+                        return self.see(given, site.caller, line, place, depth + 1)
             return None
         return self._variable(expr, root.id, owner, at, line, place)
 
@@ -164,7 +172,7 @@ class Sight:
             return Seen(local)
         for definition in definitions:
             # The attribute is set from a parameter, which the place's function passes in.
-            if isinstance(definition.value, ir.Name):
+            if isinstance(definition.value, (ir.Name, ir.Item)):
                 given = replaced(expr, held, definition.value)
                 at_line = definition.stmt.line
                 found = self.see(given, definition.function, at_line, place, depth + 1)
@@ -300,3 +308,17 @@ def replaced(expr: ir.Expr, old: ir.Expr, new: ir.Expr) -> ir.Expr:
     if isinstance(expr, ir.Item):
         return ir.Item(replaced(expr.value, old, new), expr.key)
     return expr
+
+
+def _first_link(expr: ir.Expr) -> ir.Expr:
+    """What is taken first out of the variable at the root."""
+    while isinstance(expr, (ir.Attr, ir.Item)) and not isinstance(expr.value, ir.Name):
+        expr = expr.value
+    return expr
+
+
+def _taken(expr: ir.Expr) -> Fields:
+    match expr:
+        case ir.Item(key=ir.Const(value=key)):
+            return (item(key),)
+    return ()

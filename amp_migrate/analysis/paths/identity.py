@@ -110,9 +110,7 @@ class Identities:
         given: set[Slot] = set()
         for site in self.program.call_sites.get(slot.owner, ()):
             if site.caller == caller and site.stmt.path == path:
-                value = self.program.argument_at(site, slot.name)
-                if value is not None and slot.key is not None:
-                    value = ir.Item(value, ir.Const(slot.key))
+                value = self.optimizers.given(site, slot)
                 if any(born.call is value for born in trace.births):
                     # Made in the call.
                     given.add(self._one_of(slot))

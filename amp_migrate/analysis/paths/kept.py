@@ -134,8 +134,11 @@ class Kept:
             return set()
         found = set()
         for site in self.program.call_sites_of(call, function):
+            spread = any(a.star == "**" and a.value is use[-1] for a in call.args)
             for param in self.program.functions[site.callee].params:
-                if self.program.argument_at(site, param.name) is use[-1]:
+                if (spread and param.kind == "**") or (
+                    self.program.argument_at(site, param.name) is use[-1]
+                ):
                     found.add(Slot("variable", site.callee, param.name))
         return found
 
@@ -170,6 +173,11 @@ class Kept:
                 )
             case ir.Attr(attr="update"):
                 return stmt.kind == "expr" and _puts_under_keys(stmt.value)
+        if isinstance(around, ir.Call) and any(
+            arg.star == "**" and arg.value is mention for arg in around.args
+        ):
+            # Each of the parameters is followed.
+            return bool(self.program.callees(around, function))
         if self.looked.only_looks(use, function):
             return True
         return (
@@ -201,8 +209,19 @@ class Kept:
             target is mention
             or value is not mention
             or self.holds(target, function)
+            or (index is not None and self._is_beside(index, mention, function))
             or (index is not None and self._only_looks(target, function))
             for target, value, index in unpacked(stmt)
+        )
+
+    def _is_beside(self, index: int, mention: ir.Expr, function: str) -> bool:
+        """Whether what a collection holds at a place is none of the optimizers."""
+        holder = self.optimizers.slot(mention, function)
+        places = {s.key for s in self.slots if s.key is not None and s.holder == holder}
+        return (
+            bool(places)
+            and index not in places
+            and all(isinstance(place, int) for place in places)
         )
 
     def _only_looks(self, target: ir.Expr, function: str) -> bool:

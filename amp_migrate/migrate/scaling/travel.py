@@ -558,7 +558,7 @@ class Travel:
         optional = optimizer is not None and any(
             self._gives_none(given) or self._is_foreign(given, site.caller)
             for site in sites
-            for given in (_given(program, site, optimizer),)
+            for given in (self.optimizers.given(site, optimizer),)
         )
         optional = optional or program.is_public(function)
         torch = self.devices.torch_names.of(function)
@@ -566,7 +566,7 @@ class Travel:
         self.place(function, AddParameter(facts.path, name, off))
         for site in sites:
             if optimizer is not None:
-                given = _given(program, site, optimizer)
+                given = self.optimizers.given(site, optimizer)
                 if given is None or self._gives_none(given):
                     self._need_none_default(function, optimizer.name, site.call.line)
                     # A call that leaves the optimizer out has no switch to pass either.
@@ -634,14 +634,6 @@ def _takes_states(expr: ir.Expr) -> bool:
         and isinstance(kept.func, ir.Attr)
         and kept.func.attr == "state_dict"
     )
-
-
-def _given(program: Program, site: CallSite, optimizer: Slot) -> ir.Expr | None:
-    """What a call gives for an optimizer, or for the one in the collection that it gives."""
-    given = program.argument_at(site, optimizer.name)
-    if given is None or optimizer.key is None:
-        return given
-    return ir.Item(given, ir.Const(optimizer.key))
 
 
 def _through(ways: Ways, site: CallSite) -> Ways:
