@@ -16,7 +16,6 @@ from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -455,43 +454,15 @@ class Coverage:
     # -- births -------------------------------------------------------------------------------
 
     def _of_birth(self, birth: Birth) -> Held:
-        return self._made_by(birth) or Held(complete=False)
-
-    def _made_by(self, birth: Birth) -> Held | None:
-        """What the optimizer of a birth is given, if the birth is followed to where it is made."""
-        if self.optimizers.makers.construction(birth.call, birth.function) == "plain":
-            return self._of_construction(birth.call, birth.function, birth.stmt)
+        """What the optimizer of a birth is given where it is made."""
         found: list[Held] = []
-        for site in self.program.call_sites_of(birth.call, birth.function):
-            callee = site.callee
-            if callee in self._way:
-                continue
-            wanted = self._handed_out(birth, callee)
-            outer, self._way = self._way, {**self._way, callee: site}
-            for stmt in ir.statements(self.program.functions[callee].body):
-                for expr in stmt.exprs:
-                    for call in ir.calls_in(expr):
-                        kind = self.optimizers.makers.construction(call, callee)
-                        if wanted and not (call in wanted or stmt.value in wanted):
-                            continue
-                        if kind == "plain":
-                            found.append(self._of_construction(call, callee, stmt))
-                        elif call is stmt.value and self._is_handed_out(stmt, callee):
-                            # Another function makes it.
-                            inner = self._made_by(
-                                replace(
-                                    birth,
-                                    function=callee,
-                                    path=stmt.path,
-                                    slot=replace(birth.slot, key=None),
-                                    stmt=stmt,
-                                    call=call,
-                                )
-                            )
-                            found += [] if inner is None else [inner]
-            self._way = outer
+        for made in self.optimizers.made(birth):
+            assert isinstance(made.expr, ir.Call) and made.stmt is not None
+            self._way = {site.callee: site for site in made.context}
+            found.append(self._of_construction(made.expr, made.function, made.stmt))
+        self._way = {}
         if not found:
-            return None
+            return Held(complete=False)
         held = _one_of(found)
         if isinstance(birth.call.func, ir.Attr):
             receivers = self.identities(
@@ -504,45 +475,6 @@ class Coverage:
                 for outside in _as_seen_outside({one}, receivers)
             }
         return held
-
-    def _is_handed_out(self, stmt: ir.Stmt, function: str) -> bool:
-        """Whether a function returns what a statement makes, whole, or as one of several."""
-        if stmt.kind == "return":
-            return True
-        return len(stmt.targets) == 1 and any(
-            stmt.targets[0] in ir.walk(returned.value)
-            for _, returned in self._returned(function)
-            if returned.value is not None and isinstance(stmt.targets[0], ir.Name)
-        )
-
-    def _handed_out(self, birth: Birth, callee: str) -> list[ir.Expr] | None:
-        """Of several optimizers that a function makes, the expressions for the one that a birth is of;
-        None where there is but one."""
-        position = next(
-            (
-                index
-                for target, _, index in unpacked(birth.stmt)
-                if self.optimizers.slot(target, birth.function) == birth.slot
-            ),
-            None,
-        )
-        key = birth.slot.key if position is None else position
-        if key is None:
-            return None
-        found: list[ir.Expr] = []
-        for stmt in ir.statements(self.program.functions[callee].body):
-            if stmt.kind != "return" or stmt.value is None:
-                continue
-            item = self.optimizers.collections.element(stmt.value, key, callee)
-            if isinstance(item, ir.Name):
-                found += [
-                    d.value
-                    for d in self.program.definitions(callee, item.id)
-                    if d.value is not None
-                ]
-            elif item is not None:
-                found.append(item)
-        return found or None
 
     def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
         given = parameters_of(call)

@@ -102,6 +102,8 @@ class Birth:
     slot: Slot
     stmt: ir.Stmt = field(compare=False)
     call: ir.Call
+    source: State = field(compare=False)
+    """What the statement, or the call that it is given to, binds to the slot."""
     given: CallSite | None = field(compare=False, default=None)
     """The call that it is an argument of: ``Trainer(model, SGD(model.parameters()))``."""
 
@@ -271,6 +273,17 @@ class Optimizers:
             if not trace.births and all(p.kind not in SHOWN for p in trace.problems):
                 self._nowhere |= trace.slots
         return slot in self._nowhere
+
+    def made(self, birth: Birth) -> list[Object]:
+        """The constructions of the optimizer that is born, each with the calls that lead to it."""
+        return [
+            one
+            for one in self.points_to.given(birth.source)
+            if isinstance(one, Object)
+            and (one.context[0].call if one.context else one.expr) is birth.call
+            and isinstance(one.expr, ir.Call)
+            and self.makers.construction(one.expr, one.function, one.context) == "plain"
+        ]
 
     def origins(self, slot: Slot) -> frozenset[Slot]:
         """The slots into which the optimizers that a slot may hold are born."""
@@ -560,7 +573,8 @@ class Optimizers:
                 reason = f"the optimizer is made inside the call of {name}()"
                 trace.onward.append(self._problem(given, reason))
                 return
-            birth = Birth(given.function, stmt.path, slot, stmt, call, born)
+            assert isinstance(given, State)
+            birth = Birth(given.function, stmt.path, slot, stmt, call, given, born)
             trace.births.add(birth)
         elif kind is not None:
             assert isinstance(made.expr, ir.Call)
