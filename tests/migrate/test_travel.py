@@ -659,3 +659,10 @@ def test_a_function_that_another_file_calls(
     assert migrate_source(source, path="train.py").changed
     outputs = [changed.result.output for changed in migrate_paths(["."]).changed]
     assert ["train(opt, scaler=scaler)" in output for output in outputs] == [True] * 2
+
+
+def test_arguments_in_a_list_leave_the_default() -> None:
+    train = TRAIN.replace("(opt)", "(*n, opt=None)")
+    text = train.replace("    for", "    if opt is None:\n        return\n    for", 1)
+    output = migrated(before(f"{text}{BIRTH}train(*[1])\ntrain(opt=opt)\n"))
+    assert "train(*[1])\ntrain(opt=opt, scaler=scaler)\n" in output

@@ -453,7 +453,8 @@ class Optimizers:
                     )
                 continue
             for given in self.points_to.given_by(site, param, (), start):
-                self._follow_value(slot, given, site, trace)
+                if given.stmt is not None:  # not the parameter's default
+                    self._follow_value(slot, given, site, trace)
 
     def _follow_definition(
         self, slot: Slot, definition: Definition, trace: Step

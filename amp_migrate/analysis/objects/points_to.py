@@ -284,7 +284,9 @@ class PointsTo:
         """What a call gives for a parameter, or for what is taken out of it; None where it leaves that
         to its default, or gives it in a way that is not followed."""
         params = self.program.functions[site.callee].params
-        param = next(p for p in params if p.name == name)
+        param = next((p for p in params if p.name == name), None)
+        if param is None:
+            return None
         starred = any(arg.star for arg in site.call.args)
         if param.kind == "positional" and not starred:
             if self.program.argument_at(site, name) is None:
