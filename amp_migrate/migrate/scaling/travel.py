@@ -228,6 +228,9 @@ class Travel:
     def _of_each(self, slot: Slot, members: tuple[Slot, ...], function: str) -> str:
         """The switch that all optimizers have which a loop goes through."""
         own = self.program.self_class(function)
+        if not self.slots.issuperset(members):
+            reason = f"{slot.shown} stands for an optimizer and for other things"
+            raise Blocked(Refusal("AMP012", reason))
         found = {
             self._of_slot(member, member.expr(own[0] if own else None), function)
             for member in members
