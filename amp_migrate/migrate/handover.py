@@ -50,9 +50,10 @@ class Handover:
                 self.kept.holds(target, qualname) for target in stmt.targets
             )
             for expr in stmt.exprs:
-                # The collection that a loop goes through is judged by itself.
-                each = stmt.kind == "for" and expr in stmt.targets
-                refusal = self._visit(expr, qualname, stmt, allowed=binds or each)
+                if stmt.kind == "for" and expr in stmt.targets:
+                    # The collection that a loop goes through is judged by itself.
+                    continue
+                refusal = self._visit(expr, qualname, stmt, allowed=binds)
                 if refusal is not None:
                     return refusal
         return self.kept.find()

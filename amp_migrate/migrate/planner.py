@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
 
-from amp_migrate.analysis.objects.collections import ANY
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.holders import Holders
@@ -434,7 +433,7 @@ class Planner:
             raise Blocked(found)
         listed = guards.listed(steps)
         for birth in sorted(births, key=lambda b: b.stmt.line) if listed else ():
-            doubt = self.disjoint.doubt_in(birth) if birth.slot.key == ANY else None
+            doubt = self.disjoint.doubt_in(birth) if birth.slot.is_many else None
             if doubt is not None:
                 raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
         return found | listed

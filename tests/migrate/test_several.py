@@ -39,6 +39,37 @@ STEP_BOTH = """\
 """
 
 PROGRAMS = {
+    "a list that a loop fills": """\
+ nets = [make().to(device) for _ in range(2)]
+ opts = []
+ for net in nets:
+     opts.append(torch.optim.SGD(net.parameters(), lr=0.1))
++scaler = BORN
+ for x, y in data:
+     for net, opt in zip(nets, opts):
+         STEPS net=net
+""",
+    "pairs of a model and its optimizer": """\
+ pairs = []
+ for _ in range(2):
+     net = make().to(device)
+     pairs.append((net, torch.optim.SGD(net.parameters(), lr=0.1)))
++scaler = BORN
+ for x, y in data:
+     for i, (net, opt) in enumerate(pairs):
+         STEPS net=net
+""",
+    "agents by their names, each with its parts": """\
+ agents = {}
+ for name in ("a", "b"):
+     net = make().to(device)
+     agents[name] = {"net": net, "opt": torch.optim.SGD(net.parameters(), lr=0.1)}
++scaler = BORN
+ for x, y in data:
+     for name, agent in agents.items():
+         net, opt = agent["net"], agent["opt"]
+         STEPS net=net
+""",
     "one of several classes with a base is made": """\
  class Base:
      def __init__(self):
@@ -556,7 +587,31 @@ for x, y in data:
     opt_a.step()
     opt_b.step()
 """
+FILLED = (
+    "opts = []\nfor net in [model, make().to(device)]:\n"
+    "    opts.append(torch.optim.SGD(net.parameters(), lr=0.1))\n"
+)
+EACH = "for x, y in data:\n    for opt in opts:\n        STEPS\n"
 LEFT = {
+    "optimizers that are loaded where a loop makes them": (
+        f"{FILLED}    opts[-1].load_state_dict(torch.load('last.pt'))\n{EACH}",
+        "AMP012",
+    ),
+    "optimizers that train where a loop makes them": (
+        f"{FILLED}    opt = opts[-1]\n    for x, y in data:\n        STEPS net=net\n",
+        "AMP010",
+    ),
+    "one of a list that a loop fills": (
+        f"{FILLED}opt = opts[0]\nfor x, y in data:\n    STEPS\n",
+        "AMP012",
+    ),
+    "one of a dict that is filled under names that are not in sight": (
+        "opts = {'a': torch.optim.SGD(model.parameters(), lr=0.1)}\n"
+        "for name in kinds:\n"
+        "    opts[name] = torch.optim.SGD(model.parameters(), lr=0.2)\n"
+        "opt = opts['a']\nfor x, y in data:\n    STEPS\n",
+        "AMP010",
+    ),
     "a part of a model that is clipped is nobody's": (
         WHOLE.replace(
             "        self.head =",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -21,6 +21,8 @@ class Appended:
     call: ir.Call
     definition: Definition
     """What is appended, and where."""
+    in_turn: bool = False
+    """It is one for each turn of a loop."""
 
 
 def appended(
@@ -39,11 +41,30 @@ def appended(
         value = call.args[0].value if len(call.args) == 1 else None
         definition = Definition(function, stmt, value)
         found.setdefault(place, []).append(Appended(call.func.value, call, definition))
-    return {
-        place: calls
-        for place, calls in found.items()
-        if all(_is_certain(program, one, definitions) for one in calls)
-    }
+    certain: dict[Place, list[Appended]] = {}
+    for place, calls in found.items():
+        if all(_is_certain(program, one, definitions) for one in calls):
+            certain[place] = calls
+        elif all(_is_filled_here(one, definitions) for one in calls):
+            certain[place] = [replace(one, in_turn=True) for one in calls]
+    return certain
+
+
+def _is_filled_here(
+    one: Appended, definitions: Callable[[ir.Expr, str], list[Definition]]
+) -> bool:
+    """Whether a list begins empty in the function that appends to it, be it in a loop."""
+    at, stmt = one.definition.function, one.definition.stmt
+    begun = definitions(one.holder, at)
+    return (
+        stmt.kind == "expr"
+        and stmt.value is one.call
+        and one.definition.value is not None
+        and len(begun) == 1
+        and _is_empty(begun[0].value)
+        and begun[0].function == at
+        and _is_behind_or_inside(stmt.path, begun[0].stmt.path)
+    )
 
 
 def _is_certain(
@@ -108,4 +129,15 @@ def _is_behind(path: ir.Path, earlier: ir.Path) -> bool:
         and path[:-1] == earlier[:depth]
         and path[-1][0] == earlier[depth][0]
         and path[-1][1] > earlier[depth][1]
+    )
+
+
+def _is_behind_or_inside(path: ir.Path, earlier: ir.Path) -> bool:
+    """Whether a statement, or one around it, stands behind another in one block."""
+    depth = len(earlier) - 1
+    return (
+        len(path) > depth
+        and path[:depth] == earlier[:depth]
+        and path[depth][0] == earlier[depth][0]
+        and path[depth][1] > earlier[depth][1]
     )

@@ -20,13 +20,28 @@ class Turn:
     name: str
 
 
-Key = str | int | Turn
-"""What an element is known by: the key of a dict, the position in a list or tuple."""
+Key = str | int | Turn | tuple["Key", ...]
+"""What an element is known by: the key of a dict, the position in a list or tuple; of collections in a
+collection, these one after the other."""
 
 ANY: Key = "*"
 """Stands for all elements of a collection that is not written out."""
 
 _MOST_LEVELS = 6
+
+
+def path_of(key: Key | None) -> tuple[Key, ...]:
+    """The keys by which an element is taken out, outermost first."""
+    if key is None:
+        return ()
+    return key if isinstance(key, tuple) else (key,)
+
+
+def key_along(*keys: Key) -> Key | None:
+    """The key of what is taken out by some keys, one after the other."""
+    return keys if len(keys) > 1 else next(iter(keys), None)
+
+
 _DICTS = ("builtins.dict", "collections.OrderedDict")
 
 
@@ -73,9 +88,9 @@ class Collections:
                 if stmt.kind not in ("assign", "annassign"):
                     continue
                 for target in stmt.targets:
-                    key = key_of(target)
-                    if key is None or not isinstance(target, ir.Item):
+                    if not isinstance(target, ir.Item):
                         continue
+                    key = ANY if (known := key_of(target)) is None else known
                     place = self.place(target.value, qualname)
                     if place is not None:
                         definition = Definition(qualname, stmt, stmt.value)
@@ -84,13 +99,13 @@ class Collections:
             functions = {one.definition.function for one in calls}
             for position, one in enumerate(calls):
                 line = one.definition.stmt.line
-                # Of several functions, each appends to the lists of some instances.
-                key = (
-                    position
-                    if len(functions) == 1
-                    else f"at {ir.file_of(one.definition.function)}:{line}"
-                )
-                found.setdefault(place, []).append((key, one.definition))
+                by: Key = position
+                if one.in_turn:
+                    by = ANY
+                elif len(functions) > 1:
+                    # Each appends to the lists of some instances.
+                    by = f"at {ir.file_of(one.definition.function)}:{line}"
+                found.setdefault(place, []).append((by, one.definition))
         return found
 
     def _updates(
@@ -224,6 +239,9 @@ class Collections:
             if definition.value is not None and definition.index is None:
                 inner = self.keys(definition.value, definition.function, depth + 1)
                 found.update(dict.fromkeys(inner))
+            elif definition.stmt.kind == "for" and isinstance(expr, ir.Name):
+                for at, value in self._each_of(definition, expr.id):
+                    found.update(dict.fromkeys(self.keys(value, at, depth + 1)))
         if isinstance(expr, ir.Call):
             for at, returned in self.program.returns(expr, function):
                 found.update(dict.fromkeys(self.keys(returned, at, depth + 1)))
@@ -238,6 +256,21 @@ class Collections:
                     assert owner is not None
                     found.update(self._given_along(owner, param.kind, depth))
         return tuple(found)
+
+    def _each_of(
+        self, definition: Definition, name: str
+    ) -> Iterator[tuple[str, ir.Expr]]:
+        """What the variable of a ``for`` may be, where the collection is written out or filled in sight."""
+        function = definition.function
+        through = self.iterated(definition.stmt, name, function)
+        if through is None:
+            return
+        for one in self.definitions(through, function):
+            for value in self.elements(one.value, one.function).values():
+                yield one.function, value
+        for _, one in self.stored(through, function):
+            if one.value is not None:
+                yield one.function, one.value
 
     def _given_along(
         self, function: str, kind: str, depth: int
@@ -264,6 +297,29 @@ class Collections:
         if stmt.kind != "for" or len(stmt.targets) != 1 or stmt.value is None:
             return None
         return self.gone_through(stmt.targets[0], stmt.value, name, function)
+
+    def turns(
+        self, stmt: ir.Stmt, name: str, function: str
+    ) -> tuple[ir.Expr, tuple[Key, ...]] | None:
+        """The collection that a ``for`` goes through, and what it takes out of each element for a
+        variable."""
+        found = self.iterated(stmt, name, function)
+        if found is not None:
+            return found, ()
+        if stmt.kind != "for" or len(stmt.targets) != 1:
+            return None
+        target, through = stmt.targets[0], stmt.value
+        match target, through:
+            case ir.Display(items=(_, ir.Display() as inner)), ir.Call(func, args):
+                if self.program.origin(func, function) == "builtins.enumerate":
+                    target, through = inner, args[0].value if args else None
+                elif isinstance(func, ir.Attr) and func.attr == "items" and not args:
+                    target, through = inner, func.value
+        if not isinstance(target, ir.Display):
+            return None
+        if isinstance(through, (ir.Name, ir.Attr)) and ir.Name(name) in target.items:
+            return through, (target.items.index(ir.Name(name)),)
+        return None
 
     def _is_dict(self, expr: ir.Expr, function: str) -> bool:
         """Whether going through a collection gives its keys."""

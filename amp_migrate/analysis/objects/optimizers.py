@@ -12,7 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from amp_migrate.analysis.objects.collections import ANY, Collections, Key, Turn, key_of
+from amp_migrate.analysis.objects.collections import (
+    ANY,
+    Collections,
+    Key,
+    Turn,
+    key_along,
+    key_of,
+    path_of,
+)
 from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED, Makers
 from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
 from amp_migrate.analysis.objects.points_to import (
@@ -60,9 +68,12 @@ class Slot:
     @property
     def fields(self) -> Fields:
         """What is taken out of the variable or attribute."""
-        if self.key is None:
-            return ()
-        return (ANY_ITEM if self.key == ANY else item(self.key),)
+        return tuple(ANY_ITEM if key == ANY else item(key) for key in path_of(self.key))
+
+    @property
+    def is_many(self) -> bool:
+        """Whether it stands for all optimizers in a collection that is not written out."""
+        return ANY in path_of(self.key)
 
     @property
     def turn(self) -> Turn:
@@ -74,11 +85,10 @@ class Slot:
         """What messages call it."""
         # Of a list's own variable, its name as it is written.
         name = self.name.partition(HIDDEN)[0]
-        if self.key is None:
-            return name
-        if isinstance(self.key, Turn):
-            return f"{name}[{self.key.name}]"
-        return f"{name}[{self.key!r}]" if self.key != ANY else f"{name}[...]"
+        for key in path_of(self.key):
+            inside = key.name if isinstance(key, Turn) else repr(key)
+            name += f"[{inside if key != ANY else '...'}]"
+        return name
 
     def expr(self, instance: str | None) -> ir.Expr:
         """How a function that sees it names it; an attribute by the name of its instance."""
@@ -86,11 +96,10 @@ class Slot:
         if self.kind == "attribute":
             assert instance is not None
             found = ir.Attr(ir.Name(instance), self.name)
-        if self.key is None:
-            return found
-        if isinstance(self.key, Turn):
-            return ir.Item(found, ir.Name(self.key.name))
-        return ir.Item(found, ir.Const(self.key))
+        for key in path_of(self.key):
+            taken = ir.Name(key.name) if isinstance(key, Turn) else ir.Const(key)
+            found = ir.Item(found, taken)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +235,8 @@ class Optimizers:
             if key is None:
                 turn = self.collections.turn(expr, function)
                 return None if turn is None else replace(holder, key=turn)
-            if key not in self.collections.keys(expr.value, function):
+            known = self.collections.keys(expr.value, function)
+            if key not in known or (ANY in known and key != ANY):
                 return None
             return replace(holder, key=key)
         if isinstance(expr, ir.Attr):
@@ -364,8 +374,15 @@ class Optimizers:
         if slot.key is not None:
             holder, function_name = self._named(slot.holder)
             for key, definition in self.collections.stored(holder, function_name):
-                if key == slot.key and definition.value is not None:
-                    put = State(definition.value, definition.function, definition.stmt)
+                if key == ANY and not slot.is_many:
+                    reason = f"{slot.name} is filled under keys that are not in sight"
+                    line = definition.stmt.line
+                    trace.onward.append(
+                        Problem(NOT_FOUND, definition.function, line, reason)
+                    )
+                if key == path_of(slot.key)[0] and definition.value is not None:
+                    at, stmt = definition.function, definition.stmt
+                    put = State(definition.value, at, stmt, slot.fields[1:])
                     self._follow_value(slot, put, None, trace)
 
     def _named(self, slot: Slot) -> tuple[ir.Expr, str]:
@@ -401,22 +418,26 @@ class Optimizers:
     def _follow_each(self, slot: Slot, definition: Definition, trace: Step) -> bool:
         """Follow a loop's variable to all elements of the collection that the loop goes through."""
         function = definition.function
-        found = self.collections.iterated(definition.stmt, slot.name, function)
-        if found is None:
+        turns = self.collections.turns(definition.stmt, slot.name, function)
+        if turns is None:
             return False
+        found, taken = turns
         members: list[Slot] = []
         if isinstance(found, ir.Display):
-            for item in found.items:
-                member = self.slot(item, function)
-                if member is None:
+            for one in found.items:
+                member = self.slot(one, function)
+                if member is None or slot.key is not None:
                     return False
                 members.append(member)
         else:
             holder = self.slot(found, function)
             if holder is None or holder.key is not None:
                 return False
-            keys = self.collections.keys(found, function)
-            members = [replace(holder, key=key) for key in keys]
+            inside = (*taken, *path_of(slot.key))
+            members = [
+                replace(holder, key=key_along(key, *inside))
+                for key in self.collections.keys(found, function)
+            ]
         for member in members:
             trace.onward.append(member)
         trace.each = tuple(members)
@@ -521,10 +542,15 @@ class Optimizers:
         """Follow a slot to the variable or attribute whose value it is given."""
         expr = expr_of(named)
         source = None if expr is None else self.slot(expr, named.function)
-        if source is None and isinstance(expr, ir.Item):
-            key, holder = key_of(expr), self.slot(expr.value, named.function)
-            if holder is not None and holder.key is None and key is not None:
-                source = replace(holder, key=key)
+        if source is None:
+            keys: list[Key | None] = []
+            base = expr
+            while isinstance(base, ir.Item):
+                keys.insert(0, key_of(base))
+                base = base.value
+            holder = None if base is None else self.slot(base, named.function)
+            if holder is not None and holder.key is None and None not in keys:
+                source = replace(holder, key=key_along(*(k for k in keys if k)))
         if source is None or named.function != given.function:
             reason = "the optimizer comes from an expression that is not followed"
             if named.fields:

@@ -73,6 +73,18 @@ class Identities:
         """Whether a slot is a loop's variable that stands for several optimizers in turn."""
         return slot in self.optimizers.trace(slot).each
 
+    def turn_of(self, slot: Slot) -> tuple[Slot, list[ir.Path]]:
+        """The loop's variable that a slot is another name for, or itself, and where it gets its value."""
+        at: list[ir.Path] = []
+        while not self.is_each(slot) and slot.kind == "variable":
+            source = self.optimizers.trace(slot).aliases.get(slot)
+            found = self.program.definitions(slot.owner, slot.name)
+            if source is None or len(found) != 1 or source.owner != slot.owner:
+                break
+            at.append(found[0].stmt.path)
+            slot = source
+        return slot, at
+
     def has_each_once(self, slot: Slot, frames: Frames) -> bool:
         """Whether none of the optimizers that a loop's variable stands for has more than one turn."""
         members = self.optimizers.trace(slot).each.get(slot, ())

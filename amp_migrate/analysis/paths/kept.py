@@ -153,7 +153,9 @@ class Kept:
             case ir.Item(key=ir.Const()):
                 return around.value is mention
             case ir.Item():
-                return self.optimizers.slot(around, function) in self._each
+                return around in stmt.targets or (
+                    self.optimizers.slot(around, function) in self._each
+                )
             case ir.Operation(op="in" | "not in"):
                 return around.operands[-1] is mention
             case ir.Call(func=ir.Name(id="len")):
@@ -161,7 +163,7 @@ class Kept:
             case ir.Display(kind="tuple") if around is use[0]:
                 if stmt.kind == "return":
                     return self._is_unpacked(around.items.index(mention), function)
-                return stmt.kind == "assign" and around in stmt.targets
+                return stmt.kind in ("assign", "for") and around in stmt.targets
             case ir.Attr(attr="append"):
                 call = use[-3] if len(use) > 2 else None
                 return isinstance(call, ir.Call) and (
@@ -200,6 +202,8 @@ class Kept:
     def _is_bound(self, mention: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
         """Whether a statement makes a collection, takes it over, returns it, or goes through it."""
         if stmt.kind == "return":
+            return True
+        if stmt.kind == "for" and mention in stmt.targets:
             return True
         if stmt.kind == "for" and mention is stmt.value:
             return self._is_each(stmt, mention, function)

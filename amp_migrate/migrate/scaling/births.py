@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
@@ -36,6 +36,9 @@ class Traveller(Protocol):
 
     def place(self, function: str, edit: Edit) -> None:
         """Plan an edit of the file that a function stands in."""
+
+    def is_own(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression names one of the group's optimizers, or what holds one."""
 
     def refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
@@ -195,6 +198,7 @@ class Births:
 
     def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
         """The statements that births follow: alternatives of one ``if`` share one birth."""
+        births = [self._behind_loop(function, birth) for birth in births]
         births = sorted(births, key=lambda birth: birth.stmt.line)
         if len(births) == 1:
             return [births[0].stmt]
@@ -216,6 +220,35 @@ class Births:
                     break
             anchors[chosen.path] = chosen
         return list(anchors.values())
+
+    def _behind_loop(self, function: str, birth: Birth) -> Birth:
+        """The birth of many, one in each turn of a loop, as one that the loop is."""
+        around = self.travel.program.control(function).around(birth.path)
+        loops = [stmt for stmt in around if stmt.kind in ("for", "while")]
+        if not birth.slot.is_many or not loops:
+            return birth
+        loop = min(loops, key=lambda stmt: len(stmt.path))
+        trains = any(
+            (at, path[: len(loop.path)]) == (function, loop.path)
+            for way in self.travel.scalers.ways
+            for at, path in way
+        )
+        if trains or any(
+            self._needs_switch(call, function)
+            for stmt in ir.statements((loop,))
+            for call in calls_of(stmt)
+        ):
+            reason = "the optimizers of a collection are made where they are used"
+            raise Blocked(Refusal("AMP012", reason, birth.stmt.line))
+        return replace(birth, stmt=loop, path=loop.path)
+
+    def _needs_switch(self, call: ir.Call, function: str) -> bool:
+        """Whether a call saves or loads a state, or hands one of the optimizers to a function here."""
+        if isinstance(call.func, ir.Attr) and call.func.attr.endswith("state_dict"):
+            return True
+        return bool(self.travel.program.callees(call, function)) and any(
+            self.travel.is_own(arg.value, function) for arg in call.args
+        )
 
     def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
         birth = next(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amp_migrate.analysis.objects.collections import ANY
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.association import Scalers, goes_through
 from amp_migrate.analysis.paths.events import Events
@@ -85,7 +84,7 @@ class Guards:
         return frozenset(
             (function, stmt.path)
             for function, stmt, slot in steps
-            if any(one.key == ANY for one in self.identities.of_slot(slot))
+            if any(one.is_many for one in self.identities.of_slot(slot))
             and not self._has_its_turn(function, stmt, slot)
         )
 
@@ -100,11 +99,12 @@ class Guards:
 
     def _has_its_turn(self, function: str, step: ir.Stmt, slot: Slot) -> bool:
         """Whether a step stands in a loop over optimizers that goes backward for each."""
-        return self.identities.is_each(slot) and any(
+        turn, at = self.identities.turn_of(slot)
+        return self.identities.is_each(turn) and any(
             stmt.kind == "for"
-            and stmt.path == step.path[: len(stmt.path)]
+            and all(path[: len(stmt.path)] == stmt.path for path in (step.path, *at))
             and any(
-                ir.Name(slot.turn.name) in ir.walk(target) for target in stmt.targets
+                ir.Name(turn.turn.name) in ir.walk(target) for target in stmt.targets
             )
             and not goes_through(self.events, self.identities, function, stmt)
             for stmt in ir.statements(self.program.functions[function].body)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
+from amp_migrate.analysis.objects.collections import path_of
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.association import Scaler, Scalers
@@ -142,7 +143,7 @@ class Travel:
         return self.carried.free_name(taken)
 
     def _derived_from(self, slot: Slot) -> str:
-        name, key = slot.name, slot.key
+        name, key = slot.name, next(iter(path_of(slot.key)[::-1]), None)
         if isinstance(key, str) and key.isidentifier():
             name = key
         if isinstance(key, int):
@@ -206,7 +207,7 @@ class Travel:
                 reason = f"{slot.shown} is put together in another function"
                 raise Blocked(Refusal("AMP012", reason))
             return self._of_slot(source, value, there)
-        if slot.key is not None and isinstance(expr, ir.Item):
+        while slot.key is not None and isinstance(expr, ir.Item):
             expr = expr.value
         if slot.kind == "attribute":
             self._carry_attribute(slot)
@@ -410,10 +411,17 @@ class Travel:
                 self._carry_field(slot, definition, definition.call, definition.value)
                 continue
             value = definition.value
-            if slot.key is not None and value is not None:
-                value = self.optimizers.collections.element(
-                    value, slot.key, definition.function
-                ) or ir.Item(value, ir.Const(slot.key))
+            for key in path_of(slot.key):
+                collections, at = self.optimizers.collections, definition.function
+                if value is None or collections.begins_empty(value, at):
+                    # It is put there later, with a switch of its own.
+                    value = None
+                    break
+                value = collections.element(value, key, at) or ir.Item(
+                    value, ir.Const(key)
+                )
+            if value is None and slot.key is not None:
+                continue
             if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
                 reason = f"{slot.shown} is taken over in a form that is not followed"
                 raise Blocked(Refusal("AMP010", reason, definition.stmt.line))
@@ -467,6 +475,12 @@ class Travel:
             raise Blocked(Refusal("AMP015", reason, call.line))
         occurrence = occurrence_of(stmt, call)
         self.place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
+
+    def is_own(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression names one of the group's optimizers, or what holds one."""
+        slot = self.optimizers.slot(expr, function)
+        holders = {other.holder for other in self.slots}
+        return slot is not None and (slot in self.slots or slot.holder in holders)
 
     def refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
