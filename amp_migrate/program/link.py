@@ -600,10 +600,18 @@ class Program(Names):
 
     def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
         """One call, for each function of this program that it may run."""
-        for callee in self.callees(call, function):
-            for site in self.call_sites.get(callee, ()):
-                if site.call is call:
-                    yield site
+        sites = self._sites_by_call.get(id(call), {})
+        for callee in self.callees(call, function) if sites else ():
+            yield from sites.get(callee, ())
+
+    @cached_property
+    def _sites_by_call(self) -> dict[int, dict[str, list[CallSite]]]:
+        """`call_sites` by the identity of the call, and then by the function that it runs."""
+        found: dict[int, dict[str, list[CallSite]]] = {}
+        for callee, sites in self.call_sites.items():
+            for site in sites:
+                found.setdefault(id(site.call), {}).setdefault(callee, []).append(site)
+        return found
 
     def fills_self(self, call: ir.Call, callee: str, function: str) -> bool:
         """Whether the callee's first parameter is the receiver, not an argument."""

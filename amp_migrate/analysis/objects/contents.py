@@ -46,7 +46,7 @@ class Contents:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._place = Collections(program).place
+        self._place = program.noted(Collections).place
 
     def put_into(self, expr: ir.Expr, function: str) -> list[Put]:
         """What is put into what a variable or attribute holds."""

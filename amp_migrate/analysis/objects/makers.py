@@ -44,6 +44,9 @@ _LOOKS_LIKE = re.compile(
 )
 _SCHEDULER_KEY = re.compile(r"(?i)\[['\"](\w*sched\w*|lr)['\"]\]$")
 
+_Class = tuple[ir.Expr, str, Context]
+"""An expression that is called, its function, and the calls that led there."""
+
 
 class Makers:
     """Recognises the constructions of a program's optimizers."""
@@ -57,10 +60,12 @@ class Makers:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None."""
         asked = (function, call.func)
         if asked not in self._kinds:
-            configured = self.program.origin(call.func, function) == INSTANTIATE
-            self._kinds[asked] = (
-                INSTANTIATE if configured else self._kind_of_class(call.func, function)
-            )
+            origin = self.program.origin(call.func, function)
+            if origin is None:
+                self._kinds[asked] = self._kind_of_class(call.func, function)
+            else:
+                known = origin if origin == INSTANTIATE else self._external_kind(origin)
+                self._kinds[asked] = known
         kind = self._kinds[asked]
         return self._configured_kind(call) if kind == INSTANTIATE else kind
 
@@ -77,14 +82,34 @@ class Makers:
         )
         return _worst({self._external_kind(one) for one in named})
 
-    def _kind_of_class(
-        self, expr: ir.Expr, function: str, context: Context = ()
-    ) -> str | None:
+    def _kind_of_class(self, expr: ir.Expr, function: str) -> str | None:
         """The same, for an expression that is called: the class of an optimizer."""
-        found = self.points_to.of(expr, function, context=context)
-        return _worst(
-            {self._kind_of(o) for o in found if o.kind != "open" and not o.is_none}
-        )
+        pending: list[_Class] = [(expr, function, ())]
+        seen: set[tuple[object, ...]] = set()
+        kinds: set[str] = set()
+        while pending:
+            asked, there, context = pending.pop()
+            found = [
+                one
+                for one in self.points_to.of(asked, there, context=context)
+                if one.kind != "open" and not one.is_none
+            ]
+            for one in found:
+                inner = self._shortened(one)
+                if inner is None:
+                    kind = self._kind_of(one)
+                    if kind is None:
+                        return None
+                    kinds.add(kind)
+                    continue
+                # `make = partial(make, lr=1e-3)` leads back to itself.
+                key = (id(inner[0]), inner[1], *map(id, inner[2]))
+                if key not in seen:
+                    seen.add(key)
+                    pending.append(inner)
+            if not found:
+                return None
+        return _worst(kinds)
 
     def _kind_of(self, one: Object) -> str | None:
         if one.kind == "external":
@@ -95,34 +120,34 @@ class Makers:
             return None
         if one.kind == "class":
             return self._own_kind(one.name)
-        if one.kind == "value" and isinstance(one.expr, (ir.Call, ir.Deferred)):
-            return self._of_shorthand(one.expr, one)
-        return None
+        reflected = (
+            one.kind == "value"
+            and isinstance(one.expr, ir.Call)
+            and self._is_reflection(one.expr, one.function)
+        )
+        return "plain" if reflected else None
 
-    def _of_shorthand(self, expr: ir.Call | ir.Deferred, one: Object) -> str | None:
-        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``, and
-        ``getattr(torch.optim, name)``."""
-        if isinstance(expr, ir.Deferred):
-            made = expr.body
-            if not isinstance(made, ir.Call) or not expr.plain:
+    def _shortened(self, one: Object) -> _Class | None:
+        """What is called by ``partial(Adam, lr=1e-3)`` or ``lambda params: Adam(params, lr=1e-3)``."""
+        if one.kind != "value" or one.fields:
+            return None
+        if isinstance(one.expr, ir.Deferred):
+            made, params = one.expr.body, one.expr.params
+            if not isinstance(made, ir.Call) or not one.expr.plain:
                 return None
-            given = made.argument(0, "params")
-            passes_on = expr.params[:1] and given == ir.Name(expr.params[0])
-            return (
-                self._kind_of_class(made.func, one.function, one.context)
-                if passes_on
-                else None
-            )
-        if self._is_reflection(expr, one.function):
-            return "plain"
-        if self.program.origin(expr.func, one.function) != "functools.partial":
+            if not params or made.argument(0, "params") != ir.Name(params[0]):
+                return None
+            return made.func, one.function, one.context
+        if not isinstance(one.expr, ir.Call):
             return None
-        kept = [
-            arg for arg in expr.args[1:] if arg.name is None or arg.name == "params"
-        ]
-        if kept or not expr.args or expr.args[0].name or expr.args[0].star:
+        if self.program.origin(one.expr.func, one.function) != "functools.partial":
             return None
-        return self._kind_of_class(expr.args[0].value, one.function, one.context)
+        args = one.expr.args
+        if any(arg.name in (None, "params") for arg in args[1:]):
+            return None
+        if not args or args[0].name or args[0].star:
+            return None
+        return args[0].value, one.function, one.context
 
     def _is_reflection(self, call: ir.Call, function: str) -> bool:
         """``getattr(torch.optim, name)``."""
@@ -234,7 +259,7 @@ def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
     )
 
 
-def _worst(kinds: set[str | None]) -> str | None:
+def _worst(kinds: set[str | None] | set[str]) -> str | None:
     """What all of several classes are: none where one is not known to be an optimizer's."""
     if not kinds or None in kinds:
         return None

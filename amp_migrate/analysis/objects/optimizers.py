@@ -189,8 +189,8 @@ class Optimizers:
         """``any_step``: follow also those that step in a way that a scaler would not see."""
         self.program = program
         self.any_step = any_step
-        self.makers = Makers(program)
-        self.collections = Collections(program)
+        self.makers = program.noted(Makers)
+        self.collections = program.noted(Collections)
         self.mentions = SlotMentions(program, self)
         self._traces: dict[Slot, Trace] = {}
         self._nowhere: set[Slot] = set()
