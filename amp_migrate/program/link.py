@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
@@ -668,14 +668,13 @@ class Program(Names):
         found: dict[str, list[int]] = {}
         for number, (_, stmt) in enumerate(places):
             words: set[str] = set()
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    if isinstance(inner, ir.Name):
-                        words.add(inner.id)
-                    elif isinstance(inner, ir.Attr):
-                        words.add(inner.attr)
-                    elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
-                        words.add(inner.value)
+            for inner in parts_of(stmt):
+                if isinstance(inner, ir.Name):
+                    words.add(inner.id)
+                elif isinstance(inner, ir.Attr):
+                    words.add(inner.attr)
+                elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                    words.add(inner.value)
             for word in words:
                 found.setdefault(word, []).append(number)
         return places, found

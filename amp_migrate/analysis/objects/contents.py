@@ -80,7 +80,8 @@ class Contents:
 
         def top(place: Place) -> Place:
             while above.setdefault(place, place) != place:
-                place = above[place]
+                # On the way, what is passed is put nearer to the top.
+                above[place] = place = above[above[place]]
             return place
 
         for one, value, function in self._named:

@@ -86,30 +86,38 @@ class Makers:
         """The same, for an expression that is called: the class of an optimizer."""
         pending: list[_Class] = [(expr, function, ())]
         seen: set[tuple[object, ...]] = set()
-        kinds: set[str] = set()
+        kinds: set[str | None] = set()
         while pending:
             asked, there, context = pending.pop()
             found = [
                 one
-                for one in self.points_to.of(asked, there, context=context)
+                for one in self.points_to.of(
+                    asked, there, context=context, enough=self._is_other
+                )
                 if one.kind != "open" and not one.is_none
             ]
+            if not found or any(map(self._is_other, found)):
+                return None
             for one in found:
                 inner = self._shortened(one)
                 if inner is None:
-                    kind = self._kind_of(one)
-                    if kind is None:
-                        return None
-                    kinds.add(kind)
+                    kinds.add(self._kind_of(one))
                     continue
                 # `make = partial(make, lr=1e-3)` leads back to itself.
                 key = (id(inner[0]), inner[1], *map(id, inner[2]))
                 if key not in seen:
                     seen.add(key)
                     pending.append(inner)
-            if not found:
-                return None
         return _worst(kinds)
+
+    def _is_other(self, one: Object) -> bool:
+        """Whether it makes no optimizer, whatever else may be called."""
+        return (
+            one.kind != "open"
+            and not one.is_none
+            and self._shortened(one) is None
+            and self._kind_of(one) is None
+        )
 
     def _kind_of(self, one: Object) -> str | None:
         if one.kind == "external":
@@ -259,7 +267,7 @@ def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
     )
 
 
-def _worst(kinds: set[str | None] | set[str]) -> str | None:
+def _worst(kinds: set[str | None]) -> str | None:
     """What all of several classes are: none where one is not known to be an optimizer's."""
     if not kinds or None in kinds:
         return None

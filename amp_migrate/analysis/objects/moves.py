@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.points_to import Object, Place, PointsTo
@@ -74,7 +75,11 @@ class Moves:
             for found in self._in_block(qualname, function.body, (), False)
             for move in self._alternatives(found)
         ]
-        self.reaching = [move for move in self.all if not self.is_cpu(move)]
+
+    @cached_property
+    def reaching(self) -> list[Move]:
+        """Those that may reach an accelerator."""
+        return [move for move in self.all if not self.is_cpu(move)]
 
     # -- finding ------------------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ where, and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -217,12 +217,13 @@ class PointsTo:
         stmt: ir.Stmt | None = None,
         context: Context = (),
         same: bool = False,
+        enough: Callable[[Object], bool] = lambda one: False,
     ) -> tuple[Object, ...]:
         """The objects that an expression may stand for, where it is read by a statement; without one,
         at any time.
 
         ``same``: the very objects. A part of a module is known by the module and the way to it, and a
-        part of a copy is none of the original.
+        part of a copy is none of the original. ``enough``: behind such an object no others are asked for.
         """
         start = _State(expr, function, stmt, (), context, same=same)
         key = start.key
@@ -232,13 +233,19 @@ class PointsTo:
             self._cut = True
             return ()
         self._asked.add(key)
-        found = tuple(self._search(start))
-        self._asked.discard(key)
+        found: list[Object] = []
+        try:
+            for one in self._search(start):
+                found.append(one)
+                if enough(one):
+                    return tuple(found)
+        finally:
+            self._asked.discard(key)
         if not self._asked or not self._cut:
             # What is found within a question of which it is a part may lack something.
-            self._known[key] = found
+            self._known[key] = tuple(found)
             self._cut = self._cut and bool(self._asked)
-        return found
+        return tuple(found)
 
     def whole(
         self,
@@ -249,9 +256,13 @@ class PointsTo:
         closed: bool = False,
     ) -> tuple[Object, ...]:
         """The same where none of them is lost, else nothing; ``closed``: nor may there be others."""
-        found = self.of(expr, function, stmt, context)
         unseen = ("lost", "open") if closed else ("lost",)
-        if any(one.kind in unseen for one in found):
+
+        def is_unseen(one: Object) -> bool:
+            return one.kind in unseen
+
+        found = self.of(expr, function, stmt, context, enough=is_unseen)
+        if any(map(is_unseen, found)):
             return ()
         return tuple(one for one in found if one.kind != "open")
 
@@ -425,15 +436,14 @@ class PointsTo:
         """The iterables of the comprehension, on the statement's own line, that binds a variable."""
         if at.stmt is None:
             return []
-        for expr in at.stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Comprehension):
-                    for target, iterable in zip(
-                        inner.targets, inner.iterables, strict=True
-                    ):
-                        for taken in _positions(target, name):
-                            fields = (EACH, *taken, *at.fields)
-                            return [replace(at, expr=iterable, fields=fields)]
+        for inner in parts_of(at.stmt):
+            if isinstance(inner, ir.Comprehension):
+                for target, iterable in zip(
+                    inner.targets, inner.iterables, strict=True
+                ):
+                    for taken in _positions(target, name):
+                        fields = (EACH, *taken, *at.fields)
+                        return [replace(at, expr=iterable, fields=fields)]
         return []
 
     def _visible(
