@@ -639,8 +639,15 @@ class Program(Names):
             for call in calls_of(stmt):
                 yield function, stmt, call
 
-    def all_statements(self) -> Iterator[tuple[str, ir.Stmt]]:
+    def all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
         """Every statement of the program with the function it stands in, class bodies included."""
+        return self._all_statements
+
+    @cached_property
+    def _all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
+        return tuple(self._find_statements())
+
+    def _find_statements(self) -> Iterator[tuple[str, ir.Stmt]]:
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
                 yield qualname, stmt
@@ -662,9 +669,9 @@ class Program(Names):
         return [places[number] for number in sorted(numbers)]
 
     @cached_property
-    def _words(self) -> tuple[list[tuple[str, ir.Stmt]], dict[str, list[int]]]:
+    def _words(self) -> tuple[tuple[tuple[str, ir.Stmt], ...], dict[str, list[int]]]:
         """All statements, and by word those that say it."""
-        places = list(self.all_statements())
+        places = self.all_statements()
         found: dict[str, list[int]] = {}
         for number, (_, stmt) in enumerate(places):
             words: set[str] = set()

@@ -11,7 +11,8 @@ where, and why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.core.effort import spend
@@ -101,8 +102,7 @@ class Bound:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(NamedTuple):
     """What an expression may stand for.
 
     ``kind``: ``value`` (made by ``expr``: a call that makes an object, a constant, a table that is
@@ -158,8 +158,7 @@ class Object:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(NamedTuple):
     """An expression where it stands, what is taken out of it, and the calls that led there."""
 
     expr: ir.Expr
@@ -190,7 +189,11 @@ class _State:
     def named(self, kind: str, owner: str, name: str, stmt: ir.Stmt) -> _State:
         """It as the value that a statement gives a name."""
         bound = Bound(kind, owner, name, stmt.path, len(self.fields))
-        return replace(self, bound=bound, names=(*self.names, bound))
+        return self._replace(bound=bound, names=(*self.names, bound))
+
+
+replace = _State._replace
+"""The same, but for some of its parts."""
 
 
 _Next = _State | Object
@@ -973,15 +976,16 @@ class PointsTo:
             return
         taken, left = at.fields[0], at.fields[1:]
         for put in self.program.noted(Contents).put_into(at.expr, at.function):
+            if not put.spread and taken not in (EACH, ANY):
+                if isinstance(put.key, ir.Const) and taken != item(put.key.value):
+                    continue
             here = _State(put.value, put.function, put.stmt, left, (), at.wrapped)
             if put.spread:
                 yield replace(here, fields=at.fields)
-            elif taken in (EACH, ANY) or not isinstance(put.key, ir.Const):
-                yield here
-                if taken == EACH and put.key is not None:
-                    yield replace(here, expr=put.key)
-            elif taken == item(put.key.value):
-                yield here
+                continue
+            yield here
+            if taken == EACH and put.key is not None:
+                yield replace(here, expr=put.key)
 
     def _of_element(self, at: _State) -> Iterator[_Next]:
         """What is taken out of what is written out."""
