@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import fields
+from functools import cache, lru_cache
 
 import black
 import libcst as cst
@@ -18,10 +19,11 @@ class Snippets:
         self.config = module.config_for_parsing
         self.newline = module.default_newline
         self.default = module.default_indent
-        self.indent = _usual_indent(module)
+        habits = _Habits(module)
+        self.indent = habits.indent
         """That of the blocks around the place where a statement goes."""
         self.line_length = line_length
-        self.quote = _preferred_quote(module)
+        self.quote = habits.quote
 
     @contextmanager
     def inside(self, block: cst.IndentedBlock) -> Iterator[str]:
@@ -95,20 +97,32 @@ def _is_plain(string: cst.SimpleString) -> bool:
     return len(string.quote) == 1 and not any(c in inner for c in "\\'\"")
 
 
-class _Quotes(cst.CSTVisitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
+class _Habits:
+    """What most blocks of a module are indented by, and most of its strings quoted with."""
 
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:
-        if _is_plain(node):
-            self.found[node.quote] += 1
+    def __init__(self, module: cst.Module) -> None:
+        blocks = Counter({module.default_indent: 0})
+        quotes: Counter[str] = Counter()
+        # A visitor makes every node anew, to tell in the end that none has changed.
+        pending: list[object] = [module]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, cst.IndentedBlock):
+                blocks[node.indent or module.default_indent] += 1
+            elif isinstance(node, cst.SimpleString) and _is_plain(node):
+                quotes[node.quote] += 1
+            if isinstance(node, cst.CSTNode):
+                pending += map(node.__getattribute__, _parts_of(type(node)))
+            elif isinstance(node, (list, tuple)):
+                pending += node
+        self.indent = blocks.most_common(1)[0][0]
+        self.quote = "'" if quotes["'"] > quotes['"'] else '"'
 
 
-def _preferred_quote(module: cst.Module) -> str:
-    quotes = _Quotes()
-    module.visit(quotes)
-    return "'" if quotes.found["'"] > quotes.found['"'] else '"'
+@cache
+def _parts_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a kind of node in which other nodes are."""
+    return tuple(one.name for one in fields(kind) if "whitespace" not in one.name)
 
 
 class _Deeper(cst.CSTTransformer):
@@ -149,22 +163,6 @@ class _Deeper(cst.CSTTransformer):
             return updated_node
         lines = value.splitlines(keepends=True)
         return updated_node.with_changes(value=self.indent.join(lines))
-
-
-class _Blocks(cst.CSTVisitor):
-    def __init__(self, default: str) -> None:
-        super().__init__()
-        self.found = Counter({default: 0})
-
-    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
-        self.found[node.indent or next(iter(self.found))] += 1
-
-
-def _usual_indent(module: cst.Module) -> str:
-    """The indentation of most blocks."""
-    blocks = _Blocks(module.default_indent)
-    module.visit(blocks)
-    return blocks.found.most_common(1)[0][0]
 
 
 @lru_cache(maxsize=256)

@@ -66,24 +66,10 @@ class _Opener(ast.NodeTransformer):
         result: list[ast.stmt] = []
         pending: list[tuple[str, ast.Assign]] = []
         for stmt in body:
-            wide = {name: _widened(assign.value) for name, assign in pending}
-            user = _Substitute(
-                {name: wide[name] or assign.value for name, assign in pending}
-            )
-            changed = user.visit(copy.deepcopy(stmt))
             target = self._hoisted(stmt)
-            # What is only a variable may stand there more than once.
-            names = [
-                name
-                for i, name in enumerate(user.used)
-                if not wide[name] or name not in user.used[:i]
-            ]
-            used = len(names)
-            if used and names == [name for name, _ in pending[-used:]]:
-                stmt, pending = changed, pending[:-used]
-            elif used:
-                result += [assign for _, assign in pending]
-                pending = []
+            if pending:
+                stmt, pending, left = _with_values(stmt, pending)
+                result += left
             if not target:
                 result += [assign for _, assign in pending]
                 pending = []
@@ -102,6 +88,28 @@ class _Opener(ast.NodeTransformer):
             if isinstance(target, ast.Name) and target.id not in self.names:
                 return target.id
         return ""
+
+
+def _with_values(
+    stmt: ast.stmt, pending: list[tuple[str, ast.Assign]]
+) -> tuple[ast.stmt, list[tuple[str, ast.Assign]], list[ast.stmt]]:
+    """A statement with what was hoisted for it put back, what else may still be put back, and what stays
+    where it is."""
+    wide = {name: _widened(assign.value) for name, assign in pending}
+    user = _Substitute({name: wide[name] or assign.value for name, assign in pending})
+    changed = user.visit(copy.deepcopy(stmt))
+    # What is only a variable may stand there more than once.
+    names = [
+        name
+        for i, name in enumerate(user.used)
+        if not wide[name] or name not in user.used[:i]
+    ]
+    used = len(names)
+    if used and names == [name for name, _ in pending[-used:]]:
+        return changed, pending[:-used], []
+    if used:
+        return stmt, [], [assign for _, assign in pending]
+    return stmt, pending, []
 
 
 def _widened(value: ast.expr) -> ast.expr | None:

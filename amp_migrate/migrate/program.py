@@ -103,7 +103,11 @@ class Migration(ProgramWork):
 
     def _plan(self, texts: Mapping[str, str]) -> Planned:
         modules = []
+        read = {} if self.program is None else self.program.modules
         for file, text in texts.items():
+            if file in read and text == self.sources.texts[file]:
+                modules.append(read[file])
+                continue
             try:
                 modules.append(read_module(text, file))
             except SourceError as error:

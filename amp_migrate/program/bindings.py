@@ -21,6 +21,17 @@ def calls_of(stmt: ir.Stmt) -> Iterator[ir.Call]:
     return iter(found)
 
 
+def parts_of(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
+    """Every expression on a statement's own line with everything inside it, outermost first."""
+    try:
+        found = stmt.known_parts
+    except AttributeError:
+        found = tuple(inner for expr in stmt.exprs for inner in ir.walk(expr))
+        object.__setattr__(stmt, "known_parts", found)
+    spend(1 + len(found))
+    return found
+
+
 def unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
     """(target, value, index) for each single target of a statement."""
     whole = stmt.kind in ("assign", "annassign")
@@ -60,7 +71,6 @@ def bindings(stmt: ir.Stmt) -> Iterator[tuple[str, ir.Expr | None, int | None]]:
     for target, value, index in unpacked(stmt):
         if isinstance(target, ir.Name):
             yield target.id, value, index
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            if isinstance(inner, ir.Walrus) and isinstance(inner.target, ir.Name):
-                yield inner.target.id, inner.value, None
+    for inner in parts_of(stmt):
+        if isinstance(inner, ir.Walrus) and isinstance(inner.target, ir.Name):
+            yield inner.target.id, inner.value, None

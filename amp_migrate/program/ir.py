@@ -226,16 +226,17 @@ Expr = (
 )
 
 
-class _WithCalls:
-    """Room for what `program.bindings.calls_of` finds in a statement."""
+class _WithParts:
+    """Room for what `program.bindings` finds in a statement."""
 
-    __slots__ = ("known_calls",)
+    __slots__ = ("known_calls", "known_parts")
 
     known_calls: tuple[Call, ...]
+    known_parts: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Stmt(_WithCalls):
+class Stmt(_WithParts):
     """One statement. ``kind`` is the lower-case name of the ``ast`` class it was read from.
 
     ``value`` is the assigned value, the expression, the test, the iterable or the returned value;

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
@@ -600,10 +600,18 @@ class Program(Names):
 
     def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
         """One call, for each function of this program that it may run."""
-        for callee in self.callees(call, function):
-            for site in self.call_sites.get(callee, ()):
-                if site.call is call:
-                    yield site
+        sites = self._sites_by_call.get(id(call), {})
+        for callee in self.callees(call, function) if sites else ():
+            yield from sites.get(callee, ())
+
+    @cached_property
+    def _sites_by_call(self) -> dict[int, dict[str, list[CallSite]]]:
+        """`call_sites` by the identity of the call, and then by the function that it runs."""
+        found: dict[int, dict[str, list[CallSite]]] = {}
+        for callee, sites in self.call_sites.items():
+            for site in sites:
+                found.setdefault(id(site.call), {}).setdefault(callee, []).append(site)
+        return found
 
     def fills_self(self, call: ir.Call, callee: str, function: str) -> bool:
         """Whether the callee's first parameter is the receiver, not an argument."""
@@ -631,8 +639,15 @@ class Program(Names):
             for call in calls_of(stmt):
                 yield function, stmt, call
 
-    def all_statements(self) -> Iterator[tuple[str, ir.Stmt]]:
+    def all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
         """Every statement of the program with the function it stands in, class bodies included."""
+        return self._all_statements
+
+    @cached_property
+    def _all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
+        return tuple(self._find_statements())
+
+    def _find_statements(self) -> Iterator[tuple[str, ir.Stmt]]:
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
                 yield qualname, stmt
@@ -654,20 +669,19 @@ class Program(Names):
         return [places[number] for number in sorted(numbers)]
 
     @cached_property
-    def _words(self) -> tuple[list[tuple[str, ir.Stmt]], dict[str, list[int]]]:
+    def _words(self) -> tuple[tuple[tuple[str, ir.Stmt], ...], dict[str, list[int]]]:
         """All statements, and by word those that say it."""
-        places = list(self.all_statements())
+        places = self.all_statements()
         found: dict[str, list[int]] = {}
         for number, (_, stmt) in enumerate(places):
             words: set[str] = set()
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    if isinstance(inner, ir.Name):
-                        words.add(inner.id)
-                    elif isinstance(inner, ir.Attr):
-                        words.add(inner.attr)
-                    elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
-                        words.add(inner.value)
+            for inner in parts_of(stmt):
+                if isinstance(inner, ir.Name):
+                    words.add(inner.id)
+                elif isinstance(inner, ir.Attr):
+                    words.add(inner.attr)
+                elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                    words.add(inner.value)
             for word in words:
                 found.setdefault(word, []).append(number)
         return places, found

@@ -45,7 +45,9 @@ class Names:
         """``layout`` tells which of the files an import means; without it each stands alone."""
         self.modules = {facts.path: facts for facts in modules}
         self.layout = layout
-        self._imported: dict[tuple[str, ir.Expr], str | tuple[ir.Expr, str] | None] = {}
+        self._imported: dict[
+            tuple[str, ir.Expr | str], str | tuple[ir.Expr, str] | None
+        ] = {}
         self._located: dict[tuple[str, str], Located | Ambiguous | None] = {}
         self._targets: dict[str, dict[str, set[str]]] = {}
         self._importers: dict[str, frozenset[str]] = {}
@@ -326,7 +328,8 @@ class Names:
         """A dotted origin, or the place in another of these files; re-exports are followed."""
         if not isinstance(expr, (ir.Name, ir.Attr)):
             return None
-        asked = (function, expr)
+        # What a name is called is told apart faster than names are, which are asked for most.
+        asked = (function, expr.id if isinstance(expr, ir.Name) else expr)
         if asked not in self._imported:
             parts = ir.dotted(expr)
             if parts is None:

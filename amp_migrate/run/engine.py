@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from amp_migrate.core.deep import with_room
 from amp_migrate.core.effort import TooLargeError, limited
-from amp_migrate.core.garbage import collect_seldom
+from amp_migrate.core.garbage import collect_seldom, collected_seldom
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.program.programs import FileBytes, ProgramSources, key, programs_of
@@ -109,6 +109,7 @@ class Report:
         return tuple(migration for migration in self.migrations if migration.changed)
 
 
+@collected_seldom()
 def run(
     paths: Sequence[str | Path],
     *,

@@ -179,3 +179,27 @@ def test_a_checkpoint_that_another_file_saves(tmp_path: Path) -> None:
     found = lint_files(tmp_path, texts, select=("AMP",))
     assert [one.code for one in found["keep.py"]] == ["AMP122"]
     assert found["main.py"] == ()
+
+
+def test_a_partial_that_is_made_of_itself() -> None:
+    text = """\
+        from functools import partial
+        import torch
+        def build(layer=torch.nn.LayerNorm):
+            for _ in range(2):
+                layer = partial(layer, eps=1e-6)
+            return layer(8)
+        def optimizer_of(net, make=torch.optim.SGD):
+            for _ in range(2):
+                make = partial(make, lr=0.1)
+            return make(net.parameters())
+        scaler = torch.amp.GradScaler("cuda")
+        net = build()
+        learner = optimizer_of(net)
+        for x in torch.randn(4, 8):
+            with torch.autocast("cuda"):
+                loss = net(x).sum()
+            scaler.scale(loss).backward()
+            scaler.step(learner)
+        """
+    assert [one.code for one in lint(text, select=("AMP",))] == ["AMP108"]

@@ -46,7 +46,7 @@ class Contents:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._place = Collections(program).place
+        self._place = program.noted(Collections).place
 
     def put_into(self, expr: ir.Expr, function: str) -> list[Put]:
         """What is put into what a variable or attribute holds."""
@@ -80,7 +80,8 @@ class Contents:
 
         def top(place: Place) -> Place:
             while above.setdefault(place, place) != place:
-                place = above[place]
+                # On the way, what is passed is put nearer to the top.
+                above[place] = place = above[above[place]]
             return place
 
         for one, value, function in self._named:

@@ -87,6 +87,11 @@ class Held:
         return self.whole | set(self.parts)
 
 
+def _deletions(program: Program) -> list[tuple[str, ir.Stmt]]:
+    """The ``del`` statements of a program, each with its function."""
+    return [found for found in program.all_statements() if found[1].kind == "delete"]
+
+
 class Coverage:
     """Answers for one group of optimizers."""
 
@@ -106,9 +111,7 @@ class Coverage:
             for method in ("append", "extend", "add_param_group")
             for found in program.calls_named(method)
         ]
-        self._deletions = [
-            found for found in program.all_statements() if found[1].kind == "delete"
-        ]
+        self._deletions = program.noted(_deletions)
         self.flow = Flow(program)
         self._busy: set[tuple[str, str, ir.Path]] = set()
         self.points_to = program.noted(PointsTo)

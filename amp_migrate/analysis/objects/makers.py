@@ -44,6 +44,9 @@ _LOOKS_LIKE = re.compile(
 )
 _SCHEDULER_KEY = re.compile(r"(?i)\[['\"](\w*sched\w*|lr)['\"]\]$")
 
+_Class = tuple[ir.Expr, str, Context]
+"""An expression that is called, its function, and the calls that led there."""
+
 
 class Makers:
     """Recognises the constructions of a program's optimizers."""
@@ -60,12 +63,12 @@ class Makers:
         the calls that lead there."""
         asked = (function, call.func, tuple(map(id, context)))
         if asked not in self._kinds:
-            configured = self.program.origin(call.func, function) == INSTANTIATE
-            self._kinds[asked] = (
-                INSTANTIATE
-                if configured
-                else self._kind_of_class(call.func, function, context)
-            )
+            origin = self.program.origin(call.func, function)
+            if origin is None:
+                self._kinds[asked] = self._kind_of_class(call.func, function, context)
+            else:
+                known = origin if origin == INSTANTIATE else self._external_kind(origin)
+                self._kinds[asked] = known
         kind = self._kinds[asked]
         return self._configured_kind(call) if kind == INSTANTIATE else kind
 
@@ -83,12 +86,42 @@ class Makers:
         return _worst({self._external_kind(one) for one in named})
 
     def _kind_of_class(
-        self, expr: ir.Expr, function: str, context: Context = ()
+        self, expr: ir.Expr, function: str, context: Context
     ) -> str | None:
         """The same, for an expression that is called: the class of an optimizer."""
-        found = self.points_to.of(expr, function, context=context)
-        return _worst(
-            {self._kind_of(o) for o in found if o.kind != "open" and not o.is_none}
+        pending: list[_Class] = [(expr, function, context)]
+        seen: set[tuple[object, ...]] = set()
+        kinds: set[str | None] = set()
+        while pending:
+            asked, there, calls = pending.pop()
+            found = [
+                one
+                for one in self.points_to.of(
+                    asked, there, context=calls, enough=self._is_other
+                )
+                if one.kind != "open" and not one.is_none
+            ]
+            if not found or any(map(self._is_other, found)):
+                return None
+            for one in found:
+                inner = self._shortened(one)
+                if inner is None:
+                    kinds.add(self._kind_of(one))
+                    continue
+                # `make = partial(make, lr=1e-3)` leads back to itself.
+                key = (id(inner[0]), inner[1], *map(id, inner[2]))
+                if key not in seen:
+                    seen.add(key)
+                    pending.append(inner)
+        return _worst(kinds)
+
+    def _is_other(self, one: Object) -> bool:
+        """Whether it makes no optimizer, whatever else may be called."""
+        return (
+            one.kind != "open"
+            and not one.is_none
+            and self._shortened(one) is None
+            and self._kind_of(one) is None
         )
 
     def _kind_of(self, one: Object) -> str | None:
@@ -100,34 +133,34 @@ class Makers:
             return None
         if one.kind == "class":
             return self._own_kind(one.name)
-        if one.kind == "value" and isinstance(one.expr, (ir.Call, ir.Deferred)):
-            return self._of_shorthand(one.expr, one)
-        return None
+        reflected = (
+            one.kind == "value"
+            and isinstance(one.expr, ir.Call)
+            and self._is_reflection(one.expr, one)
+        )
+        return "plain" if reflected else None
 
-    def _of_shorthand(self, expr: ir.Call | ir.Deferred, one: Object) -> str | None:
-        """``partial(Adam, lr=1e-3)``, ``lambda params: Adam(params, lr=1e-3)``, and
-        ``getattr(torch.optim, name)``."""
-        if isinstance(expr, ir.Deferred):
-            made = expr.body
-            if not isinstance(made, ir.Call) or not expr.plain:
+    def _shortened(self, one: Object) -> _Class | None:
+        """What is called by ``partial(Adam, lr=1e-3)`` or ``lambda params: Adam(params, lr=1e-3)``."""
+        if one.kind != "value" or one.fields:
+            return None
+        if isinstance(one.expr, ir.Deferred):
+            made, params = one.expr.body, one.expr.params
+            if not isinstance(made, ir.Call) or not one.expr.plain:
                 return None
-            given = made.argument(0, "params")
-            passes_on = expr.params[:1] and given == ir.Name(expr.params[0])
-            return (
-                self._kind_of_class(made.func, one.function, one.context)
-                if passes_on
-                else None
-            )
-        if self._is_reflection(expr, one):
-            return "plain"
-        if self.program.origin(expr.func, one.function) != "functools.partial":
+            if not params or made.argument(0, "params") != ir.Name(params[0]):
+                return None
+            return made.func, one.function, one.context
+        if not isinstance(one.expr, ir.Call):
             return None
-        kept = [
-            arg for arg in expr.args[1:] if arg.name is None or arg.name == "params"
-        ]
-        if kept or not expr.args or expr.args[0].name or expr.args[0].star:
+        if self.program.origin(one.expr.func, one.function) != "functools.partial":
             return None
-        return self._kind_of_class(expr.args[0].value, one.function, one.context)
+        args = one.expr.args
+        if any(arg.name in (None, "params") for arg in args[1:]):
+            return None
+        if not args or args[0].name or args[0].star:
+            return None
+        return args[0].value, one.function, one.context
 
     def _is_reflection(self, call: ir.Call, one: Object) -> bool:
         """``getattr(torch.optim, name)``, also of a parameter that is given the library."""

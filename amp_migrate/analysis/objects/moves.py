@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.points_to import Object, Place, PointsTo
@@ -74,7 +75,11 @@ class Moves:
             for found in self._in_block(qualname, function.body, (), False)
             for move in self._alternatives(found)
         ]
-        self.reaching = [move for move in self.all if not self.is_cpu(move)]
+
+    @cached_property
+    def reaching(self) -> list[Move]:
+        """Those that may reach an accelerator."""
+        return [move for move in self.all if not self.is_cpu(move)]
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -273,14 +278,20 @@ class Moves:
         whole = [one for expr, place in trained for one in self._modules(expr, place)]
         around = [one for expr, place in trained for one in self._around(expr, place)]
         own = []
-        for move in self.all if trained else ():
-            if move.kind == "module" and move.receiver is not None:
-                place = move.function, move.stmt, ()
-                moved = self._modules(move.receiver, place)
-                beside = self._around(move.receiver, place)
-                if self._meet(moved, whole + around) or self._meet(beside, whole):
-                    own.append(move)
+        for move, moved, beside in self._moved if trained else ():
+            if self._meet(moved, whole + around) or self._meet(beside, whole):
+                own.append(move)
         return own, bool(trained)
+
+    @cached_property
+    def _moved(self) -> list[tuple[Move, list[Object], list[Object]]]:
+        """The moves of modules, each with what it moves, and what holds that."""
+        return [
+            (move, self._modules(receiver, place), self._around(receiver, place))
+            for move in self.all
+            if move.kind == "module" and move.receiver is not None
+            for receiver, place in ((move.receiver, (move.function, move.stmt, ())),)
+        ]
 
     def _trained(
         self, function: str, birth: ir.Stmt
@@ -310,19 +321,19 @@ class Moves:
 
     def _modules(self, expr: ir.Expr, place: Place) -> list[Object]:
         """The modules that an expression may stand for, with those that they are given."""
-        found: list[Object] = []
+        found: dict[tuple[object, ...], Object] = {}
         pending = [*self.points_to.of(expr, *place)]
         while pending:
             one = pending.pop()
-            if one.kind == "open" or one.is_none or one in found:
+            if one.kind == "open" or one.is_none or one.key in found:
                 continue
-            found.append(one)
+            found[one.key] = one
             for part in ir.children(one.expr) if one.kind == "value" else ():
                 if isinstance(part, (ir.Call, ir.Display)) or self.forward.is_module(
                     part, one.function
                 ):
                     pending += self.points_to.of(part, *one.place)
-        return found
+        return list(found.values())
 
     def _around(self, expr: ir.Expr, place: Place) -> list[Object]:
         """What holds a module."""

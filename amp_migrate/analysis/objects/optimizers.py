@@ -210,9 +210,9 @@ class Optimizers:
         """``any_step``: follow also those that step in a way that a scaler would not see."""
         self.program = program
         self.any_step = any_step
-        self.makers = Makers(program)
+        self.makers = program.noted(Makers)
         self.points_to = program.noted(PointsTo)
-        self.collections = Collections(program)
+        self.collections = program.noted(Collections)
         self.mentions = SlotMentions(program, self)
         self._traces: dict[Slot, Trace] = {}
         self._nowhere: set[Slot] = set()
@@ -517,7 +517,7 @@ class Optimizers:
         if isinstance(given, State) and isinstance(given.expr, ir.Operation):
             if given.expr.op == "if":
                 for branch in given.expr.operands[1:]:
-                    self._follow_value(slot, replace(given, expr=branch), site, trace)
+                    self._follow_value(slot, given._replace(expr=branch), site, trace)
                 return
         found = Step()
         results: Iterable[_Next] = [given]

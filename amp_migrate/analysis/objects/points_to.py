@@ -10,13 +10,14 @@ where, and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -101,8 +102,7 @@ class Bound:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(NamedTuple):
     """What an expression may stand for.
 
     ``kind``: ``value`` (made by ``expr``: a call that makes an object, a constant, a table that is
@@ -158,8 +158,7 @@ class Object:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """An expression where it stands, what is taken out of it, and the calls that led there."""
 
     expr: ir.Expr
@@ -190,7 +189,11 @@ class State:
     def named(self, kind: str, owner: str, name: str, stmt: ir.Stmt) -> State:
         """It as the value that a statement gives a name."""
         bound = Bound(kind, owner, name, stmt.path, len(self.fields))
-        return replace(self, bound=bound, names=(*self.names, bound))
+        return self._replace(bound=bound, names=(*self.names, bound))
+
+
+replace = State._replace
+"""The same, but for some of its parts."""
 
 
 _Next = State | Object
@@ -217,12 +220,13 @@ class PointsTo:
         stmt: ir.Stmt | None = None,
         context: Context = (),
         same: bool = False,
+        enough: Callable[[Object], bool] = lambda one: False,
     ) -> tuple[Object, ...]:
         """The objects that an expression may stand for, where it is read by a statement; without one,
         at any time.
 
         ``same``: the very objects. A part of a module is known by the module and the way to it, and a
-        part of a copy is none of the original.
+        part of a copy is none of the original. ``enough``: behind such an object no others are asked for.
         """
         start = State(expr, function, stmt, (), context, same=same)
         key = start.key
@@ -232,13 +236,19 @@ class PointsTo:
             self._cut = True
             return ()
         self._asked.add(key)
-        found = tuple(self._search(start))
-        self._asked.discard(key)
+        found: list[Object] = []
+        try:
+            for one in self._search(start):
+                found.append(one)
+                if enough(one):
+                    return tuple(found)
+        finally:
+            self._asked.discard(key)
         if not self._asked or not self._cut:
             # What is found within a question of which it is a part may lack something.
-            self._known[key] = found
+            self._known[key] = tuple(found)
             self._cut = self._cut and bool(self._asked)
-        return found
+        return tuple(found)
 
     def whole(
         self,
@@ -249,9 +259,13 @@ class PointsTo:
         closed: bool = False,
     ) -> tuple[Object, ...]:
         """The same where none of them is lost, else nothing; ``closed``: nor may there be others."""
-        found = self.of(expr, function, stmt, context)
         unseen = ("lost", "open") if closed else ("lost",)
-        if any(one.kind in unseen for one in found):
+
+        def is_unseen(one: Object) -> bool:
+            return one.kind in unseen
+
+        found = self.of(expr, function, stmt, context, enough=is_unseen)
+        if any(map(is_unseen, found)):
             return ()
         return tuple(one for one in found if one.kind != "open")
 
@@ -474,15 +488,14 @@ class PointsTo:
         """The iterables of the comprehension, on the statement's own line, that binds a variable."""
         if at.stmt is None:
             return []
-        for expr in at.stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Comprehension):
-                    for target, iterable in zip(
-                        inner.targets, inner.iterables, strict=True
-                    ):
-                        for taken in positions(target, name):
-                            fields = (EACH, *taken, *at.fields)
-                            return [replace(at, expr=iterable, fields=fields)]
+        for inner in parts_of(at.stmt):
+            if isinstance(inner, ir.Comprehension):
+                for target, iterable in zip(
+                    inner.targets, inner.iterables, strict=True
+                ):
+                    for taken in positions(target, name):
+                        fields = (EACH, *taken, *at.fields)
+                        return [replace(at, expr=iterable, fields=fields)]
         return []
 
     def _visible(
@@ -1012,15 +1025,16 @@ class PointsTo:
             return
         taken, left = at.fields[0], at.fields[1:]
         for put in self.program.noted(Contents).put_into(at.expr, at.function):
+            if not put.spread and taken not in (EACH, ANY):
+                if isinstance(put.key, ir.Const) and taken != item(put.key.value):
+                    continue
             here = State(put.value, put.function, put.stmt, left, (), at.wrapped)
             if put.spread:
                 yield replace(here, fields=at.fields)
-            elif taken in (EACH, ANY) or not isinstance(put.key, ir.Const):
-                yield here
-                if taken == EACH and put.key is not None:
-                    yield replace(here, expr=put.key)
-            elif taken == item(put.key.value):
-                yield here
+                continue
+            yield here
+            if taken == EACH and put.key is not None:
+                yield replace(here, expr=put.key)
 
     def _of_element(self, at: State) -> Iterator[_Next]:
         """What is taken out of what is written out."""

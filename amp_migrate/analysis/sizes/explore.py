@@ -8,7 +8,7 @@ from functools import partial
 
 from amp_migrate.analysis.sizes.domain.given import Given
 from amp_migrate.analysis.sizes.domain.heap import Heap
-from amp_migrate.analysis.sizes.domain.machine import Activation, OutOfSteps
+from amp_migrate.analysis.sizes.domain.machine import STEP, Activation, OutOfSteps
 from amp_migrate.analysis.sizes.domain.recording import Recorder
 from amp_migrate.analysis.sizes.domain.values import (
     ClassValue,
@@ -30,6 +30,7 @@ from amp_migrate.analysis.sizes.shared import (
 )
 from amp_migrate.catalogue.layers import LayerTable
 from amp_migrate.core.deep import bounded
+from amp_migrate.core.effort import spend
 from amp_migrate.core.findings import Confidence
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings
@@ -126,6 +127,7 @@ class Explorer(Construction):
             return False
         finally:
             self.spent += self.steps
+            spend(STEP * self.steps)
             self.steps, self.limit, self.quiet, self.path, self.calls, self.at = kept
             if activation is not None:
                 self.activation = activation

@@ -55,7 +55,7 @@ class Amp:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.makers = Makers(program)
+        self.makers = program.noted(Makers)
 
     # -- what is called -------------------------------------------------------------------------
 

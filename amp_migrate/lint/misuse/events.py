@@ -132,10 +132,10 @@ class AmpEvents(Events):
                     yield AmpEvent("new scaler", *where, call=value, scaler=target)
             else:
                 name = target.id if isinstance(target, ir.Name) else target.attr
-                made = isinstance(value, ir.Call) and (
-                    self.optimizers.makers.construction(value, function) is not None
-                )
-                if made or re.search(r"(?i)opt", name):
+                if re.search(r"(?i)opt", name) or (
+                    isinstance(value, ir.Call)
+                    and self.optimizers.makers.construction(value, function) is not None
+                ):
                     yield AmpEvent("new optimizer", *where, subject=target)
 
     def _of_amp_call(
@@ -168,12 +168,14 @@ class AmpEvents(Events):
                     if self._is_optimizer_like(receiver, function):
                         yield AmpEvent("plain step", *where, subject=receiver)
                         return
-                own = self._is_optimizer_like(receiver, function)
-                own |= call.argument(99, "zero_grad") is not None
-                # Whatever else of its own an optimizer steps with has used the gradients.
-                if method == "zero_grad" or (own and method.endswith("_step")):
-                    yield AmpEvent("zero", *where, subject=receiver if own else None)
-                    return
+                if method == "zero_grad" or method.endswith("_step"):
+                    own = call.argument(99, "zero_grad") is not None
+                    own = own or self._is_optimizer_like(receiver, function)
+                    # Whatever else of its own an optimizer steps with has used the gradients.
+                    if own or method == "zero_grad":
+                        subject = receiver if own else None
+                        yield AmpEvent("zero", *where, subject=subject)
+                        return
         if origin == "torch.autograd.backward":
             yield self._backward(call, call.argument(0, "tensors"), stmt, function)
             return

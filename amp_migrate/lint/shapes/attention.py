@@ -8,6 +8,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.surroundings import surroundings
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _FUSED = frozenset(
@@ -65,18 +66,16 @@ class _Function:
         names = {
             inner.attr if isinstance(inner, ir.Attr) else inner.id
             for stmt in self.body
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(stmt)
             if isinstance(inner, (ir.Attr, ir.Name))
         }
         if names & _FUSED:
             return None
         for index, stmt in enumerate(self.body):
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    operands = self._product(inner)
-                    if operands and self._is_weights(operands[0], index, set()):
-                        return inner if isinstance(inner, ir.Call) else stmt
+            for inner in parts_of(stmt):
+                operands = self._product(inner)
+                if operands and self._is_weights(operands[0], index, set()):
+                    return inner if isinstance(inner, ir.Call) else stmt
         return None
 
     def _product(self, expr: ir.Expr) -> list[ir.Expr]:

@@ -9,6 +9,7 @@ from amp_migrate.catalogue.gpus.target import Target, target
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.scale import scale
 from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 _DEVICE = re.compile(r"(?i)cuda|gpu|device|accelerat|lightning|trainer|deepspeed")
 _AUTOCAST = re.compile(
@@ -54,13 +55,25 @@ def surroundings(context: Context, file: str) -> Surroundings:
     """What is said around the layers of a file."""
     program, words = context.program, scale()
     mentioned = program.modules[file].identifiers
+    known = context.shared.setdefault("shapes.runs", {})
+    assert isinstance(known, dict)
+    around = program.around([file])
+    if around not in known:
+        facts = [program.modules[one] for one in around if one in program.modules]
+        texts = [context.sources.texts.get(one.path, "") for one in facts]
+        known[around] = (
+            _is_on_cpu(facts, texts),
+            _is_untrained(facts),
+            _rows(program, around, texts),
+        )
+    on_cpu, untrained, rows = known[around]
     return Surroundings(
         tested=context.is_test(file),
         from_checkpoint=not words.checkpoint.isdisjoint(mentioned),
         compiled=_compiles(context),
-        on_cpu=_is_on_cpu(context, file),
-        untrained=_is_untrained(context, file),
-        rows=_rows(context, file),
+        on_cpu=on_cpu,
+        untrained=untrained,
+        rows=rows,
     )
 
 
@@ -104,42 +117,33 @@ def _compiles(context: Context) -> bool:
     return bool(context.shared[key])
 
 
-def _around(context: Context, file: str) -> list[ir.ModuleFacts]:
-    modules = context.program.modules
-    return [modules[one] for one in context.program.around([file]) if one in modules]
-
-
-def _is_on_cpu(context: Context, file: str) -> bool:
+def _is_on_cpu(facts: list[ir.ModuleFacts], texts: list[str]) -> bool:
     """Whether a program trains on no GPU, as far as can be seen."""
-    facts = _around(context, file)
     if not any("backward" in one.identifiers for one in facts):
         return False
-    texts = [context.sources.texts.get(one.path, "") for one in facts]
     if any("torch_xla" in text for text in texts):
         return not any("cuda" in text for text in texts)
     return not any(_DEVICE.search(text) for text in texts)
 
 
-def _is_untrained(context: Context, file: str) -> bool:
+def _is_untrained(facts: list[ir.ModuleFacts]) -> bool:
     """Whether models are only run. A library that does neither is trained by others."""
-    mentioned = frozenset().union(*(one.identifiers for one in _around(context, file)))
+    mentioned = frozenset().union(*(one.identifiers for one in facts))
     return _TRAINS.isdisjoint(mentioned) and not _RUNS.isdisjoint(mentioned)
 
 
-def _rows(context: Context, file: str) -> int | None:
-    facts = _around(context, file)
-    if any(_SEQUENCES.search(context.sources.texts.get(f.path, "")) for f in facts):
+def _rows(program: Program, paths: frozenset[str], texts: list[str]) -> int | None:
+    if any(map(_SEQUENCES.search, texts)):
         return None
-    paths = {one.path for one in facts}
     found = set()
-    for name, function in context.program.functions.items():
+    for name, function in program.functions.items():
         if ir.file_of(name) in paths:
             for stmt in ir.statements(function.body):
                 if stmt.kind == "assign" and isinstance(stmt.value, ir.Const):
                     for target in stmt.targets:
                         if isinstance(target, ir.Name) and _BATCH.search(target.id):
                             found.add(stmt.value.value)
-    for name, _, call in context.program.calls_named("DataLoader"):
+    for name, _, call in program.calls_named("DataLoader"):
         if ir.file_of(name) in paths:
             given = call.argument(1, "batch_size")
             if isinstance(given, ir.Const):

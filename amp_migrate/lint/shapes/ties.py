@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 _MULTIPLY = frozenset({"linear", "matmul", "mm", "bmm", "einsum"})
 
@@ -28,7 +29,7 @@ def _in_statement(stmt: ir.Stmt) -> set[str]:
         owners = [_owner(target) for target in stmt.targets]
         if any(owners) and _owner(stmt.value):
             found |= {owner for owner in (*owners, _owner(stmt.value)) if owner}
-    for expr in (inner for one in stmt.exprs for inner in ir.walk(one)):
+    for expr in parts_of(stmt):
         operands: tuple[ir.Expr, ...] = ()
         if isinstance(expr, ir.Operation) and expr.op == "@":
             operands = expr.operands

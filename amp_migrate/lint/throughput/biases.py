@@ -10,6 +10,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _CONVS = frozenset(
@@ -72,8 +73,7 @@ def _is_touched(training: Training, file: str) -> bool:
         isinstance(inner, ir.Attr) and inner.attr == "bias"
         for function, stmt in training.program.all_statements()
         if ir.file_of(function) in files
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
+        for inner in parts_of(stmt)
     )
 
 
@@ -96,14 +96,13 @@ def _is_norm(program: Program, layer: ir.Expr, function: str) -> bool:
 def _in_rows(program: Program, function: str) -> Iterator[_Layer]:
     """Convolutions that are written before a norm, in a Sequential or in a list of layers."""
     for stmt in ir.statements(program.functions[function].body):
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                for first, second in _pairs(program, inner, function):
-                    if _is_norm(program, second, function) and _is_biased(
-                        program, first, function
-                    ):
-                        assert isinstance(first, ir.Call)
-                        yield function, first
+        for inner in parts_of(stmt):
+            for first, second in _pairs(program, inner, function):
+                if _is_norm(program, second, function) and _is_biased(
+                    program, first, function
+                ):
+                    assert isinstance(first, ir.Call)
+                    yield function, first
 
 
 def _pairs(
@@ -132,8 +131,7 @@ def _in_forward(program: Program, class_name: str) -> Iterator[_Layer]:
         for name, function in program.functions.items()
         if function.class_name == class_name and function.name != "__init__"
         for stmt in ir.statements(program.functions[name].body)
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
+        for inner in parts_of(stmt)
         if isinstance(inner, ir.Attr) and isinstance(inner.value, ir.Name)
     ]
     for convolution, norm in _in_order(body, own):

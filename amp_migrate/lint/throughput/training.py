@@ -103,7 +103,7 @@ class Training:
     def _moves_there(self, file: str) -> bool:
         if file not in self._on_gpu:
             moves = Moves(self.program, self.forward, {file})
-            self._on_gpu[file] = bool(moves.reaching)
+            self._on_gpu[file] = not all(map(moves.is_cpu, moves.all))
         return self._on_gpu[file]
 
     def trains(self, file: str) -> bool:

@@ -98,7 +98,9 @@ class Lookup(Machine):
         found = self._binding(root.id, frame)
         if not isinstance(found, Imported):
             return None
-        whole = self.imported(_renamed(expr, found.name), found.function)
+        if found.name != root.id:
+            expr = _renamed(expr, found.name)
+        whole = self.imported(expr, found.function)
         if not isinstance(whole, Unknown):
             return whole
         if isinstance(expr.value, ir.Attr):
@@ -135,7 +137,7 @@ class Lookup(Machine):
         return frame
 
 
-def _renamed(expr: ir.Expr, name: str) -> ir.Expr:
-    if isinstance(expr, ir.Attr):
-        return ir.Attr(_renamed(expr.value, name), expr.attr)
-    return ir.Name(name)
+def _renamed(expr: ir.Attr, name: str) -> ir.Attr:
+    inner = expr.value
+    root = _renamed(inner, name) if isinstance(inner, ir.Attr) else ir.Name(name)
+    return ir.Attr(root, expr.attr)

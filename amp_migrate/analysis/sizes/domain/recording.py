@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from amp_migrate.analysis.sizes.domain.values import (
 from amp_migrate.catalogue.layers import Layer, LayerTable
 from amp_migrate.core.findings import Confidence
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.bindings import parts_of, unpacked
 from amp_migrate.program.link import Program
 from amp_migrate.program.testing import is_test
 
@@ -93,7 +93,7 @@ class Recorder:
             inner = used.setdefault(cls.name, set())
             inner.update(*(_words(stmt) for stmt in cls.body))
             for base in cls.bases:
-                inner.update(_words_of(base))
+                inner.update(_words_in(ir.walk(base)))
             for _, method in cls.methods:
                 inner.update(*(_words(s) for s in program.functions[method].body))
         grown = True
@@ -107,7 +107,11 @@ class Recorder:
         """Whether a statement or expression may lead to a layer."""
         kept = self._mentions.get(id(node))
         if kept is None or kept[0] is not node:
-            found = _words(node) if isinstance(node, ir.Stmt) else set(_words_of(node))
+            found = (
+                _words(node)
+                if isinstance(node, ir.Stmt)
+                else set(_words_in(ir.walk(node)))
+            )
             kept = (node, bool(found & self.words))
             self._mentions[id(node)] = kept
         return kept[1]
@@ -292,13 +296,12 @@ def _print(value: Value) -> object:
 def _words(stmt: ir.Stmt) -> set[str]:
     found: set[str] = set()
     for one in ir.statements((stmt,)):
-        for expr in one.exprs:
-            found.update(_words_of(expr))
+        found.update(_words_in(parts_of(one)))
     return found
 
 
-def _words_of(expr: ir.Expr) -> Iterator[str]:
-    for inner in ir.walk(expr):
+def _words_in(parts: Iterable[ir.Expr]) -> Iterator[str]:
+    for inner in parts:
         if isinstance(inner, ir.Name):
             yield inner.id
         elif isinstance(inner, ir.Attr):
