@@ -67,6 +67,7 @@ from amp_migrate.migrate.scaling.instances import (
 from amp_migrate.migrate.scaling.listed import without_room
 from amp_migrate.migrate.scaling.placement import Placer, Steps, roots
 from amp_migrate.migrate.scaling.state_files import StateFiles
+from amp_migrate.migrate.scaling.states import States
 from amp_migrate.migrate.scaling.travel import NO_WAYS, Travel, Ways
 from amp_migrate.migrate.scaling.usage import Usage
 from amp_migrate.migrate.stale import Stale
@@ -368,10 +369,11 @@ class Planner:
         self._place_backwards(group, backwards, hoisted)
         if self.options.scaled:
             self._place_steps(group, steps, placement)
+            states = States(travel, self.mentions)
             group.edits += plan_checkpoints(
-                self.program, self.optimizers, travel, slots, self.state_files
+                self.program, self.optimizers, travel, slots, self.state_files, states
             )
-            group.notes = unsaved(unfollowed)
+            group.notes = unsaved(unfollowed, states)
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})

@@ -129,10 +129,14 @@ def only_looks_at(call: ir.Call, origin: str | None) -> bool:
     last = (ir.render(made or call.func) or "").rsplit(".", 1)[-1]
     if origin is not None and origin.startswith("torch.optim."):
         return True
-    if origin is not None and origin.startswith("builtins.") and last in _LOOKS_ONLY:
-        return True
-    logs = isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
-    return logs or bool(SCHEDULER.search(last))
+    return only_shows(call, origin) or bool(SCHEDULER.search(last))
+
+
+def only_shows(call: ir.Call, origin: str | None) -> bool:
+    """Whether nothing but a text, or a number, comes of what a function is given."""
+    if origin is not None and origin.startswith("builtins."):
+        return origin.rpartition(".")[2] in _LOOKS_ONLY
+    return isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
 
 
 def around(use: tuple[ir.Expr, ...]) -> tuple[ir.Comprehension, int] | None:

@@ -59,7 +59,7 @@ _WRAPPER_NAMES = frozenset(
 )
 _WRAPPING_FUNCTIONS = frozenset(("torch.compile", "torch.jit.script"))
 _INNER = frozenset("children modules named_children named_modules".split())
-_COPIES = frozenset(("copy.copy", "copy.deepcopy"))
+COPIES = frozenset(("copy.copy", "copy.deepcopy"))
 _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
 )
@@ -928,7 +928,7 @@ class PointsTo:
         taken, left = at.fields[0], at.fields[1:]
         args = [arg.value for arg in call.args if arg.name is None and not arg.star]
         in_order = origin in ("builtins.list", "builtins.tuple")
-        if origin in _COPIES and args and not at.same:
+        if origin in COPIES and args and not at.same:
             # Its parts are what those of the original are, each a copy.
             yield replace(at, expr=args[0])
         elif len(args) == 1 and (

@@ -39,7 +39,7 @@ class StateFiles:
         self._os_names = os_names
 
     def saved(
-        self, function: str, stmt: ir.Stmt, state: ir.Call, switch: str
+        self, function: str, stmt: ir.Stmt, state: ir.Expr, switch: str
     ) -> StateFile | None:
         """The edit beside a statement that saves a state to a file of its own; None where none does."""
         call = self._saving(function, stmt)
