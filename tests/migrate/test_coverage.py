@@ -262,6 +262,10 @@ CLEARED = {
         SGD,
         "for p in model.parameters():\n        p.grad = None",
     ),
+    "what has a gradient, deleted": (
+        SGD,
+        "for p in model.parameters():\n        if p.grad is not None:\n            del p.grad",
+    ),
     "its other name": (f"net = model\n{SGD}", "net.zero_grad()"),
     "two models, one by one": (
         "head = nn.Linear(3, 3).to(device)\n"
@@ -280,6 +284,16 @@ NOT_CLEARED = {
         SGD,
         "for p in [p for p in model.parameters() if p.dim() > 1]:\n        p.grad = None",
     ),
+    "those that pass a test": (
+        SGD,
+        "for p in model.parameters():\n        if p.dim() > 1:\n            del p.grad",
+    ),
+    "those that are not passed over": (
+        SGD,
+        "for p in model.parameters():\n        if p.dim() > 1:\n            continue\n"
+        "        p.grad = None",
+    ),
+    "the first": (SGD, "p = next(model.parameters())\n    p.grad = None"),
     "one of two models": (
         "head = nn.Linear(3, 3).to(device)\n"
         "opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",

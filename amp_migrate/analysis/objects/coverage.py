@@ -645,7 +645,8 @@ class Coverage:
                 for one in known or lists:
                     held.join(one)
                 return held
-            return self._joined(values, function, stmt, depth)
+            held = self._joined(values, function, stmt, depth)
+            return _as_parts(held, _SOME) if origin == "builtins.next" else held
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
         outer = self._way
