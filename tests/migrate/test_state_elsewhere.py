@@ -228,6 +228,25 @@ def load(path, net, optimizer):
     "the whole object": trainer(
         'def save(self):\n    torch.save(self, "c.pt")  # NOTE\n'
     ),
+    "out of a list that grows": trainer("") + "parts = [model]\n"
+    "parts.append(trainer.optimizer)\n"
+    "torch.save([part.state_dict() for part in parts], 'c.pt')  # NOTE\n",
+    "out of a list": trainer("") + "parts = [model, trainer.optimizer]\n"
+    "torch.save([part.state_dict() for part in parts], 'c.pt')  # NOTE\n"
+    "found = torch.load('c.pt')\n"
+    "for part, state in zip(parts, found):\n    part.load_state_dict(state)  # NOTE\n",
+    "out of a dict": trainer(
+        "def save(self):\n    self.parts = {'model': self.model, 'optimizer': self.optimizer}\n"
+        "    torch.save({k: part.state_dict() for k, part in self.parts.items()}, 'c.pt')  # NOTE\n"
+        "def load(self):\n    found = torch.load('c.pt')\n"
+        "    for name, part in self.parts.items():\n"
+        "        part.load_state_dict(found[name])  # NOTE\n"
+    )
+    + "trainer.save()\ntrainer.load()\n",
+    "by a function that is given a dict": "def save(parts):\n"
+    "    torch.save({k: v.state_dict() for k, v in parts.items()}, 'c.pt')  # NOTE\n"
+    + trainer("")
+    + "parts = {'model': model, 'optimizer': trainer.optimizer}\nsave(parts)\n",
 }
 
 
@@ -313,11 +332,25 @@ REFUSED = {
         ),
         "AMP040",
     ),
-    "out of a list": (
-        trainer("")
-        + "parts = [model]\nparts.append(trainer.optimizer)\n"
-        + "torch.save([part.state_dict() for part in parts], 'c.pt')\n",
+    "a whole collection": (
+        trainer("") + "parts = [model, trainer.optimizer]\ntorch.save(parts, 'c.pt')\n",
         "AMP012",
+    ),
+    "a bound method of each of a collection": (
+        trainer("") + "parts = [model]\nparts.append(trainer.optimizer)\n"
+        "torch.save([part.state_dict for part in parts], 'c.pt')\n",
+        "AMP012",
+    ),
+    "a collection that is handed on": (
+        trainer("")
+        + 'parts = {"net": model, "optimizer": trainer.optimizer}\nkeep(parts)\n',
+        "AMP012",
+    ),
+    "each of a collection that is handed on": (
+        trainer("")
+        + 'parts = {"net": model, "optimizer": trainer.optimizer}\n'
+        + "for part in parts.values():\n    keep(part)\n",
+        "AMP010",
     ),
     "stepped by name": (
         "def step(**optimizers):\n    for one in optimizers.values():\n        one.step()\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
@@ -54,8 +54,11 @@ def plan_checkpoints(
     return list(edits)
 
 
-def unsaved(unfollowed: Unfollowed, states: States) -> list[Note]:
-    """Where an optimizer's state may be saved or loaded, and its scaler's is not.
+def unsaved(
+    unfollowed: Unfollowed, states: States, each: Collection[ir.Call]
+) -> list[Note]:
+    """Where an optimizer's state may be saved or loaded, and its scaler's is not; ``each``: the calls
+    that do so with all that a collection holds.
 
     Raises `Blocked` where what was saved before could not be loaded any more.
     """
@@ -77,6 +80,19 @@ def unsaved(unfollowed: Unfollowed, states: States) -> list[Note]:
                 "of a migrated loop is not followed"
             )
             notes[Note(call.line, message)] = None
+        optimizers = unfollowed.optimizers
+        for function, _, call in unfollowed.program.calls_named(method):
+            if not isinstance(call.func, ir.Attr):
+                continue
+            slot = optimizers.slot(call.func.value, function)
+            held = _is_mixed(optimizers, slot) and slot in unfollowed.slots
+            if held or any(call is one for one in each):
+                name = ir.render(call.func.value) or "this"
+                message = (
+                    f"the scaler's state is not {done} here: {name} is one after another of "
+                    "what is kept with the optimizer, and the scaler is not kept there"
+                )
+                notes[Note(call.line, message)] = None
     for holder, call in unfollowed.handed_to_save():
         message = (
             f"the scaler's state is not saved here: {ir.render(call.func)}() is given "
@@ -130,7 +146,7 @@ def _state_calls(
                 continue
             receiver = call.func.value
             slot = optimizers.slot(receiver, function)
-            if slot is None or slot not in slots:
+            if slot is None or slot not in slots or _is_mixed(optimizers, slot):
                 continue
             outer = list(_passed_on(program, travel, function, stmt, call, slot))
             for place in outer or [(function, stmt, call, receiver, slot)]:
@@ -144,6 +160,14 @@ def _state_calls(
                     if not one.sure:
                         raise Blocked(Refusal("AMP040", _NO_FORM, one.stmt.line))
                     yield at, one.stmt, one.use[-1], held, slot
+
+
+def _is_mixed(optimizers: Optimizers, slot: Slot | None) -> bool:
+    """Whether a slot stands for each of what a collection holds, and not all of that is optimizers."""
+    if slot is None:
+        return False
+    members = optimizers.trace(slot).each.get(slot, ())
+    return not all(optimizers.trace(member).births for member in members)
 
 
 def _passed_on(
