@@ -1,5 +1,5 @@
 """An optimizer's state that is saved or loaded through another object, by name, or out of a list: the
-scaler's goes along, or the loop is left alone, or a note says where it is missing. A copy that stays in memory
+scaler's goes along, or the loop is left alone, or a note says where it is missing. What stays in memory
 needs none.
 """
 
