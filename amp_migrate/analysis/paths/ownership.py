@@ -87,7 +87,8 @@ class Ownership:
         for identity in found.all:
             if not self._is_covered(identity, function, stmt, way):
                 parts = self._parts(target, function) if len(found.all) == 1 else None
-                inside = [(*identity, part) for part in parts or ()]
+                given = dict(coverage.given_to(identity))
+                inside = [given.get(part, (*identity, part)) for part in parts or ()]
                 if not inside or not all(
                     self._is_covered(one, function, stmt, way) for one in inside
                 ):
