@@ -36,7 +36,25 @@ def objects(net):
     opt = adam(net)
     return net, opt, 3
 net, opt, _ = objects(model)"""
+JOINT = """\
+class Joint(nn.Module):
+    def __init__(self, one, two):
+        super().__init__()
+        self.one, self.two = one, two
+head = nn.Linear(3, 3).to(device)
+BOTH
+opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)"""
+
+
+def joint(both: str = "Joint(model, head)", old: str = "", new: str = "") -> str:
+    return JOINT.replace("BOTH", f"both = {both}").replace(old, new)
+
+
 OWN = {
+    "a module that is made of them": (
+        joint(),
+        "nn.utils.clip_grad_norm_(both.parameters(), 1.0)",
+    ),
     "wrapped where it is kept": (
         BOX + SGD,
         "nn.utils.clip_grad_norm_(box.net.parameters(), 1.0)",
@@ -150,6 +168,16 @@ def test_own_gradients_are_unscaled(name: str) -> None:
 
 
 OTHERS = {
+    "a module that is made of them and more": (
+        joint(
+            "Joint(model, head)", "= one, two", "= one, two\n        self.more = make()"
+        ),
+        "nn.utils.clip_grad_norm_(both.parameters(), 1.0)",
+    ),
+    "a module that is made of one and another": (
+        joint("Joint(model, make().to(device))"),
+        "nn.utils.clip_grad_norm_(both.parameters(), 1.0)",
+    ),
     "another one that is wrapped where it is kept": (
         BOX.replace("(self.net)", "(make().to(device))") + SGD,
         "nn.utils.clip_grad_norm_(box.net.parameters(), 1.0)",
@@ -254,20 +282,6 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_gradients_that_may_be_somebody_elses(name: str) -> None:
     assert left_alone(program(*OTHERS[name])) == "AMP030"
-
-
-JOINT = """\
-class Joint(nn.Module):
-    def __init__(self, one, two):
-        super().__init__()
-        self.one, self.two = one, two
-head = nn.Linear(3, 3).to(device)
-BOTH
-opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)"""
-
-
-def joint(both: str = "Joint(model, head)", old: str = "", new: str = "") -> str:
-    return JOINT.replace("BOTH", f"both = {both}").replace(old, new)
 
 
 BOTH = "both.zero_grad()"

@@ -53,14 +53,16 @@ class Ownership:
         """The optimizers that hold what ``targets`` are; None where others may hold some of it."""
         targets = list(targets)
         everybody = frozenset(self._coverages)
+        way = self._calls_on(frames)
         if len(everybody) == 1:
             (coverage,) = self._coverages.values()
-            way = self._calls_on(frames)
-            return everybody if coverage.owns(targets, function, stmt, way) else None
-        if not targets:
+            if coverage.owns(targets, function, stmt, way):
+                return everybody
+            if len(coverage.births) > 1:
+                return None
+        elif not targets:
             return everybody
         touched: set[Slot] = set()
-        way = self._calls_on(frames)
         for target in targets:
             owners = self._owners(target, function, stmt, way)
             if owners is None:
