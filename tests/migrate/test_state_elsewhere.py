@@ -495,6 +495,10 @@ BY_NAME = {
     "put into a dict": f'{KEPT}\nsaved = {{}}\nsaved["optimizer"] = kept\ntorch.save(saved, "c.pt")',
     "a copy of it": "import copy\nsaved = {'optimizer': copy.deepcopy(optimizer.state_dict())}\n"
     "torch.save(saved, 'c.pt')",
+    "beside a file of that kind": f"torch.save(data, 'opt.pt')\n{KEPT}\ntorch.save(kept, 'optimizer.pt')",
+    "in a file of its own": f"{KEPT}\ntorch.save(kept, 'optimizer.pt')",
+    "a copy in a file of its own": "from copy import deepcopy\n"
+    "torch.save(deepcopy(optimizer.state_dict()), 'optimizer.pt')",
 }
 
 
@@ -504,6 +508,10 @@ def test_saved_by_a_name(name: str) -> None:
 
 
 LEAVES = {
+    "in files that would have twins of one name": loop(
+        f"{KEPT}\nlast = model.state_dict()\ntorch.save(kept, 'optimizer.pt')\n"
+        "torch.save(last, 'opt.pt')"
+    ),
     "by another name": loop(
         after='other = kept\ntorch.save(other, "c.pt")', before=KEPT
     ),
