@@ -40,6 +40,7 @@ _CONTAINERS = frozenset(
 _OWN_LISTS = frozenset(("parameters", "named_parameters", "zero_grad"))
 """Methods of a module that go through its parameters."""
 _MOST_STEPS = 12
+_MOST_CALLS = 5
 _MOST_WAYS = 64
 
 
@@ -468,26 +469,36 @@ class Coverage:
         ``Joint(encoder, decoder)``."""
         if one not in self._given:
             self._given[one] = []
-            found = definitions_of(self.program, one) if len(one) == 3 else []
+            if len(one) > 3:
+                self.given_to(one[:-1])
+                return self._given[one]
+            found = definitions_of(self.program, one)
             value = found[0].value if len(found) == 1 else None
             if value is not None and found[0].index is None:
                 at = (value, found[0].function, found[0].stmt)
                 objects = self.points_to.of(*at, same=True)
                 if len(objects) == 1:
-                    self._given[one] = list(self._parts_given(objects[0]))
+                    self._give(one, objects[0])
         return self._given[one]
 
-    def _parts_given(self, made: Object) -> Iterator[tuple[str, Identity]]:
+    def _give(self, one: Identity, made: Object) -> None:
         function, context, parts = self._values_given(made)
+        if len(context) > _MOST_CALLS:
+            return
         for name, value, stmt in parts:
             objects = self.points_to.of(value, function, stmt, context, same=True)
-            part = self._identity(objects[0]) if len(objects) == 1 else None
-            if part is None or objects[0].kind != "value":
+            if len(objects) != 1 or objects[0].kind != "value":
                 continue
-            yield name, part
-            if part not in self._given and len(context) < _MOST_STEPS // 2:
-                # What has no name is known by where it is made.
-                self._given[part] = list(self._parts_given(objects[0]))
+            part = self._identity(objects[0])
+            here = context[len(made.context) :]
+            if objects[0].bound is None or set(here) & set(objects[0].context):
+                # What is made there is known by the way to it.
+                part = (*one, name)
+            if part is not None:
+                self._given[one].append((name, part))
+            if part == (*one, name):
+                self._given[part] = []
+                self._give(part, objects[0])
 
     def _values_given(
         self, made: Object
