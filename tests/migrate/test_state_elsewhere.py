@@ -534,6 +534,9 @@ LEAVES = {
     "an attribute": BOX + "torch.save(task.box.kept, 'c.pt')\n",
     "an attribute of who knows": BOX
     + "def save(box):\n    torch.save(box.kept, 'c.pt')\nfor box in [task.box]:\n    save(box)\n",
+    "an attribute of one of several": BOX
+    + "class Other:\n    kept = None\n"
+    + "box = task.box if data else Other()\ntorch.save(box.kept, 'c.pt')\n",
     "an attribute by its name": BOX + "torch.save(getattr(task.box, 'kept'), 'c.pt')\n",
     "its object": BOX + "torch.save(task.box, 'c.pt')\n",
     "all of its object": BOX + "torch.save(vars(task.box), 'c.pt')\n",

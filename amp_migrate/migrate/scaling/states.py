@@ -56,6 +56,7 @@ class States:
             for expr in stmt.exprs
             for way in _ways_to(expr, call)
         ]
+        pending = pending or [State(function, stmt, (call, call), False)]
         seen: set[object] = set()
         while pending:
             state = pending.pop(0)
@@ -183,11 +184,20 @@ class States:
             or any(held.saved_whole())
             or any(held.handed_to_save())
             or any(
-                ir.Const(slot.name) in ir.walk(expr)
-                for _, stmt in self.program.mentioning(slot.name)
+                self._may_be_another_way(inner, slot, function)
+                for function, stmt in self.program.mentioning(slot.name)
                 for expr in stmt.exprs
+                for inner in ir.walk(expr)
             )
         )
+
+    def _may_be_another_way(self, expr: ir.Expr, slot: Slot, function: str) -> bool:
+        """Whether an attribute is taken by its name in quotes, or of what is one of several objects."""
+        match expr:
+            case ir.Attr(value=holder, attr=slot.name):
+                known = self.optimizers.slot(expr, function)
+                return known is None and bool(self.program.resolve(holder, function))
+        return expr == ir.Const(slot.name)
 
     def _read(
         self, slot: Slot, given: ir.Stmt | None, at: State, pending: list[State]
