@@ -563,12 +563,12 @@ class _Eraser(ast.NodeTransformer):
         switch = ast.unparse(asked.value)
         state = ast.Call(ast.Attribute(asked.value, "state_dict"), [], [])
         given = call.args[0] if call.args else None
-        if not isinstance(given, ast.Call) or not isinstance(call.func, ast.expr):
-            return
-        if _last(call.func) == "save" and _last(given.func) == "state_dict":
+        if given is not None and _last(call.func) == "save":
             twin = ast.Call(call.func, [state, *call.args[1:]], call.keywords)
             for saved, _ in _renamed(twin, 1):
                 yield _plainly(f"if {switch}.is_enabled():\n {ast.unparse(saved)}")
+        if not isinstance(given, ast.Call):
+            return
         if _last(call.func) == "load_state_dict" and _last(given.func) == "load":
             for loaded, path in _renamed(given, 0):
                 for name in self.os_names:

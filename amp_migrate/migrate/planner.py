@@ -66,6 +66,7 @@ from amp_migrate.migrate.scaling.instances import (
 from amp_migrate.migrate.scaling.listed import without_room
 from amp_migrate.migrate.scaling.placement import Placer, Steps, roots
 from amp_migrate.migrate.scaling.state_files import StateFiles
+from amp_migrate.migrate.scaling.states import States
 from amp_migrate.migrate.scaling.travel import NO_WAYS, Travel, Ways
 from amp_migrate.migrate.scaling.usage import Usage
 from amp_migrate.migrate.stale import Stale
@@ -229,7 +230,7 @@ class Planner:
         if hazard is not None:
             raise Blocked(hazard)
         if self.options.scaled:
-            self._refuse_handover(group)
+            each = self._refuse_handover(group)
         slots = frozenset(group.slots)
         unfollowed = Unfollowed(
             self.mentions, self.optimizers, slots, frozenset(group.births)
@@ -367,10 +368,11 @@ class Planner:
         self._place_backwards(group, backwards, hoisted)
         if self.options.scaled:
             self._place_steps(group, steps, placement)
+            states = States(travel, self.mentions)
             group.edits += plan_checkpoints(
-                self.program, self.optimizers, travel, slots, self.state_files
+                self.program, self.optimizers, travel, slots, self.state_files, states
             )
-            group.notes = unsaved(unfollowed)
+            group.notes = unsaved(unfollowed, states, each)
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})
@@ -540,21 +542,24 @@ class Planner:
                     found.add(slot)
         return frozenset(found)
 
-    def _refuse_handover(self, group: Group) -> None:
-        """Raise `Blocked` where a group's optimizers are handed to something that is not followed."""
+    def _refuse_handover(self, group: Group) -> list[ir.Call]:
+        """Raise `Blocked` where a group's optimizers are handed to something that is not followed; the
+        calls that take or load the states of all that collections hold."""
         handover = Handover(
             self.program,
             self.optimizers,
             frozenset(group.slots),
             frozenset(group.births),
-        ).find()
-        if handover is not None:
-            raise Blocked(handover)
+        )
+        refusal = handover.find()
+        if refusal is not None:
+            raise Blocked(refusal)
         for function in {loop.function for loop in group.loops}:
             line = _keeps_backward(self.program.functions[function])
             if line:
                 message = "backward() is kept under another name"
                 raise Blocked(Refusal("AMP016", message, line))
+        return list(handover.kept.looked.states.values())
 
     def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
         """Raise `Blocked` where a group's optimizer may be stepped by a way that is not followed."""

@@ -36,7 +36,25 @@ def objects(net):
     opt = adam(net)
     return net, opt, 3
 net, opt, _ = objects(model)"""
+JOINT = """\
+class Joint(nn.Module):
+    def __init__(self, one, two):
+        super().__init__()
+        self.one, self.two = one, two
+head = nn.Linear(3, 3).to(device)
+BOTH
+opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)"""
+
+
+def joint(both: str = "Joint(model, head)", old: str = "", new: str = "") -> str:
+    return JOINT.replace("BOTH", f"both = {both}").replace(old, new)
+
+
 OWN = {
+    "a module that is made of them": (
+        joint(),
+        "nn.utils.clip_grad_norm_(both.parameters(), 1.0)",
+    ),
     "wrapped where it is kept": (
         BOX + SGD,
         "nn.utils.clip_grad_norm_(box.net.parameters(), 1.0)",
@@ -150,6 +168,16 @@ def test_own_gradients_are_unscaled(name: str) -> None:
 
 
 OTHERS = {
+    "a module that is made of them and more": (
+        joint(
+            "Joint(model, head)", "= one, two", "= one, two\n        self.more = make()"
+        ),
+        "nn.utils.clip_grad_norm_(both.parameters(), 1.0)",
+    ),
+    "a module that is made of one and another": (
+        joint("Joint(model, make().to(device))"),
+        "nn.utils.clip_grad_norm_(both.parameters(), 1.0)",
+    ),
     "another one that is wrapped where it is kept": (
         BOX.replace("(self.net)", "(make().to(device))") + SGD,
         "nn.utils.clip_grad_norm_(box.net.parameters(), 1.0)",
@@ -256,11 +284,39 @@ def test_gradients_that_may_be_somebody_elses(name: str) -> None:
     assert left_alone(program(*OTHERS[name])) == "AMP030"
 
 
+BOTH = "both.zero_grad()"
+SET = "self.one, self.two = one, two"
+WRAPPED = """\
+class Wrapped(nn.DataParallel):
+    def __init__(self, net, **options):
+        super().__init__(net, **options)
+        self.calls = 0
+"""
+WRAPS = f"{WRAPPED}wrapped = Wrapped(model)\n"
 CLEARED = {
+    "a module that is made of them": (joint(), BOTH),
+    "that is moved": (joint("Joint(model, head).to(device)"), BOTH),
+    "in another one": (joint("nn.Sequential(Joint(model, head), nn.ReLU())"), BOTH),
+    "a sequence": (joint("nn.Sequential(model, head)"), BOTH),
+    "a list of modules": (joint("nn.ModuleList([model, head])"), BOTH),
+    "a dict of modules": (joint("nn.ModuleDict({'a': model, 'b': head})"), BOTH),
+    "a list of its own": (
+        joint(old=SET, new="self.parts = nn.ModuleList([one, two])"),
+        "for p in both.parameters():\n        p.grad = None",
+    ),
+    "by a wrapper of one's own": (f"{WRAPS}{SGD}", "wrapped.zero_grad()"),
+    "held through a wrapper of one's own": (
+        f"{WRAPS}opt = torch.optim.SGD(wrapped.parameters(), lr=0.1)",
+        "model.zero_grad()",
+    ),
     "the model": (SGD, "model.zero_grad()"),
     "each of its parameters": (
         SGD,
         "for p in model.parameters():\n        p.grad = None",
+    ),
+    "what has a gradient, deleted": (
+        SGD,
+        "for p in model.parameters():\n        if p.grad is not None:\n            del p.grad",
     ),
     "its other name": (f"net = model\n{SGD}", "net.zero_grad()"),
     "two models, one by one": (
@@ -274,12 +330,63 @@ CLEARED = {
     ),
 }
 NOT_CLEARED = {
+    "a module that is made of one": (joint("Joint(model, make())"), BOTH),
+    "of one twice": (joint("Joint(model, model)"), BOTH),
+    "of a copy": (f"import copy\n{joint('Joint(copy.deepcopy(model), head)')}", BOTH),
+    "of one or another": (
+        joint(
+            "Joint(part, head)", "both =", "part = model if data else make()\nboth ="
+        ),
+        BOTH,
+    ),
+    "one that is another one later": (
+        joint("Joint(model, head)\nboth.two = make()"),
+        BOTH,
+    ),
+    "one that is gone later": (joint("Joint(model, head)\ndel both.two"), BOTH),
+    "one that is made anew": (
+        joint("Joint(model, head)\nhead = nn.Linear(3, 3).to(device)"),
+        BOTH,
+    ),
+    "one that is set under a test": (
+        joint(
+            old=SET,
+            new="self.one = one\n        if one is two:\n            self.two = two",
+        ),
+        BOTH,
+    ),
+    "one that may not be set": (
+        joint(
+            old=SET,
+            new="self.one = one\n        if two is None:\n            return\n"
+            "        self.two = two",
+        ),
+        BOTH,
+    ),
+    "a list that is no module": (joint(old=SET, new="self.parts = [one, two]"), BOTH),
+    "parameters of its own choice": (
+        joint(
+            old=SET,
+            new=f"{SET}\n    def parameters(self):\n        return self.one.parameters()",
+        ),
+        "for p in both.parameters():\n        p.grad = None",
+    ),
     "another model": (f"other = make()\n{SGD}", "other.zero_grad()"),
     "one layer": (SGD, "model[0].zero_grad()"),
     "some of its parameters": (
         SGD,
         "for p in [p for p in model.parameters() if p.dim() > 1]:\n        p.grad = None",
     ),
+    "those that pass a test": (
+        SGD,
+        "for p in model.parameters():\n        if p.dim() > 1:\n            del p.grad",
+    ),
+    "those that are not passed over": (
+        SGD,
+        "for p in model.parameters():\n        if p.dim() > 1:\n            continue\n"
+        "        p.grad = None",
+    ),
+    "the first": (SGD, "p = next(model.parameters())\n    p.grad = None"),
     "one of two models": (
         "head = nn.Linear(3, 3).to(device)\n"
         "opt = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
@@ -295,6 +402,34 @@ NOT_CLEARED = {
 
 def with_zeroing(birth: str, zeroing: str) -> str:
     return program(birth, "pass").replace("opt.zero_grad()", zeroing)
+
+
+def test_a_clip_over_a_module_that_is_made_of_those_of_two_optimizers() -> None:
+    head = joint().rpartition("\n")[0]
+    source = f"""\
+{head}
+first = torch.optim.SGD(model.parameters(), lr=0.1)
+second = torch.optim.SGD(head.parameters(), lr=0.1)
+for x, y in data:
+    both.zero_grad()
+    loss = criterion(head(model(x)), y)
+    loss.backward()
+    nn.utils.clip_grad_norm_(both.parameters(), 1.0)
+    first.step()
+    second.step()
+"""
+    clip = "    nn.utils.clip_grad_norm_(both.parameters(), 1.0)\n"
+    both = "    scaler.unscale_(first)\n    scaler.unscale_(second)\n"
+    assert both + clip in migrated(source)
+
+
+def test_a_wrapper_of_ones_own_that_has_more() -> None:
+    more = WRAPPED.replace("self.calls = 0", "self.more = make()")
+    source = program(
+        f"{more}wrapped = Wrapped(model)\n{SGD}",
+        "nn.utils.clip_grad_norm_(wrapped.parameters(), 1.0)",
+    )
+    assert left_alone(source) == "AMP030"
 
 
 @pytest.mark.parametrize("name", CLEARED)

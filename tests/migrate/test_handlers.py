@@ -213,6 +213,55 @@ def test_nothing_is_added_where_no_step_follows(name: str) -> None:
     assert "finally" not in migrated(OPT + PLAIN[name])
 
 
+DROPPED = (
+    "for p in model.parameters():\n    if p.grad is not None:\n        del p.grad",
+    "for p in model.parameters():\n    p.grad = None",
+    "for group in opt.param_groups:\n    for p in group['params']:\n        del p.grad",
+    "opt.zero_grad()",
+)
+
+
+@pytest.mark.parametrize("dropped", DROPPED)
+def test_gradients_that_a_handler_drops(dropped: str) -> None:
+    before = OPT + """\
+for n, (x, y) in enumerate(data):
+    try:
+        loss = criterion(model(x), y)
+        loss.backward()
+        if n in (1, 4):
+            raise RuntimeError("out of memory")
+    except RuntimeError as e:
+        if "out of memory" in str(e):
+            DROPPED
+            continue
+        raise
+    if n % 2:
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        opt.step()
+        opt.zero_grad()
+""".replace("DROPPED", dropped.replace("\n", "\n            "))
+    removed = "".join(f"-{line}" for line in before.splitlines(keepends=True))
+    added = "".join(f"+{line}" for line in migrated(before).splitlines(keepends=True))
+    trains_as_before(removed + added)
+
+
+def test_gradients_that_a_handler_reads() -> None:
+    body = """\
+for x, y in data:
+    opt.zero_grad()
+    try:
+        loss = criterion(model(x), y)
+        loss.backward()
+    except RuntimeError:
+        for p in model.parameters():
+            if p.grad is not None and p.grad.norm() > 1:
+                del p.grad
+        continue
+    opt.step()
+"""
+    assert left_alone(OPT + body) == "AMP030"
+
+
 def test_gradients_that_stay() -> None:
     body = """\
 for x, y in data:

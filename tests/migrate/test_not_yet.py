@@ -120,28 +120,6 @@ else:
         optimizer.step()
 """,
     ),
-    "gradients dropped by a module that was made of those that the optimizers hold": (
-        "what a module is given is not known to be a part of it",
-        """\
-class Joint(nn.Module):
-    def __init__(self, one, two):
-        super().__init__()
-        self.one, self.two = one, two
-    def forward(self, x):
-        return self.two(self.one(x))
-one, two = nn.Linear(8, 8).to(device), nn.Linear(8, 3).to(device)
-both = Joint(one, two)
-optimizers = (
-    torch.optim.SGD(one.parameters(), lr=0.1), torch.optim.SGD(two.parameters(), lr=0.2)
-)
-for x, y in data:
-    both.zero_grad()
-    loss = nn.functional.mse_loss(both(x.to(device)), y.to(device))
-    loss.backward()
-    for optimizer in optimizers:
-        optimizer.step()
-""",
-    ),
     "an older net and optimizer of the same names": (
         "gradients belong to names where an optimizer is given a list",
         """\

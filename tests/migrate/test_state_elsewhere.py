@@ -1,5 +1,6 @@
 """An optimizer's state that is saved or loaded through another object, by name, or out of a list: the
-scaler's goes along, or the loop is left alone, or a note says where it is missing. Never nothing.
+scaler's goes along, or the loop is left alone, or a note says where it is missing. What stays in memory
+needs none.
 """
 
 from __future__ import annotations
@@ -227,6 +228,25 @@ def load(path, net, optimizer):
     "the whole object": trainer(
         'def save(self):\n    torch.save(self, "c.pt")  # NOTE\n'
     ),
+    "out of a list that grows": trainer("") + "parts = [model]\n"
+    "parts.append(trainer.optimizer)\n"
+    "torch.save([part.state_dict() for part in parts], 'c.pt')  # NOTE\n",
+    "out of a list": trainer("") + "parts = [model, trainer.optimizer]\n"
+    "torch.save([part.state_dict() for part in parts], 'c.pt')  # NOTE\n"
+    "found = torch.load('c.pt')\n"
+    "for part, state in zip(parts, found):\n    part.load_state_dict(state)  # NOTE\n",
+    "out of a dict": trainer(
+        "def save(self):\n    self.parts = {'model': self.model, 'optimizer': self.optimizer}\n"
+        "    torch.save({k: part.state_dict() for k, part in self.parts.items()}, 'c.pt')  # NOTE\n"
+        "def load(self):\n    found = torch.load('c.pt')\n"
+        "    for name, part in self.parts.items():\n"
+        "        part.load_state_dict(found[name])  # NOTE\n"
+    )
+    + "trainer.save()\ntrainer.load()\n",
+    "by a function that is given a dict": "def save(parts):\n"
+    "    torch.save({k: v.state_dict() for k, v in parts.items()}, 'c.pt')  # NOTE\n"
+    + trainer("")
+    + "parts = {'model': model, 'optimizer': trainer.optimizer}\nsave(parts)\n",
 }
 
 
@@ -312,11 +332,25 @@ REFUSED = {
         ),
         "AMP040",
     ),
-    "out of a list": (
-        trainer("")
-        + "parts = [model]\nparts.append(trainer.optimizer)\n"
-        + "torch.save([part.state_dict() for part in parts], 'c.pt')\n",
+    "a whole collection": (
+        trainer("") + "parts = [model, trainer.optimizer]\ntorch.save(parts, 'c.pt')\n",
         "AMP012",
+    ),
+    "a bound method of each of a collection": (
+        trainer("") + "parts = [model]\nparts.append(trainer.optimizer)\n"
+        "torch.save([part.state_dict for part in parts], 'c.pt')\n",
+        "AMP012",
+    ),
+    "a collection that is handed on": (
+        trainer("")
+        + 'parts = {"net": model, "optimizer": trainer.optimizer}\nkeep(parts)\n',
+        "AMP012",
+    ),
+    "each of a collection that is handed on": (
+        trainer("")
+        + 'parts = {"net": model, "optimizer": trainer.optimizer}\n'
+        + "for part in parts.values():\n    keep(part)\n",
+        "AMP010",
     ),
     "stepped by name": (
         "def step(**optimizers):\n    for one in optimizers.values():\n        one.step()\n"
@@ -381,6 +415,138 @@ REFUSED = {
 def test_refused(name: str) -> None:
     source, code = REFUSED[name]
     assert left_alone(source) == code
+
+
+# --- copies that stay in memory: the scale goes on as it is ----------------------------------------
+
+LOOP = """\
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+BEFORE
+for x, y in data:
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    INSIDE
+AFTER
+"""
+
+
+def loop(inside: str = "pass", before: str = "pass", after: str = "pass") -> str:
+    text = LOOP.replace("BEFORE", before).replace("AFTER", after)
+    return text.replace("INSIDE", inside.replace("\n", "\n    "))
+
+
+BOX = """\
+class Box:
+    pass
+class Task:
+    def __init__(self):
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.box = Box()
+    def fit(self):
+        for x, y in data:
+            self.optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            self.optimizer.step()
+            self.box.kept = self.optimizer.state_dict()
+task = Task()
+task.fit()
+"""
+KEPT = "kept = optimizer.state_dict()"
+COPIED = "import copy\nkept = copy.deepcopy(optimizer.state_dict())"
+LOAD = "optimizer.load_state_dict(kept)"
+IN_MEMORY = {
+    "a copy": loop(f"if loss > 2:\n    {LOAD}\nkept = optimizer.state_dict()", COPIED),
+    "none at first": loop(f"if kept is not None:\n    {LOAD}\n{KEPT}", "kept = None"),
+    "by two names": loop(
+        "old, kept = kept, copy.deepcopy(optimizer.state_dict())\n"
+        "optimizer.load_state_dict(old)",
+        COPIED,
+    ),
+    "for another optimizer": loop(
+        f"{KEPT}\nother = torch.optim.Adam(model.parameters())\nother.load_state_dict(kept)"
+    ),
+    "by functions": "def take(one):\n    return one.state_dict()\n"
+    "def give(one, state):\n    one.load_state_dict(state)\n"
+    + loop("give(optimizer, kept)", "kept = take(optimizer)"),
+    "an attribute": BOX + "task.optimizer.load_state_dict(task.box.kept)\n",
+    "printed": loop("print(optimizer.state_dict())"),
+    "a learning rate": loop('print(optimizer.state_dict()["param_groups"][0]["lr"])'),
+    "a learning rate that is saved": loop(
+        'torch.save({"lr": optimizer.state_dict()["param_groups"][0]["lr"]}, "c.pt")'
+    ),
+    "new groups": "def load(path, one):\n    found = torch.load(path)\n"
+    "    kept = one.state_dict()\n    kept['param_groups'] = found['param_groups']\n"
+    "    one.load_state_dict(kept)\n" + loop(after='load("c.pt", optimizer)'),
+}
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_a_copy_in_memory(name: str) -> None:
+    output = migrated(IN_MEMORY[name])
+    assert "scaler.state_dict" not in output and "scaler.load" not in output
+    assert migrate_source(HEAD + IN_MEMORY[name], path="train.py").notes == ()
+
+
+BY_NAME = {
+    "in a dict": f'{KEPT}\ntorch.save({{"optimizer": kept}}, "c.pt")',
+    "in a call of dict": f'{KEPT}\ntorch.save(dict(optimizer=kept), "c.pt")',
+    "put into a dict": f'{KEPT}\nsaved = {{}}\nsaved["optimizer"] = kept\ntorch.save(saved, "c.pt")',
+    "a copy of it": "import copy\nsaved = {'optimizer': copy.deepcopy(optimizer.state_dict())}\n"
+    "torch.save(saved, 'c.pt')",
+    "beside a file of that kind": f"torch.save(data, 'opt.pt')\n{KEPT}\ntorch.save(kept, 'optimizer.pt')",
+    "in a file of its own": f"{KEPT}\ntorch.save(kept, 'optimizer.pt')",
+    "a copy in a file of its own": "from copy import deepcopy\n"
+    "torch.save(deepcopy(optimizer.state_dict()), 'optimizer.pt')",
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_saved_by_a_name(name: str) -> None:
+    assert migrated(loop(BY_NAME[name])).count("scaler.state_dict()") == 1
+
+
+LEAVES = {
+    "in files that would have twins of one name": loop(
+        f"{KEPT}\nlast = model.state_dict()\ntorch.save(kept, 'optimizer.pt')\n"
+        "torch.save(last, 'opt.pt')"
+    ),
+    "by another name": loop(
+        after='other = kept\ntorch.save(other, "c.pt")', before=KEPT
+    ),
+    "in a function": loop(before=f"{KEPT}\ndef save():\n    torch.save(kept, 'c.pt')"),
+    "in a lambda": loop(before=f"{KEPT}\nsave = lambda: torch.save(kept, 'c.pt')"),
+    "entry by entry": loop(f"{KEPT}\ntorch.save([v for v in kept.values()], 'c.pt')"),
+    "in a tuple": loop("kept = (model.state_dict(), optimizer.state_dict())"),
+    "in a list": loop(before="kept = []", inside="kept.append(optimizer.state_dict())"),
+    "given to who knows": loop(f"{KEPT}\nsend(kept)"),
+    "given to a function that saves": "def send(state):\n    torch.save(state, 'c.pt')\n"
+    + loop("send(optimizer.state_dict())"),
+    "its moments": loop("torch.save(optimizer.state_dict()['state'], 'c.pt')"),
+    "only where there is one": "def save(one):\n"
+    "    kept = one.state_dict() if one is not None else None\n"
+    "    torch.save({'optimizer': kept}, 'c.pt')\n"
+    + loop("save(optimizer)\nsave(None)"),
+    "behind a test": "def save(one):\n    kept = None\n    if one is not None:\n"
+    "        kept = one.state_dict()\n    torch.save({'optimizer': kept}, 'c.pt')\n"
+    + loop("save(optimizer)\nsave(None)"),
+    "an attribute": BOX + "torch.save(task.box.kept, 'c.pt')\n",
+    "an attribute of who knows": BOX
+    + "def save(box):\n    torch.save(box.kept, 'c.pt')\nfor box in [task.box]:\n    save(box)\n",
+    "an attribute of one of several": BOX
+    + "class Other:\n    kept = None\n"
+    + "box = task.box if data else Other()\ntorch.save(box.kept, 'c.pt')\n",
+    "an attribute by its name": BOX + "torch.save(getattr(task.box, 'kept'), 'c.pt')\n",
+    "its object": BOX + "torch.save(task.box, 'c.pt')\n",
+    "all of its object": BOX + "torch.save(vars(task.box), 'c.pt')\n",
+    "loaded from a file, or not": loop(f"{LOAD}\n{KEPT}", "kept = torch.load('c.pt')"),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_copy_that_may_leave_the_memory(name: str) -> None:
+    assert left_alone(LEAVES[name]) == "AMP040"
 
 
 def test_learning_rates_are_no_state() -> None:

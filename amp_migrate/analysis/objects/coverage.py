@@ -15,6 +15,7 @@ from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
+from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
@@ -32,7 +33,13 @@ _PASSED_THROUGH = frozenset(
     f"builtins.{name}"
     for name in "list tuple iter sorted reversed enumerate zip set next".split()
 ) | {"itertools.chain", "itertools.chain.from_iterable"}
+_CONTAINERS = frozenset(
+    f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")
+)
+_OWN_LISTS = frozenset(("parameters", "named_parameters", "zero_grad"))
+"""Methods of a module that go through its parameters."""
 _MOST_STEPS = 12
+_MOST_CALLS = 5
 _MOST_WAYS = 64
 
 
@@ -117,6 +124,7 @@ class Coverage:
         self.points_to = program.noted(PointsTo)
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
+        self._given: dict[Identity, list[tuple[str, Identity]]] = {}
         self._way: Way = {}
         self._asked: Way = {}
         """The part of the way that leads to the place which is asked about: what it leads into from there
@@ -273,8 +281,11 @@ class Coverage:
 
     def holds_some(self, one: Identity) -> bool:
         """Whether a module is one that is held, has one inside, or is inside of one."""
+        held = self._with_parts(self.held.all)
         return any(
-            _within(one, other) or _within(other, one) for other in self.held.all
+            _within(a, b) or _within(b, a)
+            for a in self._with_parts({one})
+            for b in held
         )
 
     def holds_all(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
@@ -438,11 +449,93 @@ class Coverage:
             cleared |= found.whole
         with self._on(way or {}):
             alive = self.alive(function, stmt)
+        cleared = self._with_parts(cleared)
         return bool(alive) and all(
             held.complete
             and held.all
             and all(any(_within(one, c) for c in cleared) for one in held.all)
             for held in alive.values()
+        )
+
+    def _with_parts(self, some: set[Identity]) -> set[Identity]:
+        """Some modules, with those that they are made of."""
+        found, pending = set(some), list(some)
+        for one in pending:
+            more = {part for _, part in self.given_to(one)} - found
+            found |= more
+            pending += more
+        return found
+
+    def given_to(self, one: Identity) -> list[tuple[str, Identity]]:
+        """The modules that a module is made of, and is given where it is made, by their attributes:
+        ``Joint(encoder, decoder)``."""
+        if one not in self._given:
+            self._given[one] = []
+            if len(one) > 3:
+                self.given_to(one[:-1])
+                return self._given[one]
+            found = definitions_of(self.program, one)
+            value = found[0].value if len(found) == 1 else None
+            if value is not None and found[0].index is None:
+                at = (value, found[0].function, found[0].stmt)
+                objects = self.points_to.of(*at, same=True)
+                if len(objects) == 1:
+                    self._give(one, objects[0])
+        return self._given[one]
+
+    def _give(self, one: Identity, made: Object) -> None:
+        function, context, parts = self._values_given(made)
+        if len(context) > _MOST_CALLS:
+            return
+        for name, value, stmt in parts:
+            objects = self.points_to.of(value, function, stmt, context, same=True)
+            if len(objects) != 1 or objects[0].kind != "value":
+                continue
+            part = self._identity(objects[0])
+            here = context[len(made.context) :]
+            if objects[0].bound is None or set(here) & set(objects[0].context):
+                # What is made there is known by the way to it.
+                part = (*one, name)
+            if part is not None:
+                self._given[one].append((name, part))
+            if part == (*one, name):
+                self._given[part] = []
+                self._give(part, objects[0])
+
+    def _values_given(
+        self, made: Object
+    ) -> tuple[str, Context, list[tuple[str, ir.Expr, ir.Stmt | None]]]:
+        """What a module's attributes are given by whoever makes it, and where."""
+        program, call, function = self.program, made.expr, made.function
+        if not isinstance(call, ir.Call) or made.fields:
+            return function, (), []
+        if program.origin(call.func, function) in _CONTAINERS:
+            values = contents(arg.value for arg in call.args if not arg.star)
+            listed = [(f"[{i}]", value, made.stmt) for i, value in enumerate(values)]
+            return function, made.context, listed
+        sites = list(program.call_sites_of(call, function))
+        if len(sites) != 1 or any(program.method(made.name, m) for m in _OWN_LISTS):
+            return function, (), []
+        init = program.functions[sites[0].callee]
+        parts: list[tuple[str, ir.Expr, ir.Stmt | None]] = []
+        for stmt in init.body:
+            if any(inner.kind == "return" for inner in ir.statements((stmt,))):
+                break
+            parts += [
+                (target.attr, value, stmt)
+                for target, value, index in unpacked(stmt)
+                if isinstance(target, ir.Attr) and value is not None and index is None
+                if target.value == ir.Name(init.self_name or "")
+                if not self._may_change(made.name, target.attr)
+            ]
+        return init.qualname, (*made.context, sites[0]), parts
+
+    def _may_change(self, class_name: str, attr: str) -> bool:
+        """Whether an attribute may be another one later, or be gone."""
+        return len(self.program.attribute_definitions(class_name, attr)) != 1 or any(
+            isinstance(inner, ir.Attr) and inner.attr == attr
+            for _, stmt in self._deletions
+            for inner in stmt.exprs
         )
 
     def _is_own(self, slot: Slot | None) -> bool:
@@ -580,7 +673,8 @@ class Coverage:
                 for one in known or lists:
                     held.join(one)
                 return held
-            return self._joined(values, function, stmt, depth)
+            held = self._joined(values, function, stmt, depth)
+            return _as_parts(held, _SOME) if origin == "builtins.next" else held
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
         outer = self._way

@@ -21,6 +21,7 @@ _LOOKS_ONLY = frozenset(
 _LOOKING_METHODS = frozenset("format debug info warning error critical log".split())
 """Of a string or a logger: what they are given is written out."""
 _READ = frozenset({"param_groups", "defaults", "state"})
+_STATES = frozenset({"state_dict", "load_state_dict"})
 _MOST_CALLS = 5
 
 
@@ -30,6 +31,8 @@ class Looked:
     def __init__(self, program: Program, collections: Collections) -> None:
         self.program = program
         self.collections = collections
+        self.states: dict[int, ir.Call] = {}
+        """The calls by which the states of all that is in a collection are taken, or loaded."""
 
     def only_looks(self, use: tuple[ir.Expr, ...], function: str) -> bool:
         """Whether a mention of a collection, with the expressions around it, outermost first, is what
@@ -89,7 +92,14 @@ class Looked:
                 self._only_looks(child, name, function, depth)
                 for child in ir.children(expr)
             )
-        return self._only_looks(expr.func, name, function, depth) and all(
+        match expr.func:
+            case ir.Attr(value=ir.Name(id=one), attr=attr) if one == name:
+                if attr not in _STATES:
+                    return False
+                self.states[id(expr)] = expr
+            case func if not self._only_looks(func, name, function, depth):
+                return False
+        return all(
             (
                 self._may_be_given(expr, arg, function, depth)
                 if arg.value == ir.Name(name)
@@ -129,10 +139,14 @@ def only_looks_at(call: ir.Call, origin: str | None) -> bool:
     last = (ir.render(made or call.func) or "").rsplit(".", 1)[-1]
     if origin is not None and origin.startswith("torch.optim."):
         return True
-    if origin is not None and origin.startswith("builtins.") and last in _LOOKS_ONLY:
-        return True
-    logs = isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
-    return logs or bool(SCHEDULER.search(last))
+    return only_shows(call, origin) or bool(SCHEDULER.search(last))
+
+
+def only_shows(call: ir.Call, origin: str | None) -> bool:
+    """Whether nothing but a text, or a number, comes of what a function is given."""
+    if origin is not None and origin.startswith("builtins."):
+        return origin.rpartition(".")[2] in _LOOKS_ONLY
+    return isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
 
 
 def around(use: tuple[ir.Expr, ...]) -> tuple[ir.Comprehension, int] | None:

@@ -60,7 +60,7 @@ _WRAPPER_NAMES = frozenset(
 )
 _WRAPPING_FUNCTIONS = frozenset(("torch.compile", "torch.jit.script"))
 _INNER = frozenset("children modules named_children named_modules".split())
-_COPIES = frozenset(("copy.copy", "copy.deepcopy"))
+COPIES = frozenset(("copy.copy", "copy.deepcopy"))
 _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
 )
@@ -898,7 +898,10 @@ class PointsTo:
                     if site.callee == init
                 ]
                 inside = (*at.context, *sites[:1])[-_DEEPEST:]
-                yield from self._of_instance(ref.name, at, inside)
+                if at.same and program.external_bases(ref.name) & WRAPPERS:
+                    yield from self._of_own_wrapper(call, init, at, inside)
+                else:
+                    yield from self._of_instance(ref.name, at, inside)
             return
         if called == {"function"}:
             for site in program.call_sites_of(call, at.function):
@@ -913,6 +916,31 @@ class PointsTo:
         if isinstance(func, ir.Attr) and not refs:
             through = self._through(func, call, at)
         yield through or self._object("value", at)
+
+    def _of_own_wrapper(
+        self, call: ir.Call, init: str | None, at: State, inside: Context
+    ) -> Iterator[_Next]:
+        """The module that a class of the program which is a DDP, say, hands on to it."""
+        left = at.fields[at.fields[:1] == (attribute("module"),) :]
+        if init is None:
+            given = [replace(at, expr=arg.value) for arg in call.args[:1]]
+            adds = False
+        else:
+            here = replace(at, function=init, context=inside)
+            body = list(ir.statements(self.program.functions[init].body))
+            given = [
+                replace(here, expr=inner.args[0].value, stmt=stmt)
+                for stmt in body
+                for inner in calls_of(stmt)
+                if isinstance(inner.func, ir.Attr) and inner.func.attr == "__init__"
+                if inner.args
+            ]
+            # A part of its own would be one more.
+            adds = any(s.targets and not isinstance(s.value, ir.Const) for s in body)
+        if len(given) == 1 and not adds:
+            yield replace(given[0], fields=left)
+        else:
+            yield self._lost(at, "what it is around is not followed")
 
     def _through(self, func: ir.Attr, call: ir.Call, at: State) -> State | None:
         """What a method that is not of this program hands back of what it is called on."""
@@ -990,7 +1018,7 @@ class PointsTo:
         taken, left = at.fields[0], at.fields[1:]
         args = [arg.value for arg in call.args if arg.name is None and not arg.star]
         in_order = origin in ("builtins.list", "builtins.tuple")
-        if origin in _COPIES and args and not at.same:
+        if origin in COPIES and args and not at.same:
             # Its parts are what those of the original are, each a copy.
             yield replace(at, expr=args[0])
         elif len(args) == 1 and (

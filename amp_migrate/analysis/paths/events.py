@@ -193,6 +193,8 @@ class Events:
             if _zeroes_by_hand(stmt):
                 dropped = (stmt.value,) if stmt.kind == "for" and stmt.value else ()
                 holders = dropped or self._gradient_holders(stmt, function)
+                if not _takes_all(stmt):
+                    holders = (UNKNOWN,)
                 yield Event("zero", stmt.line, stmt.column, targets=holders)
                 return
             if _inside_zeroing(self.program.functions[function], stmt):
@@ -376,7 +378,9 @@ def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:
         if not mentions:
             continue
         if (
-            inner.kind == "assign" and inner.value == ir.Const(None) and mentions == 1
+            mentions == 1
+            and (inner.kind, inner.value)
+            in (("assign", ir.Const(None)), ("delete", None))
         ) or (inner.kind == "expr" and _is_zeroing_call(inner.value)):
             yield inner, "zero"
         elif inner.kind == "if" and _is_none_test(inner.value):
@@ -411,7 +415,7 @@ def _is_none_test(expr: ir.Expr | None) -> bool:
 
 def _zeroes_by_hand(stmt: ir.Stmt) -> bool:
     """A loop over parameters (or a single statement) that does nothing to ``.grad`` but drop it."""
-    if stmt.kind not in ("for", "expr", "assign"):
+    if stmt.kind not in ("for", "expr", "assign", "delete"):
         return False
     uses = {inner.path: use for inner, use in _grad_uses(stmt)}
     does = [
@@ -420,6 +424,16 @@ def _zeroes_by_hand(stmt: ir.Stmt) -> bool:
         if not inner.blocks and inner.kind not in ("pass", "continue")
     ]
     return set(does) == {"zero"} and "other" not in uses.values()
+
+
+def _takes_all(stmt: ir.Stmt) -> bool:
+    """Whether such a loop leaves none out but those that have no gradient."""
+    return all(
+        _is_none_test(inner.value)
+        or (isinstance(inner.value, ir.Attr) and inner.value.attr == "requires_grad")
+        for inner in ir.statements((stmt,))
+        if inner.kind in ("if", "while")
+    )
 
 
 def _inside_zeroing(function: ir.Function, stmt: ir.Stmt) -> bool:

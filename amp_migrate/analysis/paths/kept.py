@@ -17,6 +17,70 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import Program
 
+Use = tuple[ir.Expr, ...]
+"""A mention, with the expressions around it, outermost first."""
+
+
+class Uses:
+    """The mentions of what variables and attributes hold."""
+
+    def __init__(self, program: Program, optimizers: Optimizers) -> None:
+        self.program = program
+        self.optimizers = optimizers
+
+    def of(self, holder: Slot) -> Iterator[tuple[str, ir.Stmt, Use]]:
+        """(function, statement, mention) for each place that says what may be it."""
+        for qualname, stmt in self._mentions(holder):
+            for expr in stmt.exprs:
+                for use in self._uses(expr, holder, qualname, ()):
+                    yield qualname, stmt, use
+
+    def _mentions(self, holder: Slot) -> list[tuple[str, ir.Stmt]]:
+        """An attribute is mentioned also as one of who knows what."""
+        if holder.kind == "attribute":
+            return self.program.mentioning(holder.name)
+        return self.optimizers.mentions.of((holder,))
+
+    def _may_be(self, expr: ir.Expr, holder: Slot, function: str) -> bool:
+        slot = self.optimizers.slot(expr, function)
+        if slot is not None or not isinstance(expr, ir.Attr):
+            return slot == holder
+        return (
+            (holder.kind, holder.name) == ("attribute", expr.attr)
+            and not self.program.resolve(expr.value, function)
+            and self.program.origin(expr.value, function) is None
+        )
+
+    def _uses(
+        self,
+        expr: ir.Expr,
+        holder: Slot,
+        function: str,
+        way: Use,
+    ) -> Iterator[Use]:
+        way = (*way, expr)
+        if isinstance(expr, (ir.Name, ir.Attr)):
+            if self._may_be(expr, holder, function):
+                yield way
+                return
+        for child in ir.children(expr):
+            yield from self._uses(child, holder, function, way)
+
+    def given_to(self, use: Use, function: str) -> set[Slot]:
+        """The parameters by which functions of this program are given it."""
+        call = use[-2] if len(use) > 1 else None
+        if not isinstance(call, ir.Call):
+            return set()
+        found = set()
+        for site in self.program.call_sites_of(call, function):
+            spread = any(a.star == "**" and a.value is use[-1] for a in call.args)
+            for param in self.program.functions[site.callee].params:
+                if (spread and param.kind == "**") or (
+                    self.program.argument_at(site, param.name) is use[-1]
+                ):
+                    found.add(Slot("variable", site.callee, param.name))
+        return found
+
 
 class Kept:
     """Judges the uses of the collections that hold one group's optimizers."""
@@ -27,6 +91,7 @@ class Kept:
         self.program = program
         self.optimizers = optimizers
         self.slots = slots
+        self.uses = Uses(program, optimizers)
         self.looked = Looked(program, optimizers.collections)
         self.holders = {slot.holder for slot in slots if slot.key is not None}
         self._appended: set[int] = set()
@@ -81,70 +146,17 @@ class Kept:
         seen |= self.holders
         while pending:
             holder = pending.pop(0)
-            for qualname, stmt in self._mentions(holder):
-                for expr in stmt.exprs:
-                    for use in self._uses(expr, holder, qualname, None):
-                        given = self._given_to(use, qualname)
-                        pending += sorted(given - seen, key=order)
-                        seen |= given
-                        if not given and not self._is_followed(use, stmt, qualname):
-                            name = ir.render(use[-1]) or holder.name
-                            message = (
-                                f"{name}, which holds the optimizer, is used as a whole"
-                            )
-                            return Refusal("AMP012", message, stmt.line)
+            for qualname, stmt, use in self.uses.of(holder):
+                given = self.uses.given_to(use, qualname)
+                pending += sorted(given - seen, key=order)
+                seen |= given
+                if not given and not self._is_followed(use, stmt, qualname):
+                    name = ir.render(use[-1]) or holder.name
+                    message = f"{name}, which holds the optimizer, is used as a whole"
+                    return Refusal("AMP012", message, stmt.line)
         return None
 
-    def _mentions(self, holder: Slot) -> list[tuple[str, ir.Stmt]]:
-        """The statements that may mention a collection; an attribute also as one of who knows what."""
-        if holder.kind == "attribute":
-            return self.program.mentioning(holder.name)
-        return self.optimizers.mentions.of((holder,))
-
-    def _may_be(self, expr: ir.Expr, holder: Slot, function: str) -> bool:
-        slot = self.optimizers.slot(expr, function)
-        if slot is not None or not isinstance(expr, ir.Attr):
-            return slot == holder
-        return (
-            (holder.kind, holder.name) == ("attribute", expr.attr)
-            and not self.program.resolve(expr.value, function)
-            and self.program.origin(expr.value, function) is None
-        )
-
-    def _uses(
-        self,
-        expr: ir.Expr,
-        holder: Slot,
-        function: str,
-        way: tuple[ir.Expr, ...] | None,
-    ) -> Iterator[tuple[ir.Expr, ...]]:
-        """Each mention of a collection, with the expressions around it, outermost first."""
-        way = (*(way or ()), expr)
-        if isinstance(expr, (ir.Name, ir.Attr)):
-            if self._may_be(expr, holder, function):
-                yield way
-                return
-        for child in ir.children(expr):
-            yield from self._uses(child, holder, function, way)
-
-    def _given_to(self, use: tuple[ir.Expr, ...], function: str) -> set[Slot]:
-        """The parameters by which functions of this program are given a collection."""
-        call = use[-2] if len(use) > 1 else None
-        if not isinstance(call, ir.Call):
-            return set()
-        found = set()
-        for site in self.program.call_sites_of(call, function):
-            spread = any(a.star == "**" and a.value is use[-1] for a in call.args)
-            for param in self.program.functions[site.callee].params:
-                if (spread and param.kind == "**") or (
-                    self.program.argument_at(site, param.name) is use[-1]
-                ):
-                    found.add(Slot("variable", site.callee, param.name))
-        return found
-
-    def _is_followed(
-        self, use: tuple[ir.Expr, ...], stmt: ir.Stmt, function: str
-    ) -> bool:
+    def _is_followed(self, use: Use, stmt: ir.Stmt, function: str) -> bool:
         mention = use[-1]
         around = use[-2] if len(use) > 1 else None
         match around:

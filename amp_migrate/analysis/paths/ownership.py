@@ -53,14 +53,16 @@ class Ownership:
         """The optimizers that hold what ``targets`` are; None where others may hold some of it."""
         targets = list(targets)
         everybody = frozenset(self._coverages)
+        way = self._calls_on(frames)
         if len(everybody) == 1:
             (coverage,) = self._coverages.values()
-            way = self._calls_on(frames)
-            return everybody if coverage.owns(targets, function, stmt, way) else None
-        if not targets:
+            if coverage.owns(targets, function, stmt, way):
+                return everybody
+            if len(coverage.births) > 1:
+                return None
+        elif not targets:
             return everybody
         touched: set[Slot] = set()
-        way = self._calls_on(frames)
         for target in targets:
             owners = self._owners(target, function, stmt, way)
             if owners is None:
@@ -87,7 +89,8 @@ class Ownership:
         for identity in found.all:
             if not self._is_covered(identity, function, stmt, way):
                 parts = self._parts(target, function) if len(found.all) == 1 else None
-                inside = [(*identity, part) for part in parts or ()]
+                given = dict(coverage.given_to(identity))
+                inside = [given.get(part, (*identity, part)) for part in parts or ()]
                 if not inside or not all(
                     self._is_covered(one, function, stmt, way) for one in inside
                 ):

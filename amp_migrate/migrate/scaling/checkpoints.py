@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
@@ -12,11 +12,13 @@ from amp_migrate.analysis.paths.association import Scaler
 from amp_migrate.analysis.paths.loops import Blocked, Note, Refusal
 from amp_migrate.edit.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.migrate.scaling.state_files import StateFiles
+from amp_migrate.migrate.scaling.states import States
 from amp_migrate.migrate.scaling.travel import Travel
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
+_NO_FORM = "the optimizer's state is saved in a form that the scaler's cannot join"
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -26,31 +28,37 @@ def plan_checkpoints(
     travel: Travel,
     slots: frozenset[Slot],
     files: StateFiles,
+    states: States,
 ) -> list[Placed]:
     """The edits that save and load the scaler's state beside the optimizer's.
 
     Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
     """
-    calls = list(_state_calls(program, optimizers, travel, slots))
+    calls = list(_state_calls(program, optimizers, travel, slots, states))
     keys = _Keys(program, travel, calls)
     edits: dict[Placed, None] = {}
-    for function, stmt, call, receiver, slot in calls:
-        assert isinstance(call.func, ir.Attr)
+    for function, stmt, state, receiver, slot in calls:
         switch = travel.of_held(slot, receiver, function)
         edit: Edit | None
-        if call.func.attr == "state_dict":
-            edit = files.saved(function, stmt, call, switch)
-            edit = edit or _save(program, function, stmt, call, switch, keys.of(slot))
-        else:
-            edit = files.loaded(function, stmt, call, switch)
-            edit = edit or _load(stmt, call, switch, keys.of(slot))
+        match state:
+            case ir.Call(func=ir.Attr(attr="load_state_dict")):
+                edit = files.loaded(function, stmt, state, switch)
+                edit = edit or _load(stmt, state, switch, keys.of(slot))
+            case _:
+                edit = files.saved(function, stmt, state, switch)
+                edit = edit or _save(
+                    program, function, stmt, state, switch, keys.of(slot)
+                )
         if not any(_is_same(edit, function, *other) for other in edits):
             edits[ir.file_of(function), edit] = None
     return list(edits)
 
 
-def unsaved(unfollowed: Unfollowed) -> list[Note]:
-    """Where an optimizer's state may be saved or loaded, and its scaler's is not.
+def unsaved(
+    unfollowed: Unfollowed, states: States, each: Collection[ir.Call]
+) -> list[Note]:
+    """Where an optimizer's state may be saved or loaded, and its scaler's is not; ``each``: the calls
+    that do so with all that a collection holds.
 
     Raises `Blocked` where what was saved before could not be loaded any more.
     """
@@ -62,14 +70,29 @@ def unsaved(unfollowed: Unfollowed) -> list[Note]:
         raise Blocked(Refusal("AMP040", message, line))
     notes: dict[Note, None] = {}
     for method, done in (("state_dict", "saved"), ("load_state_dict", "loaded")):
-        for _, _, call in unfollowed.calls(method):
+        for function, stmt, call in unfollowed.calls(method):
             assert isinstance(call.func, ir.Attr)
+            if states.stays(function, stmt, call):
+                continue
             name = ir.render(call.func.value) or "this"
             message = (
                 f"the scaler's state is not {done} here: whether {name} is the optimizer "
                 "of a migrated loop is not followed"
             )
             notes[Note(call.line, message)] = None
+        optimizers = unfollowed.optimizers
+        for function, _, call in unfollowed.program.calls_named(method):
+            if not isinstance(call.func, ir.Attr):
+                continue
+            slot = optimizers.slot(call.func.value, function)
+            held = _is_mixed(optimizers, slot) and slot in unfollowed.slots
+            if held or any(call is one for one in each):
+                name = ir.render(call.func.value) or "this"
+                message = (
+                    f"the scaler's state is not {done} here: {name} is one after another of "
+                    "what is kept with the optimizer, and the scaler is not kept there"
+                )
+                notes[Note(call.line, message)] = None
     for holder, call in unfollowed.handed_to_save():
         message = (
             f"the scaler's state is not saved here: {ir.render(call.func)}() is given "
@@ -105,13 +128,17 @@ def _is_same(edit: Edit, function: str, file: str, other: Edit) -> bool:
     return False
 
 
-_StateCall = tuple[str, ir.Stmt, ir.Call, ir.Expr, Slot]
-"""Where an optimizer's state is saved or loaded: function, statement, call, the optimizer as it is
-named there."""
+_StateCall = tuple[str, ir.Stmt, ir.Expr, ir.Expr, Slot]
+"""Where an optimizer's state is saved or loaded: function, statement, the state or the call that loads
+it, the optimizer as it is named there."""
 
 
 def _state_calls(
-    program: Program, optimizers: Optimizers, travel: Travel, slots: frozenset[Slot]
+    program: Program,
+    optimizers: Optimizers,
+    travel: Travel,
+    slots: frozenset[Slot],
+    states: States,
 ) -> Iterator[_StateCall]:
     for method in ("state_dict", "load_state_dict"):
         for function, stmt, call in program.calls_named(method):
@@ -119,10 +146,28 @@ def _state_calls(
                 continue
             receiver = call.func.value
             slot = optimizers.slot(receiver, function)
-            if slot is None or slot not in slots:
+            if slot is None or slot not in slots or _is_mixed(optimizers, slot):
                 continue
             outer = list(_passed_on(program, travel, function, stmt, call, slot))
-            yield from outer or [(function, stmt, call, receiver, slot)]
+            for place in outer or [(function, stmt, call, receiver, slot)]:
+                at, line, state, held, _ = place
+                assert isinstance(state, ir.Call)
+                if method == "load_state_dict":
+                    if not states.is_kept(at, line, state):
+                        yield place
+                    continue
+                for one in states.leaving(at, line, state):
+                    if not one.sure:
+                        raise Blocked(Refusal("AMP040", _NO_FORM, one.stmt.line))
+                    yield at, one.stmt, one.use[-1], held, slot
+
+
+def _is_mixed(optimizers: Optimizers, slot: Slot | None) -> bool:
+    """Whether a slot stands for each of what a collection holds, and not all of that is optimizers."""
+    if slot is None:
+        return False
+    members = optimizers.trace(slot).each.get(slot, ())
+    return not all(optimizers.trace(member).births for member in members)
 
 
 def _passed_on(
@@ -176,8 +221,8 @@ class _Keys:
         self._scalers: dict[str, dict[frozenset[Scaler], set[str]]] = {}
         """Of which scalers the states would be kept under one name, going by the optimizers' keys, and
         in which files."""
-        for function, stmt, call, _, slot in calls:
-            for key in _keys_at(program, function, stmt, call):
+        for function, stmt, state, _, slot in calls:
+            for key in _keys_at(program, function, stmt, state):
                 known = self._scalers.setdefault(_sibling(program, key), {})
                 files = known.setdefault(travel.scalers.of_slot(slot), set())
                 files.add(ir.file_of(function))
@@ -205,16 +250,16 @@ class _Keys:
 
 
 def _keys_at(
-    program: Program, function: str, stmt: ir.Stmt, call: ir.Call
+    program: Program, function: str, stmt: ir.Stmt, state: ir.Expr
 ) -> Iterator[str]:
-    """The key under which a call's value is kept, or from which it is loaded."""
+    """The key under which a state is kept, or from which a call loads it."""
     for expr in stmt.exprs:
         for inner in ir.walk(expr):
-            key = _key_of(program, function, inner, call)
+            key = _key_of(program, function, inner, state)
             if key is not None:
                 yield key
-    given = call.args[0].value if len(call.args) == 1 else None
-    targets = stmt.targets if stmt.value is call else ()
+    given = state.argument(0, "state_dict") if isinstance(state, ir.Call) else None
+    targets = stmt.targets if stmt.value is state else ()
     for item in (given, *targets):
         if isinstance(item, ir.Item) and isinstance(item.key, ir.Const):
             if isinstance(item.key.value, str):
@@ -225,38 +270,40 @@ def _save(
     program: Program,
     function: str,
     stmt: ir.Stmt,
-    call: ir.Call,
+    state: ir.Expr,
     switch: str,
     sibling: Callable[[str], str],
 ) -> Edit:
-    beside = ir.render(call)
+    beside = ir.render(state)
+    if isinstance(state, ir.Call) and state.args:
+        copied = (state.func, state.args[0].value)
+        beside = "{}({})".format(*map(ir.render, copied))
     value = f"{switch}.state_dict()"
     if beside is not None:
         for expr in stmt.exprs:
             for inner in ir.walk(expr):
-                key = _key_of(program, function, inner, call)
+                key = _key_of(program, function, inner, state)
                 if key is not None:
                     return AddEntry(stmt.path, beside, sibling(key), value)
-        if stmt.kind == "assign" and stmt.value is call and len(stmt.targets) == 1:
+        if stmt.kind == "assign" and stmt.value is state and len(stmt.targets) == 1:
             target = stmt.targets[0]
             if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
                 holder = ir.render(target.value)
                 if holder is not None and isinstance(target.key.value, str):
                     name = sibling(target.key.value)
                     return Insert(stmt.path, f'{holder}["{name}"] = {value}')
-    message = "the optimizer's state is saved in a form that the scaler's cannot join"
-    raise Blocked(Refusal("AMP040", message, call.line))
+    raise Blocked(Refusal("AMP040", _NO_FORM, stmt.line))
 
 
 def _key_of(
-    program: Program, function: str, expr: ir.Expr, call: ir.Call
+    program: Program, function: str, expr: ir.Expr, state: ir.Expr
 ) -> str | None:
-    """The key under which a dict, written out or made by ``dict()``, holds the call's value."""
+    """The key under which a dict, written out or made by ``dict()``, holds a state."""
     if isinstance(expr, ir.Display) and expr.kind == "dict":
         # Keys and values are parallel.
         for key, item in zip(expr.keys, expr.items, strict=True):
             if (
-                item is call
+                item is state
                 and isinstance(key, ir.Const)
                 and isinstance(key.value, str)
             ):
@@ -266,7 +313,7 @@ def _key_of(
         and program.origin(expr.func, function) == "builtins.dict"
     ):
         for arg in expr.args:
-            if arg.value is call and arg.name is not None:
+            if arg.value is state and arg.name is not None:
                 return arg.name
     return None
 

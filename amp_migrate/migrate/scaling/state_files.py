@@ -39,7 +39,7 @@ class StateFiles:
         self._os_names = os_names
 
     def saved(
-        self, function: str, stmt: ir.Stmt, state: ir.Call, switch: str
+        self, function: str, stmt: ir.Stmt, state: ir.Expr, switch: str
     ) -> StateFile | None:
         """The edit beside a statement that saves a state to a file of its own; None where none does."""
         call = self._saving(function, stmt)
@@ -66,18 +66,14 @@ class StateFiles:
         return StateFile(stmt.path, switch, word, f"{known.name}.path.exists")
 
     def _saving(self, function: str, stmt: ir.Stmt) -> ir.Call | None:
-        """The call of a statement ``torch.save(something.state_dict(), path)``."""
+        """The call of a statement ``torch.save(state, path)``."""
         call = stmt.value
         if stmt.kind != "expr" or not isinstance(call, ir.Call):
             return None
         if self._program.origin(call.func, function) != "torch.save":
             return None
-        if not call.args or call.args[0].name or call.args[0].star:
-            return None
-        state = call.args[0].value
-        if not isinstance(state, ir.Call) or not isinstance(state.func, ir.Attr):
-            return None
-        return call if state.func.attr == "state_dict" and not state.args else None
+        plain = bool(call.args) and not (call.args[0].name or call.args[0].star)
+        return call if plain else None
 
     def _loading(self, function: str, stmt: ir.Stmt) -> ir.Call | None:
         """The inner call of a statement ``something.load_state_dict(torch.load(path))``."""
@@ -161,12 +157,26 @@ class StateFiles:
                 loading = self._loading(function, stmt)
                 path = None
                 if saving is not None:
-                    path = saving.argument(1, "f")
+                    if self._is_state(saving.args[0].value, function):
+                        path = saving.argument(1, "f")
                 elif loading is not None:
                     path = loading.argument(0, "f")
                 if path is not None:
                     found |= {word.lower() for word in _optimizer_words(path)}
         return frozenset(found)
+
+    def _is_state(self, expr: ir.Expr, function: str) -> bool:
+        """Whether it is a state, or a variable that is given one somewhere."""
+        exprs: list[ir.Expr] = [expr]
+        if isinstance(expr, ir.Name):
+            owner = self._program.owner(expr.id, function)
+            found = self._program.definitions(owner, expr.id) if owner else []
+            exprs = [one.value for one in found if one.value is not None]
+        return any(
+            isinstance(inner, ir.Attr) and inner.attr == "state_dict"
+            for one in exprs
+            for inner in ir.walk(one)
+        )
 
     @cached_property
     def _may_meet_files(self) -> list[str]:

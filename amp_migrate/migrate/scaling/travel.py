@@ -497,7 +497,7 @@ class Travel:
                     line = self.program.classes[class_name].line
                     raise Blocked(Refusal("AMP035", reason, line))
 
-        line = self._reads_all(slot.owner)
+        line = self.reads_all(slot.owner)
         if line:
             name = ir.local_name(slot.owner)
             reason = (
@@ -505,7 +505,7 @@ class Travel:
             )
             raise Blocked(Refusal("AMP040", reason, line))
 
-    def _reads_all(self, class_name: str) -> int:
+    def reads_all(self, class_name: str) -> int:
         """Where all attributes of an instance are taken together, to be saved, say; or 0."""
         family = self.program.family(class_name)
         for word in ("__dict__", "vars"):
