@@ -17,6 +17,7 @@ from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 

@@ -183,8 +183,10 @@ class Ways(Walk[Held]):
         starred = any(arg.star for arg in event.call.args)
         for index, param in enumerate(self.program.functions[callee].params):
             if site.bound_self and index == 0:
-                if isinstance(event.call.func, ir.Attr) and self.events.is_of_scaler(
-                    callee
+                own = ir.Name(param.name)
+                if isinstance(event.call.func, ir.Attr) and (
+                    self.events.is_scaler(own, callee)
+                    or self.amp.is_one_of_several(own, callee)
                 ):
                     bound[callee, param.name] = self.key(event.call.func.value, caller)
                 continue
@@ -219,8 +221,7 @@ class Ways(Walk[Held]):
     def _truth(self, value: ir.Expr, function: str, state: State[Held]) -> bool | None:
         if isinstance(value, ir.Const):
             return bool(value.value)
-        made = self.amp.values(value, function) or [(value, function)]
-        if all(isinstance(v, ir.Call) and self.amp.makes_scaler(v, f) for v, f in made):
+        if self.amp.is_always_scaler(value, function):
             return True
         here = self._known(function, state)
         test, holds = conditions.plain(self._shared(value, function)[1])
