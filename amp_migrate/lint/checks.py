@@ -84,6 +84,8 @@ def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:
 
 
 _AMP = r"autocast|[Ss]caler|unscale_"
+_UNDER_AMP = rf"{_AMP}|\.(scale|backward|step)\(|clip_grad|masked_fill|BCELoss|binary_cross|full_like|@"
+"""Files without a word of AMP may be what a region, or a step, of another file calls."""
 
 
 CHECKS: tuple[Check, ...] = (
@@ -99,7 +101,9 @@ CHECKS: tuple[Check, ...] = (
     _throughput("biases", r"BatchNorm", "TCU307"),
     _throughput("parallel", rf"DataParallel|{_TRAINS}", "TCU308"),
     _throughput("hints", _TRAINS, "TCU309"),
-    _misuse("protocol", _AMP, *_numbered("AMP", *range(101, 117), *range(201, 208))),
+    _misuse(
+        "protocol", _UNDER_AMP, *_numbered("AMP", *range(101, 117), *range(201, 208))
+    ),
     _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 122))),
     _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),
     _misuse("interfaces", r"amp\b|cast|bf16", *_numbered("AMP", *range(208, 214), 215)),

@@ -201,6 +201,8 @@ class PointsTo:
 
     wrappers: frozenset[str] = frozenset()
     """Functions of libraries whose result stands for their first argument."""
+    returns_self: frozenset[str] = RETURNS_SELF
+    """Methods that return what they are called on."""
     keeps_choices = False
     """``a if test else b`` is a value of its own."""
 
@@ -883,7 +885,7 @@ class PointsTo:
     def _through(self, func: ir.Attr, call: ir.Call, at: _State) -> _State | None:
         """What a method that is not of this program hands back of what it is called on."""
         taken, left = at.fields[:1], at.fields[1:]
-        if func.attr in RETURNS_SELF or (at.same and self._goes_on(func, at)):
+        if func.attr in self.returns_self or (at.same and self._goes_on(func, at)):
             return replace(at, expr=func.value)
         if func.attr in _GIVES_ELEMENT and call.args:
             first = call.args[0].value

@@ -71,6 +71,10 @@ class BceLosses:
                 return True
         return False
 
+    def makes(self, call: ir.Call, function: str) -> bool:
+        """Whether a call makes an object that computes the loss."""
+        return bool(_CLASS.fullmatch(self.program.origin(call.func, function) or ""))
+
     def _is_plain_class(self, class_name: str, skip_own: bool = False) -> bool:
         """Whether a class derives from BCELoss, and takes its ``forward`` from there."""
         program = self.program

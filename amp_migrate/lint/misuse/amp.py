@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from amp_migrate.analysis.objects.makers import Makers
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
@@ -35,6 +36,8 @@ _SETS_DEFAULT = (
     "set_autocast_cpu_dtype",
 )
 
+_Answer = TypeVar("_Answer")
+
 Key = tuple[str, ...]
 """One object: a variable of a scope, an attribute of a class, or an element of one of these."""
 
@@ -55,7 +58,9 @@ class Amp:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.makers = Makers(program)
+        self.points_to = program.noted(PointsTo)
+        self._always: dict[tuple[ir.Expr, str], bool] = {}
+        self._objects: dict[tuple[ir.Expr, str], Key | None] = {}
 
     # -- what is called -------------------------------------------------------------------------
 
@@ -107,42 +112,31 @@ class Amp:
             dtype = call.argument(1, "dtype")
         else:
             given = call.argument(0, "device_type")
-            device = self.text(given, function) or ""
+            device = (given and self.text(given, function)) or ""
             dtype = call.argument(1, "dtype")
             enabled = call.argument(2, "enabled")
         kind = device.partition(":")[0]
         default = "" if self._default_is_set else _DEFAULTS.get(kind, "")
-        told = dtype is not None and dtype != ir.Const(None)
+        told = dtype != ir.Const(None)
         return Region(
             kind,
-            self.dtype(dtype, function) if told and dtype is not None else default,
+            self.dtype(dtype, function) if dtype and told else default,
             self.truth(enabled, function) if enabled is not None else True,
             call.argument(99, "cache_enabled") != ir.Const(False),
         )
 
-    def regions(
-        self, expr: ir.Expr, function: str, depth: int = 0
-    ) -> Iterator[Region | None]:
-        """What entering an expression may switch on; None for a context that is not one."""
-        if isinstance(expr, ir.Call):
-            made = self.autocast(expr, function)
-            if made is None and depth < 3:
-                returned = list(self.program.returns(expr, function))
-                if returned:
-                    for there, value in returned:
-                        yield from self.regions(value, there, depth + 1)
-                    return
-            yield made
-        elif isinstance(expr, ir.Operation) and expr.op == "if":
-            for operand in expr.operands[1:]:
-                yield from self.regions(operand, function, depth)
-        elif depth < 3:
-            for value, there in self.values(expr, function):
-                yield from self.regions(value, there, depth + 1)
+    def _regions(self, expr: ir.Expr, function: str) -> list[tuple[Object, Region]]:
+        """The regions that entering an expression may open, each with what makes it."""
+        return [
+            (one, region)
+            for one in self.points_to.of(expr, function)
+            if isinstance(one.expr, ir.Call) and not one.fields
+            if (region := self.autocast(one.expr, one.function)) is not None
+        ]
 
     def entered(self, expr: ir.Expr, function: str) -> Region | None:
         """The region that a context manager is, if it is one in any case but for a null context."""
-        found = [one for one in self.regions(expr, function) if one is not None]
+        found = [region for _, region in self._regions(expr, function)]
         if not found:
             return None
         first = found[0]
@@ -155,75 +149,43 @@ class Amp:
 
     def is_shared(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression names one instance of autocast, made before."""
-        values = self.values(expr, function)
-        return bool(values) and any(
-            isinstance(inner, ir.Call) and self.autocast(inner, there) is not None
-            for value, there in values
-            for inner in _branches(value)
+        functions = self.program.functions
+        return isinstance(expr, (ir.Name, ir.Attr)) and any(
+            not one.context
+            and ir.Name("property") not in functions[one.function].decorators
+            for one, _ in self._regions(expr, function)
         )
 
     # -- constants ------------------------------------------------------------------------------
 
-    def values(self, expr: ir.Expr, function: str) -> list[tuple[ir.Expr, str]]:
-        """All expressions that a variable or attribute is given, each with its function.
+    def _only(
+        self, expr: ir.Expr, function: str, read: Callable[[Object], _Answer | None]
+    ) -> _Answer | None:
+        """What all that an expression may stand for is read as; None where that is not one answer."""
+        found = self.points_to.whole(expr, function, closed=True)
+        answers = {None if one.fields else read(one) for one in found}
+        return answers.pop() if len(answers) == 1 else None
 
-        Empty where one of them is not in sight (a parameter, an unpacked value).
-        """
-        program = self.program
-        found = []
-        if isinstance(expr, ir.Name):
-            owner = program.owner(expr.id, function)
-            if owner is None:
-                return []
-            if any(p.name == expr.id for p in program.functions[owner].params):
-                return []
-            found = program.definitions(owner, expr.id)
-        elif isinstance(expr, ir.Attr):
-            for class_name in program.instance_classes(expr.value, function):
-                found += program.attribute_definitions(class_name, expr.attr)
-            there = program.elsewhere(expr, function)
-            if there is not None and there[0] != expr:
-                return self.values(*there)
-        if any(d.value is None or d.index is not None for d in found):
-            return []
-        return [(d.value, d.function) for d in found if d.value is not None]
-
-    def dtype(self, expr: ir.Expr | None, function: str, depth: int = 0) -> str:
+    def dtype(self, expr: ir.Expr, function: str) -> str:
         """The name of a dtype where it is the only one that can be meant."""
-        if expr is None or depth > 4:
-            return ""
-        origin = self.program.origin(expr, function)
-        if origin is not None:
-            return _DTYPES.get(origin, "")
-        found = {
-            self.dtype(value, there, depth + 1)
-            for value, there in self.values(expr, function)
-        }
-        return found.pop() if len(found) == 1 else ""
+        return self._only(expr, function, lambda one: _DTYPES.get(one.name)) or ""
 
-    def text(self, expr: ir.Expr | None, function: str, depth: int = 0) -> str | None:
+    def text(self, expr: ir.Expr, function: str) -> str | None:
         """A string where it is the only one that can be meant."""
-        if isinstance(expr, ir.Const):
-            return expr.value if isinstance(expr.value, str) else None
-        if expr is None or depth > 4:
-            return None
-        found = {
-            self.text(value, there, depth + 1)
-            for value, there in self.values(expr, function)
-        }
-        return found.pop() if len(found) == 1 else None
 
-    def truth(self, expr: ir.Expr, function: str, depth: int = 0) -> bool | None:
+        def read(one: Object) -> str | None:
+            value = one.expr.value if isinstance(one.expr, ir.Const) else None
+            return value if isinstance(value, str) else None
+
+        return self._only(expr, function, read)
+
+    def truth(self, expr: ir.Expr, function: str) -> bool | None:
         """True or False where it is certain."""
-        if isinstance(expr, ir.Const):
-            return bool(expr.value)
-        if depth > 4:
-            return None
-        found = {
-            self.truth(value, there, depth + 1)
-            for value, there in self.values(expr, function)
-        }
-        return found.pop() if len(found) == 1 else None
+
+        def read(one: Object) -> bool | None:
+            return bool(one.expr.value) if isinstance(one.expr, ir.Const) else None
+
+        return self._only(expr, function, read)
 
     # -- scalers --------------------------------------------------------------------------------
 
@@ -237,9 +199,33 @@ class Amp:
             for ref in self.program.resolve(call.func, function)
         )
 
-    def is_off(self, call: ir.Call, function: str) -> bool:
-        """Whether a scaler is made switched off for good."""
-        given = call.argument(99, "enabled")
+    def scalers(self, expr: ir.Expr, function: str) -> list[Object]:
+        """What makes the scalers that an expression may stand for."""
+        return [
+            one
+            for one in self.points_to.of(expr, function)
+            if isinstance(one.expr, ir.Call) and not one.fields
+            if self.makes_scaler(one.expr, one.function)
+        ]
+
+    def is_always_scaler(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a scaler, and never None."""
+        key = expr, function
+        if key not in self._always:
+            made = self.scalers(*key)
+            every = bool(made) and len(made) == len(self.points_to.of(*key))
+            self._always[key] = every
+        return self._always[key]
+
+    def is_off(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a scaler that is made switched off for good, or none."""
+        found = self.points_to.whole(expr, function)
+        return bool(found) and all(
+            one.is_none or self._is_made_off(one.expr, one.function) for one in found
+        )
+
+    def _is_made_off(self, made: ir.Expr, function: str) -> bool:
+        given = made.argument(99, "enabled") if isinstance(made, ir.Call) else None
         return given is not None and self.truth(given, function) is False
 
     # -- identity -------------------------------------------------------------------------------
@@ -249,77 +235,98 @@ class Amp:
         expr: ir.Expr,
         function: str,
         bound: Mapping[tuple[str, str], Key | None] | None = None,
-        depth: int = 0,
     ) -> Key | None:
         """Which object an expression names; ``bound`` tells what the parameters on the way were given."""
         program = self.program
-        if depth > 6:
+        if isinstance(expr, ir.Name):
+            given = (program.owner(expr.id, function) or "", expr.id)
+            if bound is not None and given in bound:
+                return bound[given]
+        if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
             return None
+        if (expr, function) not in self._objects:
+            found = {
+                self._named(one)
+                for one in self.points_to.of(expr, function)
+                if one.kind != "open" and not one.is_none
+            }
+            self._objects[expr, function] = found.pop() if len(found) == 1 else None
+        return self._objects[expr, function] or self._written(expr, function, bound)
+
+    def _named(self, one: Object) -> Key | None:
+        """An object by the name that it is first given; None where it may be one of several."""
+        outside = max(
+            (
+                depth + 1
+                for depth, site in enumerate(one.context)
+                if self.program.functions[site.callee].name == "__init__"
+            ),
+            default=0,
+        )
+        # An object is the same in all methods of its class.
+        calls = one.context[outside:]
+        places = [
+            (one.function, one.stmt, one.expr),
+            *((site.caller, site.stmt, site.call) for site in calls),
+        ]
+        if one.fields or any(self._is_repeated(*place) for place in places):
+            return None
+        where = "".join(f"@{site.call.line}:{site.call.column}" for site in calls)
+        if one.bound is not None and one.bound.kind == "attribute":
+            owner = one.bound.owner
+            family = min(self.program.family(owner), default=owner)
+            return ("attribute", family + where, one.bound.name)
+        if one.bound is not None:
+            return ("variable", one.bound.owner + where, one.bound.name)
+        if isinstance(one.expr, ir.Call):
+            place = f"{one.expr.line}:{one.expr.column}"
+            return ("made", one.function + where, place)
+        if one.kind == "lost" and isinstance(one.expr, ir.Name):
+            return self._written(one.expr, one.function, None)
+        return None
+
+    def _is_repeated(self, function: str, stmt: ir.Stmt | None, made: ir.Expr) -> bool:
+        """Whether a loop or comprehension makes several objects in one place."""
+        body = self.program.functions[function].body
+        return stmt is not None and (
+            any(
+                outer.kind in ("for", "while")
+                and outer.path == stmt.path[: len(outer.path)]
+                for outer in ir.statements(body)
+            )
+            or any(
+                isinstance(inner, ir.Comprehension)
+                and any(part is made for part in ir.walk(inner))
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+            )
+        )
+
+    def _written(
+        self,
+        expr: ir.Expr,
+        function: str,
+        bound: Mapping[tuple[str, str], Key | None] | None,
+    ) -> Key | None:
+        """An object by the variable, attribute or element that an expression says."""
+        program = self.program
+        base, last = None, ""
         match expr:
             case ir.Name(id=name):
                 owner = program.owner(name, function)
-                if owner is None:
-                    return None
-                if bound is not None and (owner, name) in bound:
-                    return bound[owner, name]
-                given = program.definitions(owner, name)
-                params = program.functions[owner].params
-                if any(param.name == name for param in params):
-                    return ("variable", owner, name)
-                if len(given) == 1 and given[0].index is None:
-                    value, there = given[0].value, given[0].function
-                    if isinstance(value, (ir.Name, ir.Attr)):
-                        found = self.key(value, there, bound, depth + 1)
-                        if found is not None:
-                            return found
-                owner, name = program.home(owner, name)
-                return ("variable", owner, name)
-            case ir.Attr(value=value, attr=attr):
-                there_ = program.elsewhere(expr, function)
-                if there_ is not None:
-                    return self.key(*there_, bound, depth + 1)
+                if owner is not None:
+                    return ("variable", *program.home(owner, name))
+            case ir.Attr(value=value, attr=last):
                 classes = program.instance_classes(value, function)
                 if classes:
                     family = min(program.family(min(classes)), default=min(classes))
-                    return self._of_attribute(family, attr, bound, depth)
-                base = self.key(value, function, bound, depth + 1)
-                return None if base is None else (*base, attr)
+                    return ("attribute", family, last)
+                base = self.key(value, function, bound)
             case ir.Item(value=value, key=ir.Const(value=key)):
-                base = self.key(value, function, bound, depth + 1)
-                return None if base is None else (*base, repr(key))
+                base, last = self.key(value, function, bound), repr(key)
             case ir.Item(value=value, key=ir.Name(id=name)):
-                base = self.key(value, function, bound, depth + 1)
-                return None if base is None else (*base, f"[{name}]")
-        return None
-
-    def _of_attribute(
-        self,
-        class_name: str,
-        attr: str,
-        bound: Mapping[tuple[str, str], Key | None] | None,
-        depth: int,
-    ) -> Key | None:
-        """``self.scaler = scaler`` in the only instance's ``__init__`` is the caller's scaler."""
-        program = self.program
-        plain = ("attribute", class_name, attr)
-        given = [
-            d
-            for d in program.attribute_definitions(class_name, attr)
-            if d.value != ir.Const(None)
-        ]
-        if len(given) != 1 or not isinstance(given[0].value, ir.Name):
-            return plain
-        value, there = given[0].value, given[0].function
-        params = program.functions[there].params
-        if not any(param.name == value.id for param in params):
-            return plain
-        callers = program.arguments(there, value.id)
-        if len(callers) != 1:
-            return plain
-        expr, caller = callers[0][1], callers[0][0]
-        if not isinstance(expr, (ir.Name, ir.Attr)):
-            return plain
-        return self.key(expr, caller, bound, depth + 1) or plain
+                base, last = self.key(value, function, bound), f"[{name}]"
+        return None if base is None else (*base, last)
 
 
 def amp_of(context: Context) -> Amp:
@@ -335,11 +342,3 @@ def all_calls(program: Program, function: str) -> Iterator[tuple[ir.Stmt, ir.Cal
     for stmt in ir.statements(program.functions[function].body):
         for call in calls_of(stmt):
             yield stmt, call
-
-
-def _branches(expr: ir.Expr) -> Iterator[ir.Expr]:
-    if isinstance(expr, ir.Operation) and expr.op == "if":
-        for operand in expr.operands[1:]:
-            yield from _branches(operand)
-    else:
-        yield expr

@@ -32,6 +32,7 @@ _MOST_VALUES = 200
 """That a loss may be made of, as far as they are read."""
 _ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
 _AMP = re.compile(r"autocast|GradScaler|unscale_|(?i:scaler)")
+_SCALES = frozenset(("scale", "backward"))
 _AMP_WORDS = frozenset(("GradScaler", "unscale_"))
 _AMP_TOGETHER = frozenset(("autocast", "scale", "backward", "update"))
 """What a file speaks of whose ``scaler`` is one of gradients."""
@@ -60,7 +61,7 @@ class AmpEvents(Events):
         self.amp = amp
         self._scalers: dict[tuple[str, ir.Expr], bool] = {}
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
-        self._numerics = Numerics(amp.program)
+        self._numerics = Numerics(amp)
         self.program = amp.program
         self.optimizers = Optimizers(amp.program, any_step=True)
         self._of, self._direct, self._kinds, self._steps = {}, {}, {}, {}
@@ -72,12 +73,11 @@ class AmpEvents(Events):
 
     def _with_amp(self) -> list[str]:
         """The functions of files that have something to do with AMP."""
-        return [
-            qualname
-            for facts in self.program.modules.values()
-            if any(map(_AMP.search, facts.identifiers))
-            for qualname in facts.functions
-        ]
+        modules = self.program.modules.values()
+        found = [one for one in modules if any(map(_AMP.search, one.identifiers))]
+        # A scaler that comes from one of these may go by any name.
+        more = [one for one in modules if found and one.identifiers >= _SCALES]
+        return [name for facts in (*found, *more) for name in facts.functions]
 
     @property
     def read(self) -> Iterable[str]:
@@ -392,16 +392,18 @@ class AmpEvents(Events):
             return False
         program = self.program
         refs = program.resolve(expr, function)
-        for ref in refs:
-            if ref.kind == "made" and GRAD_SCALER.fullmatch(ref.name):
-                return not self._is_off(expr, function)
-            if ref.kind == "instance" and any(
-                map(GRAD_SCALER.fullmatch, program.external_bases(ref.name))
-            ):
-                return True
-        for value, there in self.amp.values(expr, function):
-            if isinstance(value, ir.Call) and self.amp.makes_scaler(value, there):
-                return not self._is_off(expr, function)
+        if any(
+            ref.kind == "instance"
+            and any(map(GRAD_SCALER.fullmatch, program.external_bases(ref.name)))
+            for ref in refs
+        ):
+            return True
+        made = any(
+            ref.kind == "made" and GRAD_SCALER.fullmatch(ref.name) for ref in refs
+        )
+        told = any(ref.kind in ("made", "instance") for ref in refs)
+        if made or (not told and self.amp.scalers(expr, function)):
+            return not self.amp.is_off(expr, function)
         if refs:
             return False
         while isinstance(expr, ir.Item):
@@ -410,13 +412,6 @@ class AmpEvents(Events):
         words = program.modules[ir.file_of(function)].identifiers
         under_amp = bool(words & _AMP_WORDS) or words >= _AMP_TOGETHER
         return bool(_LOOKS_LIKE_SCALER.search(name)) and under_amp
-
-    def _is_off(self, expr: ir.Expr, function: str) -> bool:
-        values = self.amp.values(expr, function)
-        return bool(values) and all(
-            isinstance(value, ir.Call) and self.amp.is_off(value, there)
-            for value, there in values
-        )
 
     def _steps_something(self, function: str) -> bool:
         """Whether a function does more than what an optimizer does itself."""

@@ -61,6 +61,8 @@ class Fault:
     scaler: Key = NOBODY
     again: bool = False
     """It comes of going around a loop."""
+    root: str = ""
+    """Where the way begins on which it was met."""
 
 
 class Judged(Ways):
@@ -81,6 +83,8 @@ class Judged(Ways):
         self.updates: set[Key] = set()
         self.handed_on: set[Key] = set()
         self.steps: dict[Key, Fault] = {}
+        self.step_roots: set[tuple[Key, str]] = set()
+        """The scalers that step, and where the ways begin on which they do."""
         self.steps_plainly = False
         self.blamed: dict[tuple[int, int, str], Site] = {}
         """The plain backward that a step is wrong for."""
@@ -131,7 +135,8 @@ class Judged(Ways):
             return
         again = isinstance(manner, tuple) and bool(manner[0])
         blamed = (function, place) if told is None else (told[0], self._at(told))
-        self.bad[key] = Fault(code, *blamed, message, None, scaler, again)
+        root = self._active[0]
+        self.bad[key] = Fault(code, *blamed, message, None, scaler, again, root)
 
     def _told(
         self, code: str, function: str, at: ir.Call | ir.Stmt, **more: str
@@ -156,9 +161,7 @@ class Judged(Ways):
         for key, fault in self.bad.items():
             if key in self.good or (fault.again and fault.scaler in silent):
                 continue
-            if fault.code == UPDATE_WITHOUT_STEP and self._steps_elsewhere(
-                fault.scaler
-            ):
+            if fault.code == UPDATE_WITHOUT_STEP and self._steps_elsewhere(fault):
                 continue
             if fault.code in (NOT_SCALED, PARTLY_SCALED):
                 step = (fault.at.line, fault.at.column, fault.function)
@@ -171,11 +174,15 @@ class Judged(Ways):
                 places.add(place)
                 yield fault
 
-    def _steps_elsewhere(self, scaler: Key) -> bool:
-        """Whether something may step with a scaler that knows it by another name."""
+    def _steps_elsewhere(self, fault: Fault) -> bool:
+        """Whether something may step with a scaler that is not in sight where it is updated."""
         return any(
-            other != scaler and not self.events.are_two(scaler, other)
-            for other in self.steps
+            (
+                root != fault.root
+                if scaler == fault.scaler
+                else not self.events.are_two(scaler, fault.scaler)
+            )
+            for scaler, root in self.step_roots
         )
 
     # -- regions --------------------------------------------------------------------------------

@@ -68,10 +68,13 @@ def _device(
     given = call.argument(0, "device_type")
     if given is None:
         return
-    refs = context.program.resolve(given, function)
-    if refs and all(ref.kind == "made" and ref.name == "torch.device" for ref in refs):
-        if not _all_known(amp, given, function):
-            return
+    found = amp.points_to.whole(given, function)
+    if found and all(
+        isinstance(one.expr, ir.Call)
+        and not one.fields
+        and context.program.origin(one.expr.func, one.function) == "torch.device"
+        for one in found
+    ):
         name = ir.render(given)
         fix = None
         if name is not None and isinstance(given, (ir.Name, ir.Attr)):
@@ -91,13 +94,6 @@ def _device(
             fix = Fix(True, f'write "{kind}"', (edit,))
         message = f'device_type is "{text}"; it has to be "{kind}", without an index'
         yield context.finding(DEVICE_INDEX, function, call, message, fix=fix)
-
-
-def _all_known(amp: Amp, given: ir.Expr, function: str) -> bool:
-    """Whether a device is made in plain sight, and not under another name of a parameter."""
-    if isinstance(given, ir.Call):
-        return True
-    return bool(amp.values(given, function))
 
 
 def _index(call: ir.Call) -> int:

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES
 from amp_migrate.analysis.values.bce import BceLosses
+from amp_migrate.analysis.values.numbers import Numbers
+from amp_migrate.lint.misuse.amp import Amp
 from amp_migrate.program import ir
-from amp_migrate.program.link import Program
 
 BCE = "AMP204"
 OVERFLOW = "AMP205"
@@ -26,18 +29,14 @@ _LAYERS = re.compile(
     r"torch\.nn\.(modules\.\w+\.)?(Linear|Conv[123]d|ConvTranspose[123]d)"
 )
 _METHODS = frozenset("matmul bmm mm".split())
-_KEEPS = frozenset(
-    """view reshape permute transpose contiguous unsqueeze squeeze flatten repeat expand masked_fill
-    masked_fill_ sigmoid tanh relu abs clone t""".split()
+_KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS
+"""Functions and methods whose result has the dtype of what they are given, under autocast, too."""
+_NUMBERS = frozenset(
+    "math.sqrt numpy.sqrt builtins.float builtins.int builtins.len".split()
 )
-"""Methods whose result has the dtype of what they are called on."""
-_KEEPING = re.compile(
-    r"torch\.(sigmoid|tanh|relu|abs|squeeze|unsqueeze|transpose|permute|reshape|flatten)"
-    r"|torch\.nn\.functional\.(relu|leaky_relu|gelu|silu|dropout)"
-)
+_COUNTS = frozenset("** * / // + - -x".split())
 _FILLS = {"masked_fill": 1, "masked_fill_": 1, "fill_": 0, "new_full": 1}
 _FULL_LIKE = "torch.full_like"
-_LARGEST = re.compile(r"torch\.(float32|float|float64|double)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,25 @@ class Numeric:
     message: str = ""
 
 
+class _Values(PointsTo):
+    """Tensors: what ``x.to(...)`` gives is another one."""
+
+    returns_self = frozenset()
+
+
 class Numerics:
     """Finds them in the statements of one program."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._losses = BceLosses(program)
+    def __init__(self, amp: Amp) -> None:
+        self.amp = amp
+        self.program = amp.program
+        self._values = self.program.noted(_Values)
+        self._losses = BceLosses(self.program)
+        self._numbers = Numbers(self.program, _FP16)
         self._names_bce: dict[str, bool] = {}
         """Of a file, whether any word in it may name such a loss."""
+        self._regions: dict[str, list[ir.Path]] = {}
+        self._asked: set[tuple[object, ...]] = set()
 
     def of(self, stmt: ir.Stmt, function: str) -> Iterator[Numeric]:
         """What one statement does."""
@@ -69,20 +79,36 @@ class Numerics:
         own_bce = self._names_bce[file]
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
-                if own_bce and self._losses.computes(call, function):
+                if own_bce and (
+                    self._losses.computes(call, function)
+                    or self._is_kept_loss(call.func, function)
+                ):
                     yield Numeric(BCE, call)
-                message = self._overflow(call, function)
+                message = self._overflow(call, function, stmt)
                 if message:
                     yield Numeric(OVERFLOW, call, message)
-                message = self._vanishing(call, function)
+                message = self._vanishing(call, function, stmt)
                 if message:
                     yield Numeric(VANISHING, call, message)
                 if self._is_custom(call, function):
                     yield Numeric(CUSTOM, call)
 
+    def _is_kept_loss(self, func: ir.Expr, function: str) -> bool:
+        """Whether what is called is the loss, out of a table, say, or by an argument."""
+        known = self.program.origin(func, function) or self.program.resolve(
+            func, function
+        )
+        made = () if known else self.amp.points_to.whole(func, function)
+        return bool(made) and all(
+            isinstance(one.expr, ir.Call)
+            and not one.fields
+            and self._losses.makes(one.expr, one.function)
+            for one in made
+        )
+
     # -- overflow -------------------------------------------------------------------------------
 
-    def _overflow(self, call: ir.Call, function: str) -> str:
+    def _overflow(self, call: ir.Call, function: str, stmt: ir.Stmt) -> str:
         value: ir.Expr | None = None
         held: ir.Expr | None = None
         if self.program.origin(call.func, function) == _FULL_LIKE:
@@ -98,7 +124,7 @@ class Numerics:
                 return ""
         if value is None or held is None or not self._is_too_large(value, function):
             return ""
-        if not self.is_half(held, function):
+        if not self.is_half(held, function, stmt):
             return ""
         return (
             f"{ir.render(value) or 'this number'} is beyond float16, whose largest number is 65504:"
@@ -106,21 +132,14 @@ class Numerics:
         )
 
     def _is_too_large(self, value: ir.Expr, function: str) -> bool:
-        match value:
-            case ir.Const(value=int() | float() as number):
-                return _FP16.largest < abs(number) < float("inf")
-            case ir.Attr(value=ir.Call(args=(arg,)) as call, attr="min" | "max"):
-                if self.program.origin(call.func, function) == "torch.finfo":
-                    dtype = self.program.origin(arg.value, function) or ""
-                    return bool(_LARGEST.fullmatch(dtype))
-            case ir.Call(args=(arg,)):
-                if self.program.origin(value.func, function) == "builtins.float":
-                    return self._is_too_large(_number(arg.value), function)
-        return False
+        numbers = self._numbers.all(value, function)
+        return bool(numbers) and all(
+            _FP16.largest < abs(number) < float("inf") for number in numbers
+        )
 
     # -- epsilons -------------------------------------------------------------------------------
 
-    def _vanishing(self, call: ir.Call, function: str) -> str:
+    def _vanishing(self, call: ir.Call, function: str, stmt: ir.Stmt) -> str:
         """``log(h + 1e-8)``: the sum is ``h`` where that is half."""
         given: ir.Expr | None = None
         if self.program.origin(call.func, function) == "torch.log":
@@ -130,7 +149,8 @@ class Numerics:
         match given:
             case ir.Operation(op="+", operands=(left, ir.Const(value=float() as eps))):
                 # Half of the smallest number is rounded to nothing.
-                if 0 < eps < _FP16.smallest / 2 and self.is_half(left, function):
+                tiny = 0 < eps < _FP16.smallest / 2
+                if tiny and self.is_half(left, function, stmt):
                     return (
                         f"{eps:g} is nothing in float16, whose smallest number is 6e-8: this is the"
                         " logarithm of 0 where it should help; compute it on .float()"
@@ -139,51 +159,48 @@ class Numerics:
 
     # -- dtypes ---------------------------------------------------------------------------------
 
-    def is_half(
-        self, expr: ir.Expr, function: str, seen: frozenset[str] = frozenset()
-    ) -> bool:
+    def is_half(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> bool:
         """Whether a tensor is float16 in a region of float16, for all that is seen here."""
         match expr:
             case ir.Operation(op="@"):
                 return True
             case ir.Operation(op="*" | "/", operands=(left, right)):
-                if self._is_number(right, function):
-                    return self.is_half(left, function, seen)
-                return self._is_number(left, function) and self.is_half(
-                    right, function, seen
+                if self._is_number(right, function, stmt):
+                    return self.is_half(left, function, stmt)
+                return self._is_number(left, function, stmt) and self.is_half(
+                    right, function, stmt
                 )
             case ir.Operation(op="-x", operands=(inner,)):
-                return self.is_half(inner, function, seen)
-            case ir.Call():
-                return self._makes_half(expr, function, seen)
-            case ir.Name(id=name):
-                if name in seen:
-                    return True
-                owner = self.program.owner(name, function)
-                if owner != function or any(
-                    p.name == name for p in self.program.functions[function].params
-                ):
-                    return False
-                found = self.program.definitions(function, name)
-                return bool(found) and all(
-                    d.value is not None
-                    and d.index is None
-                    and d.stmt.kind == "assign"
-                    and self.is_half(d.value, function, seen | {name})
-                    for d in found
-                )
-        return False
+                return self.is_half(inner, function, stmt)
+            case ir.Call() if self._makes_half(expr, function, stmt):
+                return True
+        key = expr, function, None if stmt is None else stmt.path
+        if key in self._asked:
+            return True
+        self._asked.add(key)
+        made = self._values.whole(expr, function, stmt)
+        found = bool(made) and all(
+            one.expr != expr
+            and not one.fields
+            and self._is_where(one, function, stmt)
+            and self.is_half(one.expr, one.function, one.stmt)
+            for one in made
+        )
+        self._asked.discard(key)
+        return found
 
-    def _makes_half(self, call: ir.Call, function: str, seen: frozenset[str]) -> bool:
+    def _makes_half(self, call: ir.Call, function: str, stmt: ir.Stmt | None) -> bool:
         origin = self.program.origin(call.func, function)
         if origin is not None:
             if _PRODUCTS.fullmatch(origin):
                 return True
             given = call.argument(0, "input")
+            package, _, name = origin.rpartition(".")
             return (
-                bool(_KEEPING.fullmatch(origin))
+                package in ("torch", "torch.nn.functional")
+                and name in _KEEPS
                 and given is not None
-                and self.is_half(given, function, seen)
+                and self.is_half(given, function, stmt)
             )
         refs = self.program.resolve(call.func, function)
         if refs:
@@ -194,41 +211,47 @@ class Numerics:
             if call.func.attr in _METHODS:
                 return True
             if call.func.attr in _KEEPS:
-                return self.is_half(call.func.value, function, seen)
+                return self.is_half(call.func.value, function, stmt)
         return False
 
-    def _is_number(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+    def _is_where(self, made: Object, function: str, stmt: ir.Stmt | None) -> bool:
+        """Whether a value is made in a region wherever that is open that it is used in."""
+        inside = self._is_inside(made.function, made.stmt)
+        if inside is None and made.function != function:
+            return not self._is_inside(function, stmt)
+        return inside is not False
+
+    def _is_inside(self, function: str, stmt: ir.Stmt | None) -> bool | None:
+        """Whether a statement stands in a region; None where its function opens none."""
+        if function not in self._regions:
+            self._regions[function] = [
+                outer.path
+                for outer in ir.statements(self.program.functions[function].body)
+                if outer.kind == "with"
+                if any(self.amp.entered(expr, function) for expr in outer.exprs)
+            ]
+        paths = self._regions[function]
+        if not paths or stmt is None:
+            return None
+        return any(path == stmt.path[: len(path)] for path in paths)
+
+    def _is_number(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> bool:
         """Whether a factor is a plain number, which leaves the dtype of a tensor as it is."""
-        if depth > 3:
-            return False
-        match expr:
-            case ir.Const(value=int() | float()):
-                return True
-            case ir.Operation(op="**", operands=(_, ir.Const(value=float()))):
-                # d ** 0.5: a tensor is seldom raised to a power for a factor, a dimension is.
-                return self._is_dimension(expr.operands[0], function, depth)
-            case ir.Operation(op="/" | "*", operands=(left, right)):
-                return self._is_number(left, function, depth + 1) and self._is_number(
-                    right, function, depth + 1
-                )
-            case ir.Call():
-                origin = self.program.origin(expr.func, function) or ""
-                return origin in ("math.sqrt", "numpy.sqrt", "builtins.float")
-        return False
+        made = self._values.of(expr, function, stmt)
+        return bool(made) and all(map(self._counts, made))
 
-    def _is_dimension(self, expr: ir.Expr, function: str, depth: int) -> bool:
-        match expr:
+    def _counts(self, one: Object) -> bool:
+        if ("attribute", "shape") in one.fields:
+            return True
+        match one.expr:
             case ir.Const(value=int() | float()):
                 return True
-            case ir.Call(func=ir.Attr(attr="size"), args=(_,)):
-                return True
-            case ir.Item(value=ir.Attr(attr="shape")):
-                return True
-            case ir.Name(id=name):
-                found = self.program.definitions(function, name)
-                return len(found) == 1 and (
-                    found[0].value is not None
-                    and self._is_dimension(found[0].value, function, depth + 1)
+            case ir.Operation(op=op, operands=operands) if op in _COUNTS:
+                return all(self._is_number(o, one.function, one.stmt) for o in operands)
+            case ir.Call(func=func):
+                origin = self.program.origin(func, one.function)
+                return origin in _NUMBERS or (
+                    isinstance(func, ir.Attr) and func.attr == "size"
                 )
         return False
 
@@ -284,13 +307,3 @@ class Numerics:
             for expr in stmt.exprs
             for inner in ir.walk(expr)
         )
-
-
-def _number(expr: ir.Expr) -> ir.Expr:
-    """``float("-1e9")`` as the number that it is."""
-    if isinstance(expr, ir.Const) and isinstance(expr.value, str):
-        try:
-            return ir.Const(float(expr.value))
-        except ValueError:
-            return expr
-    return expr

@@ -62,8 +62,9 @@ class Owners:
     ) -> set[Key]:
         """Those of some optimizers that hold what is given; empty where that is not told."""
         if isinstance(given, ir.Name):
-            values = self.amp.values(given, function)
-            given = values[0][0] if len(values) == 1 else given
+            found = self.amp.points_to.of(given, function)
+            if len(found) == 1 and not found[0].fields:
+                given, function = found[0].expr, found[0].function
         modules = set(self._named(given, function, ways.key))
         return {one for one in known if modules & (self.modules.get(one) or set())}
 

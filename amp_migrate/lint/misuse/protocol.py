@@ -249,6 +249,7 @@ class Protocol(Outside):
             return self._lost(held)
         self.optimizers.add(optimizer)
         self.stepping[optimizer].add((scaler, function))
+        self.step_roots.add((scaler, self._active[0]))
         at = event.call or stmt
         self.steps.setdefault(
             scaler,

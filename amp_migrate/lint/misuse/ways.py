@@ -219,8 +219,7 @@ class Ways(Walk[Held]):
     def _truth(self, value: ir.Expr, function: str, state: State[Held]) -> bool | None:
         if isinstance(value, ir.Const):
             return bool(value.value)
-        made = self.amp.values(value, function) or [(value, function)]
-        if all(isinstance(v, ir.Call) and self.amp.makes_scaler(v, f) for v, f in made):
+        if self.amp.is_always_scaler(value, function):
             return True
         here = self._known(function, state)
         test, holds = conditions.plain(self._shared(value, function)[1])
