@@ -60,7 +60,7 @@ class Amp:
         self.program = program
         self.points_to = program.noted(PointsTo)
         self._always: dict[tuple[ir.Expr, str], bool] = {}
-        self._objects: dict[tuple[ir.Expr, str], Key | None] = {}
+        self._objects: dict[tuple[ir.Expr, str], frozenset[Key | None]] = {}
 
     # -- what is called -------------------------------------------------------------------------
 
@@ -244,14 +244,23 @@ class Amp:
                 return bound[given]
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
             return None
-        if (expr, function) not in self._objects:
-            found = {
+        found = self._objects_of(expr, function)
+        alone = next(iter(found)) if len(found) == 1 else None
+        return alone or self._written(expr, function, bound)
+
+    def keys(self, expr: ir.Expr, function: str) -> list[Key]:
+        """The objects that an expression may name, those that have names of their own."""
+        return [key for key in self._objects_of(expr, function) if key is not None]
+
+    def _objects_of(self, expr: ir.Expr, function: str) -> frozenset[Key | None]:
+        key = expr, function
+        if key not in self._objects:
+            self._objects[key] = frozenset(
                 self._named(one)
-                for one in self.points_to.of(expr, function)
+                for one in self.points_to.of(*key)
                 if one.kind != "open" and not one.is_none
-            }
-            self._objects[expr, function] = found.pop() if len(found) == 1 else None
-        return self._objects[expr, function] or self._written(expr, function, bound)
+            )
+        return self._objects[key]
 
     def _named(self, one: Object) -> Key | None:
         """An object by the name that it is first given; None where it may be one of several."""

@@ -23,7 +23,8 @@ _OTHERS = re.compile(
 )
 """What the names of other things that have a state have in them."""
 _ANYTHING = frozenset(("v", "obj", "value", "item", "x"))
-_DEEPEST = 3
+_ANY = ir.Name("?")
+"""The key of any entry."""
 
 
 def check(context: Context, file: str) -> Iterable[Finding]:
@@ -39,7 +40,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
             continue
         for stmt in ir.statements(context.program.functions[function].body):
             for call in calls_of(stmt):
-                code = states.lacking(call, function)
+                code = states.lacking(call, function, stmt)
                 if code is not None:
                     yield context.finding(code, function, call)
 
@@ -66,7 +67,7 @@ class _States:
         self.loaded = list(self._handled("load_state_dict"))
         self._reported: set[int] = set()
 
-    def lacking(self, call: ir.Call, function: str) -> str | None:
+    def lacking(self, call: ir.Call, function: str, stmt: ir.Stmt) -> str | None:
         """What is wrong with a call that saves or loads the state of an optimizer."""
         name = (
             call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
@@ -81,7 +82,7 @@ class _States:
                     return NOT_LOADED
         elif name is not None and "save" in name.lower():
             for arg in call.args:
-                for held, there in self._states_in(arg.value, function):
+                for held, there in self._states_in(arg.value, function, stmt):
                     for optimizer in self._keys(held, there) & self.stepping.keys():
                         if self._any(self.saved, optimizer, function):
                             continue
@@ -181,63 +182,39 @@ class _States:
     # -- the states of optimizers -------------------------------------------------------------------
 
     def _states_in(
-        self, expr: ir.Expr, function: str, depth: int = 0
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
     ) -> Iterator[tuple[ir.Expr, str]]:
-        """What has its ``state_dict()`` in a value that is saved, with the function that says so."""
-        if depth > _DEEPEST or isinstance(expr, ir.Deferred):
+        """What has its ``state_dict()`` in a dict that is saved, with the function that says so."""
+        if self._is_param(expr, function):
+            # Who gives it says what is in it.
             return
-        match expr:
-            case ir.Call():
-                held = _state_of(expr, "state_dict")
+        pending = [(expr, function, stmt)]
+        seen: set[int] = set()
+        while pending:
+            whole, there, at = pending.pop()
+            if id(whole) in seen or isinstance(whole, ir.Deferred):
+                continue
+            seen.add(id(whole))
+            for one in self.events.amp.points_to.of(ir.Item(whole, _ANY), there, at):
+                held = None if one.fields else _state_of(one.expr, "state_dict")
                 if held is not None:
-                    # What is no dict is one of several files that make a checkpoint.
-                    if depth:
-                        yield held, function
-                for there, value in self.program.returns(expr, function):
-                    yield from self._states_in(value, there, depth + 1)
-                for arg in () if held is not None else expr.args:
-                    yield from self._states_in(arg.value, function, depth + 1)
-            case ir.Display(kind="dict", items=items):
-                for item in items:
-                    yield from self._states_in(item, function, max(depth, 1))
-            case ir.Operation(op="if" | "or" | "and" | "|", operands=operands):
-                for operand in operands:
-                    yield from self._states_in(operand, function, depth)
-            case ir.Name(id=name) if self.program.owner(name, function) == function:
-                for value in self._put_into(name, function):
-                    yield from self._states_in(value, function, depth + 1)
+                    yield held, one.function
+                elif not one.fields:
+                    pending.append((one.expr, one.function, one.stmt))
+                elif isinstance(one.expr, ir.Call):
+                    args = one.expr.args
+                    pending += [(arg.value, one.function, one.stmt) for arg in args]
 
-    def _put_into(self, name: str, function: str) -> Iterator[ir.Expr]:
-        """What a local variable is given, whole or entry by entry."""
-        for found in self.program.definitions(function, name):
-            if found.value is not None and found.index is None:
-                if not _state_of(found.value, "state_dict"):
-                    yield found.value
-        for stmt in ir.statements(self.program.functions[function].body):
-            for target in stmt.targets:
-                if isinstance(target, ir.Item) and target.value == ir.Name(name):
-                    if stmt.value is not None:
-                        yield stmt.value
-            match stmt.value:
-                case ir.Call(func=ir.Attr(value=ir.Name(id=into), attr="update")):
-                    if into == name:
-                        yield stmt.value
+    def _is_param(self, expr: ir.Expr, function: str) -> bool:
+        params = self.program.functions[function].params
+        return any(ir.Name(param.name) == expr for param in params)
 
-    def _keys(self, held: ir.Expr, function: str, depth: int = 0) -> frozenset[Key]:
-        """Which objects an expression may name; of a parameter, what callers give."""
-        given = (
-            self.program.arguments(function, held.id)
-            if isinstance(held, ir.Name) and depth < _DEEPEST
-            else ()
-        )
-        if given:
-            return frozenset(
-                key
-                for caller, value in given
-                for key in self._keys(value, caller, depth + 1)
-            )
-        key = self.events.amp.key(held, function)
-        return frozenset() if key is None else frozenset((key,))
+    def _keys(self, held: ir.Expr, function: str) -> frozenset[Key]:
+        """Which objects an expression may name."""
+        amp = self.events.amp
+        key = amp.key(held, function)
+        found = amp.keys(held, function) or (() if key is None else (key,))
+        return frozenset(found)
 
 
 def _state_of(expr: ir.Expr, method: str) -> ir.Expr | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training
-from amp_migrate.lint.throughput.values import Creation, creations, unwrapped
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
@@ -23,24 +22,24 @@ _DECODES = re.compile(
 _TRANSFORM = re.compile(r"(?i)(^|_)(transforms?|augment\w*|preprocess)$")
 _OTHER = re.compile(r"(?i)val|test|eval|dev")
 _PARTS = frozenset("Subset random_split ConcatDataset".split())
+_THROUGH = frozenset(
+    "enumerate tqdm trange iter list zip cycle progress_bar track".split()
+)
 
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """What is found about the loaders that a file makes or uses."""
     training = Training.of(context)
-    flow = Flow(context.program)
-    yield from _idle(context, training, flow, file)
+    yield from _idle(context, training, file)
     asynchronous = "non_blocking" in context.program.modules[file].identifiers
     for step in training.steps_in(file) if asynchronous else ():
-        yield from _unpinned(context, flow, step)
+        yield from _unpinned(context, step)
 
 
 # -- no workers -------------------------------------------------------------------------------
 
 
-def _idle(
-    context: Context, training: Training, flow: Flow, file: str
-) -> Iterator[Finding]:
+def _idle(context: Context, training: Training, file: str) -> Iterator[Finding]:
     for name in context.functions(file):
         for stmt in ir.statements(context.program.functions[name].body):
             for call in calls_of(stmt):
@@ -52,7 +51,7 @@ def _idle(
                 dataset = call.argument(0, "dataset")
                 if workers not in (None, ir.Const(0)) or dataset is None:
                     continue
-                what = _work(flow, Made(dataset, name, stmt))
+                what = _work(context.program, dataset, name, stmt)
                 if what and training.trains(file) and not training.is_demo(name, stmt):
                     message = f"no worker processes: {what} in between the steps, while the GPU waits"
                     yield context.finding("TCU305", name, call, message)
@@ -69,25 +68,59 @@ def _for_training(call: ir.Call, stmt: ir.Stmt) -> bool:
     return any("train" in name for name in names)
 
 
-def _work(flow: Flow, at: Made, depth: int = 0) -> str:
+def _made(
+    program: Program, expr: ir.Expr, function: str, stmt: ir.Stmt | None
+) -> list[Object]:
+    """What may have made a value, calls all of them; nothing where that is not known."""
+    found = program.noted(PointsTo).whole(expr, function, stmt)
+    known = all(
+        isinstance(one.expr, ir.Call)
+        and (not one.fields or _last(program, one.expr.func, one.function) in _PARTS)
+        for one in found
+    )
+    return list(found) if known else []
+
+
+def _last(program: Program, func: ir.Expr, function: str) -> str:
+    name = program.origin(func, function) or ir.key_of(func) or ""
+    return name.rpartition(".")[2]
+
+
+def _unwrapped(program: Program, expr: ir.Expr, function: str) -> ir.Expr:
+    """What is gone over, without ``enumerate``, ``tqdm`` and the like around it."""
+    while isinstance(expr, ir.Call) and expr.args and not expr.args[0].star:
+        if _last(program, expr.func, function) not in _THROUGH:
+            break
+        expr = expr.args[0].value
+    return expr
+
+
+def _work(
+    program: Program,
+    dataset: ir.Expr,
+    function: str,
+    stmt: ir.Stmt | None,
+    depth: int = 0,
+) -> str:
     """What is done for each item of a dataset; nothing where this is unknown, or little."""
-    found = creations(flow, at)
-    works = {_work_of(flow, one, at, depth) for one in found or ()}
+    found = _made(program, dataset, function, stmt)
+    works = {_work_of(program, one, depth) for one in found}
     return works.pop() if len(works) == 1 else ""
 
 
-def _work_of(flow: Flow, made: Creation, at: Made, depth: int) -> str:
-    program, function = flow.program, made.function
-    origin = program.origin(made.call.func, function) or ""
+def _work_of(program: Program, made: Object, depth: int) -> str:
+    call, function = made.expr, made.function
+    assert isinstance(call, ir.Call)
+    origin = program.origin(call.func, function) or ""
     package, _, name = origin.rpartition(".")
-    if name in _PARTS and made.call.args and depth < 3:
-        return _work(flow, Made(made.call.args[0].value, function, at.stmt), depth + 1)
+    if name in _PARTS and call.args and depth < 3:
+        return _work(program, call.args[0].value, function, made.stmt, depth + 1)
     if package.startswith("torchvision.datasets"):
-        given = {arg.name: arg.value for arg in made.call.args}
+        given = {arg.name: arg.value for arg in call.args}
         if given.get("transform", ir.Const(None)) != ir.Const(None):
             return "items are transformed"
         return ""
-    for ref in program.resolve(made.call.func, function):
+    for ref in program.resolve(call.func, function):
         item = program.method(ref.name, "__getitem__") if ref.kind == "class" else None
         if item is not None and _decodes(program, item, set()):
             return "items are read and transformed"
@@ -120,7 +153,7 @@ def _decodes(program: Program, function: str, seen: set[str]) -> bool:
 # -- no pinned memory -------------------------------------------------------------------------
 
 
-def _unpinned(context: Context, flow: Flow, step: Step) -> Iterator[Finding]:
+def _unpinned(context: Context, step: Step) -> Iterator[Finding]:
     loop, function = step.at, step.function
     if loop.kind != "for" or loop.value is None:
         return
@@ -141,9 +174,9 @@ def _unpinned(context: Context, flow: Flow, step: Step) -> Iterator[Finding]:
     )
     if move is None:
         return
-    loader = unwrapped(context.program, loop.value, function)
-    made = creations(flow, Made(loader, function, loop))
-    if made is not None and all(_keeps_pageable(context.program, one) for one in made):
+    loader = _unwrapped(context.program, loop.value, function)
+    made = _made(context.program, loader, function, loop)
+    if made and all(_keeps_pageable(context.program, one) for one in made):
         yield context.finding("TCU306", function, move)
 
 
@@ -160,10 +193,12 @@ def _is_asynchronous(call: ir.Call, names: set[str]) -> bool:
     )
 
 
-def _keeps_pageable(program: Program, made: Creation) -> bool:
+def _keeps_pageable(program: Program, made: Object) -> bool:
     """Whether a loader does not put its batches into pinned memory."""
-    if program.origin(made.call.func, made.function) not in _LOADERS:
-        return False
-    if any(arg.star for arg in made.call.args):
-        return False
-    return made.call.argument(7, "pin_memory") in (None, ir.Const(False))
+    call = made.expr
+    return (
+        isinstance(call, ir.Call)
+        and program.origin(call.func, made.function) in _LOADERS
+        and not any(arg.star for arg in call.args)
+        and call.argument(7, "pin_memory") in (None, ir.Const(False))
+    )
