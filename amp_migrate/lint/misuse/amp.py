@@ -245,12 +245,23 @@ class Amp:
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
             return None
         found = self._objects_of(expr, function)
+        if isinstance(expr, ir.Attr) and self.is_one_of_several(expr.value, function):
+            found = frozenset()
         alone = next(iter(found)) if len(found) == 1 else None
         return alone or self._written(expr, function, bound)
 
     def keys(self, expr: ir.Expr, function: str) -> list[Key]:
         """The objects that an expression may name, those that have names of their own."""
         return [key for key in self._objects_of(expr, function) if key is not None]
+
+    def is_one_of_several(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an object is of a class of which somebody makes several."""
+        for class_name in self.program.instance_classes(expr, function):
+            init = self.program.method(class_name, "__init__")
+            sites = self.program.call_sites.get(init or "", [])
+            if len(sites) > len({site.caller for site in sites}):
+                return True
+        return False
 
     def _objects_of(self, expr: ir.Expr, function: str) -> frozenset[Key | None]:
         key = expr, function
@@ -327,10 +338,15 @@ class Amp:
                     return ("variable", *program.home(owner, name))
             case ir.Attr(value=value, attr=last):
                 classes = program.instance_classes(value, function)
-                if classes:
+                if self.is_one_of_several(value, function):
+                    base = self.key(value, function, bound)
+                own = program.self_class(function)
+                if own and base == ("variable", function, own[0]):
+                    base = None
+                if classes and base is None:
                     family = min(program.family(min(classes)), default=min(classes))
                     return ("attribute", family, last)
-                base = self.key(value, function, bound)
+                base = base or self.key(value, function, bound)
             case ir.Item(value=value, key=ir.Const(value=key)):
                 base, last = self.key(value, function, bound), repr(key)
             case ir.Item(value=value, key=ir.Name(id=name)):

@@ -183,8 +183,10 @@ class Ways(Walk[Held]):
         starred = any(arg.star for arg in event.call.args)
         for index, param in enumerate(self.program.functions[callee].params):
             if site.bound_self and index == 0:
-                if isinstance(event.call.func, ir.Attr) and self.events.is_of_scaler(
-                    callee
+                own = ir.Name(param.name)
+                if isinstance(event.call.func, ir.Attr) and (
+                    self.events.is_scaler(own, callee)
+                    or self.amp.is_one_of_several(own, callee)
                 ):
                     bound[callee, param.name] = self.key(event.call.func.value, caller)
                 continue
