@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.core.findings import Severity
 from amp_migrate.lint.misuse import conditions
@@ -65,6 +64,24 @@ class Fault:
     """Where the way begins on which it was met."""
 
 
+@dataclass(frozen=True, slots=True)
+class Here:
+    """An event, and the statement on whose line it happens."""
+
+    event: AmpEvent
+    function: str
+    stmt: ir.Stmt
+
+    @property
+    def site(self) -> Site:
+        return self.function, self.stmt.path
+
+    @property
+    def place(self) -> ir.Call | ir.Stmt:
+        """What a finding points at."""
+        return self.event.call or self.stmt
+
+
 class Judged(Ways):
     """Gathers what is wrong, and with it those who came to the same place in the same manner and were
     right: a way that a condition which is not read may rule out is never the only witness.
@@ -118,9 +135,7 @@ class Judged(Ways):
         self,
         wrong: bool,
         code: str,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
+        here: Here,
         manner: object = None,
         *,
         message: str = "",
@@ -128,13 +143,13 @@ class Judged(Ways):
         told: Site | None = None,
     ) -> None:
         """``told``: the statement that is to blame, where it is not where it is noticed."""
-        place = event.call or stmt
-        key = (code, function, place.line, place.column, manner, told)
+        place = here.place
+        key = (code, here.function, place.line, place.column, manner, told)
         if not wrong:
             self.good.add(key)
             return
         again = isinstance(manner, tuple) and bool(manner[0])
-        blamed = (function, place) if told is None else (told[0], self._at(told))
+        blamed = (here.function, place) if told is None else (told[0], self._at(told))
         root = self._active[0]
         self.bad[key] = Fault(code, *blamed, message, None, scaler, again, root)
 
@@ -192,12 +207,10 @@ class Judged(Ways):
             return
         self._told(REENTERED, function, stmt)
 
-    def _in_region(
-        self, code: str, event: Event, function: str, stmt: ir.Stmt
-    ) -> Open | None:
-        found = self._region_at(stmt)
+    def _in_region(self, code: str, here: Here) -> Open | None:
+        found = self._region_at(here.stmt)
         if found is not None:
-            self._told(code, function, event.call or stmt)
+            self._told(code, here.function, here.place)
         return found
 
     def _region_at(self, stmt: ir.Stmt) -> Open | None:
@@ -208,20 +221,20 @@ class Judged(Ways):
         off = found.region.enabled is None and self._is_switched_off(stmt)
         return None if off else found
 
-    def _numeric(self, event: AmpEvent, function: str, stmt: ir.Stmt) -> None:
+    def _numeric(self, here: Here) -> None:
         found = self.region()
-        if found is None or found.region is None or self._is_switched_off(stmt):
+        if found is None or found.region is None or self._is_switched_off(here.stmt):
             return
-        if event.code == BCE:
+        if here.event.code == BCE:
             # Only the policies of CUDA and its like forbid it.
             told = found.region.device not in ("cpu", "mps")
-        elif event.code == CUSTOM:
+        elif here.event.code == CUSTOM:
             told = True
         else:
             told = found.region.dtype == "float16"
         if told:
-            at = event.call or stmt
-            self._told(event.code, function, at, message=event.message)
+            event = here.event
+            self._told(event.code, here.function, here.place, message=event.message)
 
     def _is_switched_off(self, stmt: ir.Stmt) -> bool:
         """Whether the code itself says that this is its branch without AMP."""
@@ -242,19 +255,19 @@ class Judged(Ways):
                 return True
         return False
 
-    def _step_in_region(self, event: Event, function: str, stmt: ir.Stmt) -> None:
-        found = self._region_at(stmt)
+    def _step_in_region(self, here: Here) -> None:
+        found = self._region_at(here.stmt)
         if found is None or found.region is None:
             return
         outermost = next(i for i, one in enumerate(self.open) if one.region)
         loops = [one for one in self.open[outermost + 1 :] if one.region is None]
         if loops and found.region.caches:
-            self._told(STEP_IN_REGION, function, event.call or stmt)
+            self._told(STEP_IN_REGION, here.function, here.place)
         else:
             self._told(
                 STEP_IN_REGION,
-                function,
-                event.call or stmt,
+                here.function,
+                here.place,
                 severity="warning",
                 message="the optimizer steps inside an autocast region; end the region before"
                 " backward()",

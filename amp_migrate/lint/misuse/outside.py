@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.lint.misuse.amp import Key
-from amp_migrate.lint.misuse.events import AmpEvent
 from amp_migrate.lint.misuse.faults import (
     CLIPPED,
     EDITED,
@@ -15,6 +13,7 @@ from amp_migrate.lint.misuse.faults import (
     REBORN,
     STEP_OUTSIDE,
     STEP_WITHOUT_CHECK,
+    Here,
     Judged,
 )
 from amp_migrate.lint.misuse.state import (
@@ -32,14 +31,7 @@ from amp_migrate.program import ir
 class Outside(Judged):
     """Judges what is done without asking the scaler."""
 
-    def _plain_step(
-        self,
-        held: Held,
-        optimizer: Key | None,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
-    ) -> Held:
+    def _plain_step(self, held: Held, optimizer: Key | None, here: Here) -> Held:
         if optimizer is None:
             return held
         self.steps_plainly = True
@@ -47,46 +39,40 @@ class Outside(Judged):
         mark = held.mark(APPLIED, optimizer)
         if not waiting and mark is not None and not mark.around:
             # Where this statement follows whatever branch the scaler steps in, no test keeps them apart.
-            certain = _follows((function, stmt.path), mark.site)
-            self._judge(True, STEP_OUTSIDE, event, function, stmt, certain or None)
+            certain = _follows(here.site, mark.site)
+            self._judge(True, STEP_OUTSIDE, here, certain or None)
         if waiting:
             scaled = {kind for kind, _ in waiting} <= {SCALED, STALE}
             state = held.state(optimizer)
             raw = scaled and state == "" and not held.by_hand
-            self._judge(raw, STEP_OUTSIDE, event, function, stmt)
-            self._judge(
-                scaled and state == UNSCALED, STEP_WITHOUT_CHECK, event, function, stmt
-            )
+            self._judge(raw, STEP_OUTSIDE, here)
+            self._judge(scaled and state == UNSCALED, STEP_WITHOUT_CHECK, here)
         # They were computed for this optimizer: what they are to another one is not told by the calls.
         return replace(held.used(optimizer), grads=held.grads - {(PLAIN, NOBODY)})
 
-    def _touched(
-        self, held: Held, event: AmpEvent, function: str, stmt: ir.Stmt
-    ) -> None:
-        code = {"clip": CLIPPED, "read": READ, "edit": EDITED}[event.kind]
+    def _touched(self, held: Held, here: Here) -> None:
+        code = {"clip": CLIPPED, "read": READ, "edit": EDITED}[here.event.kind]
         if not any(kind in (SCALED, STALE) for kind, _ in held.grads):
             return
         known = self.optimizers
-        told = self.owners.of(event.subject, function, known, self)
+        told = self.owners.of(here.event.subject, here.function, known, self)
         meant = told or known
         clean = held.by_hand or not all(
             {kind for kind, _ in held.of(one)} == {SCALED} for one in meant
         )
-        if event.call is not None:
+        if here.event.call is not None:
             clean = clean or any(
                 isinstance(inner, ir.Attr) and inner.attr == "get_scale"
-                for inner in ir.walk(event.call)
+                for inner in ir.walk(here.event.call)
             )
         states = [bool(held.state(one)) for one in meant]
         unscaled = all(states) if told else any(states)
         if not meant:
             return
         wrong = not clean and not unscaled
-        self._judge(wrong, code, event, function, stmt)
+        self._judge(wrong, code, here)
 
-    def _new_scaler(
-        self, held: Held, scaler: Key | None, function: str, stmt: ir.Stmt
-    ) -> Held:
+    def _new_scaler(self, held: Held, scaler: Key | None, here: Here) -> Held:
         if scaler is None:
             return held
         kept = frozenset(one for one in held.checked if one[0] != scaler)
@@ -95,7 +81,7 @@ class Outside(Judged):
         loops = {loop for s, _, around in held.lived if s == scaler for loop in around}
         if not loops or not self._is_straight(frozenset(loops)):
             return held
-        return held.marked("reborn", scaler, (function, stmt.path))
+        return held.marked("reborn", scaler, here.site)
 
     def _is_straight(self, loops: frozenset[Site]) -> bool:
         """Whether no condition stands between some loop and here."""

@@ -29,6 +29,7 @@ from amp_migrate.lint.misuse.faults import (
     UPDATED_BEFORE_STEP,
     UPDATED_BETWEEN,
     Fault,
+    Here,
 )
 from amp_migrate.lint.misuse.outside import Outside
 from amp_migrate.lint.misuse.owners import Owners
@@ -62,34 +63,35 @@ class Protocol(Outside):
         self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
     ) -> State[Held]:
         assert isinstance(event, AmpEvent)
+        here = Here(event, function, stmt)
         held = state.held
         scaler = self.key(event.scaler, function)
         subject = self.key(event.subject, function)
         match event.kind:
             case "scaled":
-                self._in_region(BACKWARD_IN_REGION, event, function, stmt)
-                held = self._scaled(held, scaler, event, function, stmt)
+                self._in_region(BACKWARD_IN_REGION, here)
+                held = self._scaled(held, scaler, here)
             case "plain":
-                self._in_region(BACKWARD_IN_REGION, event, function, stmt)
+                self._in_region(BACKWARD_IN_REGION, here)
                 if subject is not None and subject[0] == SCALED_LOSS:
-                    held = self._scaled(held, subject[1:], event, function, stmt)
+                    held = self._scaled(held, subject[1:], here)
                 elif self._is_from_unseen(event.subject, subject, function):
                     held = held.after_backward((UNKNOWN, NOBODY))
                 else:
                     held = held.after_backward((PLAIN, NOBODY))
-                    held = held.marked(PLAIN, NOBODY, (function, stmt.path))
+                    held = held.marked(PLAIN, NOBODY, here.site)
             case "foreign":
                 held = held.after_backward((UNKNOWN, NOBODY))
             case "unscale":
-                held = self._unscale(held, scaler, subject, event, function, stmt)
+                held = self._unscale(held, scaler, subject, here)
             case "step":
-                self._step_in_region(event, function, stmt)
-                held = self._step(held, scaler, subject, event, function, stmt)
+                self._step_in_region(here)
+                held = self._step(held, scaler, subject, here)
             case "update":
-                held = self._update(held, scaler, event, function, stmt)
+                held = self._update(held, scaler, here)
             case "plain step":
-                self._step_in_region(event, function, stmt)
-                held = self._plain_step(held, subject, event, function, stmt)
+                self._step_in_region(here)
+                held = self._plain_step(held, subject, here)
             case "zero":
                 if subject is not None:
                     held = held.used(subject)
@@ -97,15 +99,15 @@ class Protocol(Outside):
                     held = replace(held, grads=frozenset(), cleared=frozenset())
                 held = held.without(APPLIED)
             case "clip" | "read" | "edit":
-                self._touched(held, event, function, stmt)
+                self._touched(held, here)
             case "rescale":
                 held = replace(held, by_hand=True)
             case "opaque":
-                held = self._opaque(held, event, function)
+                held = self._opaque(held, here)
             case "numeric":
-                self._numeric(event, function, stmt)
+                self._numeric(here)
             case "new scaler":
-                held = self._new_scaler(held, scaler, function, stmt)
+                held = self._new_scaler(held, scaler, here)
             case "new optimizer":
                 if subject is not None:
                     held = self._new_optimizer(held, subject)
@@ -125,9 +127,7 @@ class Protocol(Outside):
             self.program.definitions(owner, name)
         )
 
-    def _scaled(
-        self, held: Held, scaler: Key | None, event: Event, function: str, stmt: ir.Stmt
-    ) -> Held:
+    def _scaled(self, held: Held, scaler: Key | None, here: Here) -> Held:
         if not scaler:
             return held.after_backward((UNKNOWN, NOBODY))
         for optimizer, what, _ in held.status:
@@ -138,9 +138,7 @@ class Protocol(Outside):
                 self._judge(
                     what == UNSCALED,
                     UNSCALED_BETWEEN,
-                    event,
-                    function,
-                    stmt,
+                    here,
                     (mark.around, mark.site),
                     scaler=scaler,
                     told=mark.site,
@@ -153,40 +151,30 @@ class Protocol(Outside):
                     bool(self.optimizers)
                     and all((STALE, scaler) in held.of(o) for o in self.optimizers),
                     UPDATED_BETWEEN,
-                    event,
-                    function,
-                    stmt,
+                    here,
                     (mark.around, mark.site),
                     scaler=scaler,
                     told=updated.site,
                 )
         held = held.after_backward((SCALED, scaler))
-        return held.marked(SCALED, scaler, (function, stmt.path))
+        return held.marked(SCALED, scaler, here.site)
 
     def _unscale(
-        self,
-        held: Held,
-        scaler: Key | None,
-        optimizer: Key | None,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
+        self, held: Held, scaler: Key | None, optimizer: Key | None, here: Here
     ) -> Held:
         if scaler is None or optimizer is None:
             return self._lost(held)
         self.optimizers.add(optimizer)
-        self._shared_parameters(held, optimizer, event, function, stmt)
+        self._shared_parameters(held, optimizer, here)
         state = held.state(optimizer)
         for what, code, around in (
             (UNSCALED, UNSCALED_TWICE, UNSCALED_BETWEEN),
             (STEPPED, UNSCALED_AFTER_STEP, MISSING_UPDATE),
         ):
             mark = held.mark(what, optimizer)
-            self._repeated(
-                mark, state == what, code, around, scaler, event, function, stmt
-            )
+            self._repeated(mark, state == what, code, around, scaler, here)
         held = held.with_status(optimizer, UNSCALED, scaler)
-        return held.marked(UNSCALED, optimizer, (function, stmt.path))
+        return held.marked(UNSCALED, optimizer, here.site)
 
     def _repeated(
         self,
@@ -195,9 +183,7 @@ class Protocol(Outside):
         code: str,
         around: str,
         scaler: Key,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
+        here: Here,
     ) -> None:
         """Judge what must not happen twice before an update."""
         if mark is None:
@@ -208,9 +194,7 @@ class Protocol(Outside):
             self._judge(
                 wrong,
                 MISSING_UPDATE,
-                event,
-                function,
-                stmt,
+                here,
                 manner,
                 message=f"this {there.kind} skips the scaler.update() that has to follow"
                 " unscale_() or step(): the next turn raises",
@@ -218,42 +202,25 @@ class Protocol(Outside):
                 told=mark.left,
             )
         elif not mark.around:
-            self._judge(wrong, code, event, function, stmt, manner, scaler=scaler)
+            self._judge(wrong, code, here, manner, scaler=scaler)
         elif self._in_each_turn(mark):
             told = mark.site if around == MISSING_UPDATE else None
-            self._judge(
-                wrong,
-                around,
-                event,
-                function,
-                stmt,
-                manner,
-                scaler=scaler,
-                told=told,
-            )
+            self._judge(wrong, around, here, manner, scaler=scaler, told=told)
 
     def _in_each_turn(self, mark: Mark) -> bool:
         """Whether what comes of going around loops does come in each turn."""
         return not mark.around or self.steadily(mark.around)
 
     def _step(
-        self,
-        held: Held,
-        scaler: Key | None,
-        optimizer: Key | None,
-        event: Event,
-        function: str,
-        stmt: ir.Stmt,
+        self, held: Held, scaler: Key | None, optimizer: Key | None, here: Here
     ) -> Held:
         if scaler is None or optimizer is None:
             return self._lost(held)
         self.optimizers.add(optimizer)
-        self.stepping[optimizer].add((scaler, function))
+        self.stepping[optimizer].add((scaler, here.function))
         self.step_roots.add((scaler, self._active[0]))
-        at = event.call or stmt
         self.steps.setdefault(
-            scaler,
-            Fault(MISSING_UPDATE, function, at, scaler=scaler),
+            scaler, Fault(MISSING_UPDATE, here.function, here.place, scaler=scaler)
         )
         mark = held.mark(STEPPED, optimizer)
         self._repeated(
@@ -262,12 +229,10 @@ class Protocol(Outside):
             STEPPED_TWICE,
             MISSING_UPDATE,
             scaler,
-            event,
-            function,
-            stmt,
+            here,
         )
         if held.state(optimizer) != UNSCALED:
-            self._shared_parameters(held, optimizer, event, function, stmt)
+            self._shared_parameters(held, optimizer, here)
         waiting = held.of(optimizer)
         kinds = {kind for kind, _ in waiting}
         if waiting:
@@ -275,16 +240,14 @@ class Protocol(Outside):
             mixed = kinds in ({PLAIN, SCALED}, {PLAIN, STALE})
             wrong = kinds == {PLAIN} or mixed
             code = PARTLY_SCALED if mixed else NOT_SCALED
-            self._judge(wrong, code, event, function, stmt)
+            self._judge(wrong, code, here)
             self._judge(
-                False,
-                NOT_SCALED if mixed or not wrong else PARTLY_SCALED,
-                event,
-                function,
-                stmt,
+                False, NOT_SCALED if mixed or not wrong else PARTLY_SCALED, here
             )
             if wrong and plain is not None:
-                self.blamed[event.line, event.column, function] = plain.site
+                self.blamed[here.event.line, here.event.column, here.function] = (
+                    plain.site
+                )
             others = {by for kind, by in waiting if kind in (SCALED, STALE)} - {scaler}
             self._judge(
                 kinds <= {SCALED, STALE}
@@ -292,28 +255,22 @@ class Protocol(Outside):
                 and len(waiting) == len(others)
                 and all(self.events.are_two(one, scaler) for one in others),
                 TWO_SCALERS,
-                event,
-                function,
-                stmt,
+                here,
             )
             self._judge(
                 kinds == {STALE} and held.state(optimizer) == "" and not others,
                 UPDATED_BEFORE_STEP,
-                event,
-                function,
-                stmt,
+                here,
             )
         held = self._reborn(held, scaler, optimizer)
         held = held.used(optimizer).with_status(optimizer, STEPPED, scaler)
         lived = {one for one in held.lived if one[:2] != (scaler, optimizer)}
         lived.add((scaler, optimizer, frozenset()))
         held = replace(held, lived=frozenset(lived))
-        held = held.marked(APPLIED, optimizer, (function, stmt.path))
-        return held.marked(STEPPED, optimizer, (function, stmt.path))
+        held = held.marked(APPLIED, optimizer, here.site)
+        return held.marked(STEPPED, optimizer, here.site)
 
-    def _shared_parameters(
-        self, held: Held, optimizer: Key, event: Event, function: str, stmt: ir.Stmt
-    ) -> None:
+    def _shared_parameters(self, held: Held, optimizer: Key, here: Here) -> None:
         """Judge gradients that another optimizer over the same parameters has been divided for."""
         others = [
             one
@@ -324,16 +281,12 @@ class Protocol(Outside):
             self._judge(
                 True,
                 UNSCALED_TWICE,
-                event,
-                function,
-                stmt,
+                here,
                 message="another optimizer over the same parameters has had them unscaled: the"
                 " gradients are divided by the scale twice",
             )
 
-    def _update(
-        self, held: Held, scaler: Key | None, event: Event, function: str, stmt: ir.Stmt
-    ) -> Held:
+    def _update(self, held: Held, scaler: Key | None, here: Here) -> Held:
         if scaler is None:
             return self._lost(held)
         self.updates.add(scaler)
@@ -344,27 +297,22 @@ class Protocol(Outside):
         ):
             # It may be the other scaler by another name.
             return self._lost(held)
-        given = event.call is not None and bool(event.call.args)
+        given = here.event.call is not None and bool(here.event.call.args)
         if checked is not None and not given:
             mark = held.mark("update", scaler)
             manner = (mark.around if mark else frozenset(), mark.site if mark else None)
             if mark is None or self._in_each_turn(mark):
                 self._judge(
-                    not checked,
-                    UPDATE_WITHOUT_STEP,
-                    event,
-                    function,
-                    stmt,
-                    manner,
-                    scaler=scaler,
+                    not checked, UPDATE_WITHOUT_STEP, here, manner, scaler=scaler
                 )
         held = held.updated(scaler)
-        return held.marked("update", scaler, (function, stmt.path))
+        return held.marked("update", scaler, here.site)
 
-    def _opaque(self, held: Held, event: AmpEvent, function: str) -> Held:
+    def _opaque(self, held: Held, here: Here) -> Held:
+        event = here.event
         given = [arg.value for arg in event.call.args] if event.call else []
         for expr in (*given, event.scaler):
-            key = self.key(expr, function)
+            key = self.key(expr, here.function)
             if key is not None:
                 self.handed_on.add(key)
         return self._lost(held)
