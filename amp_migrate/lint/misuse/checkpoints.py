@@ -201,7 +201,9 @@ class _States:
                     yield held, one.function
                 elif not one.fields:
                     pending.append((one.expr, one.function, one.stmt))
-                elif isinstance(one.expr, ir.Call):
+                elif isinstance(one.expr, ir.Call) and not self.program.origin(
+                    one.expr.func, one.function
+                ):
                     args = one.expr.args
                     pending += [(arg.value, one.function, one.stmt) for arg in args]
 

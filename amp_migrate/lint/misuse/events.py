@@ -25,7 +25,8 @@ _CLIPPERS_ELSEWHERE = re.compile(
 )
 _LOOKS_LIKE_SCALER = re.compile(r"(?i)(^|_)(grad_?|amp_?|loss_?)?scaler(s|_\w+)?$")
 _LOOKS_AT = re.compile(
-    r"(builtins\.(print|isinstance|str|repr|type|id|bool|len|hasattr|getattr|dict|list|tuple))"
+    r"builtins\.(print|isinstance|str|repr|type|id|bool|len|hasattr|getattr|dict|list|tuple)$"
+    r"|torch\.|numpy\."
 )
 _OF_SCALERS = frozenset(("scale", "unscale_", "step", "update", "get_scale"))
 _MOST_VALUES = 200
@@ -60,6 +61,7 @@ class AmpEvents(Events):
     def __init__(self, amp: Amp) -> None:
         self.amp = amp
         self._scalers: dict[tuple[str, ir.Expr], bool] = {}
+        self._may_be_scaled: dict[tuple[ir.Expr, str], bool] = {}
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
         self._numerics = Numerics(amp)
         self.program = amp.program
@@ -192,7 +194,10 @@ class AmpEvents(Events):
         if callees:
             yield AmpEvent("call", *where, callees=callees)
             return
-        if origin is not None and _LOOKS_AT.fullmatch(origin):
+        makers = [
+            r.name for r in program.resolve(call.func, function) if r.kind == "made"
+        ]
+        if any(map(_LOOKS_AT.match, (origin or "", *makers))):
             return
         if any(
             self.is_scaler(arg.value, function)
@@ -251,6 +256,12 @@ class AmpEvents(Events):
 
     def may_be_scaled(self, loss: ir.Expr, function: str) -> bool:
         """Whether a loss has something to do with ``scale()`` that is not read."""
+        key = loss, function
+        if key not in self._may_be_scaled:
+            self._may_be_scaled[key] = self._leads_to_scale(*key)
+        return self._may_be_scaled[key]
+
+    def _leads_to_scale(self, loss: ir.Expr, function: str) -> bool:
         seen: set[tuple[ir.Expr, str]] = set()
         pending = deque([(loss, function)])
         while pending:
