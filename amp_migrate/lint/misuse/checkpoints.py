@@ -23,6 +23,7 @@ _OTHERS = re.compile(
 )
 """What the names of other things that have a state have in them."""
 _ANYTHING = frozenset(("v", "obj", "value", "item", "x"))
+_SAVES = re.compile(r"(?i)^(?!.*(im(ages?|gs?)|fig|plot|png|video|audio|wav))\w*save")
 _ANY = ir.Name("?")
 """The key of any entry."""
 
@@ -80,7 +81,7 @@ class _States:
                     self.loaded, optimizer, function
                 ):
                     return NOT_LOADED
-        elif name is not None and "save" in name.lower():
+        elif _SAVES.search(name or ""):
             for arg in call.args:
                 for held, there in self._states_in(arg.value, function, stmt):
                     for optimizer in self._keys(held, there) & self.stepping.keys():
@@ -188,24 +189,28 @@ class _States:
         if self._is_param(expr, function):
             # Who gives it says what is in it.
             return
-        pending = [(expr, function, stmt)]
+        points_to = self.events.amp.points_to
+        pending = [(expr, function, stmt, False)]
         seen: set[int] = set()
         while pending:
-            whole, there, at = pending.pop()
-            if id(whole) in seen or isinstance(whole, ir.Deferred):
-                continue
-            seen.add(id(whole))
-            for one in self.events.amp.points_to.of(ir.Item(whole, _ANY), there, at):
-                held = None if one.fields else _state_of(one.expr, "state_dict")
-                if held is not None:
+            whole, there, at, inside = pending.pop()
+            for one, within in (
+                *((one, inside) for one in points_to.of(whole, there, at)),
+                *((one, True) for one in points_to.of(ir.Item(whole, _ANY), there, at)),
+            ):
+                if one.fields or id(one.expr) in seen:
+                    continue
+                seen.add(id(one.expr))
+                held = _state_of(one.expr, "state_dict")
+                if held is not None and within:
+                    # What is no dict is one of several files that make a checkpoint.
                     yield held, one.function
-                elif not one.fields:
-                    pending.append((one.expr, one.function, one.stmt))
-                elif isinstance(one.expr, ir.Call) and not self.program.origin(
-                    one.expr.func, one.function
-                ):
-                    args = one.expr.args
-                    pending += [(arg.value, one.function, one.stmt) for arg in args]
+                parts = [one.expr] if held is None else []
+                if held is None and isinstance(one.expr, ir.Call):
+                    origin = self.program.origin(one.expr.func, one.function) or ""
+                    computed = origin.startswith(("torch.", "numpy."))
+                    parts = [] if computed else [arg.value for arg in one.expr.args]
+                pending += [(part, one.function, one.stmt, True) for part in parts]
 
     def _is_param(self, expr: ir.Expr, function: str) -> bool:
         params = self.program.functions[function].params
