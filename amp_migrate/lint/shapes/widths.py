@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.shape import Kind, shape_of
@@ -61,16 +62,8 @@ def _is_open(site: Site, width: str, unit: int) -> bool:
 
 def _formula(given: ir.Expr, function: str, program: Program) -> ir.Expr | None:
     """What a width is computed by: what is given, or the one thing that the given name is bound to."""
-    if isinstance(given, ir.Name):
-        owner = program.owner(given.id, function)
-        found = program.definitions(owner, given.id) if owner is not None else []
-        if len(found) != 1 or found[0].index is not None:
-            return None
-        definition = found[0]
-        if definition.stmt.kind not in ("assign", "annassign"):
-            return None
-        return definition.value
-    return given
+    found = program.noted(PointsTo).of(given, function)
+    return found[0].expr if len(found) == 1 and not found[0].fields else None
 
 
 def _ratio(formula: ir.Expr | None) -> Fraction | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.throughput.settings import AUTOCASTS
+from amp_migrate.lint.misuse.amp import amp_of
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
@@ -109,12 +109,9 @@ def _in_forward(context: Context, function: str, stmt: ir.Stmt) -> Iterator[Find
 
 def _off(context: Context, function: str, stmt: ir.Stmt) -> Iterator[Finding]:
     """A region without autocast that holds a product of matrices or a convolution."""
-    if stmt.kind != "with" or not any(
-        isinstance(expr, ir.Call)
-        and context.program.origin(expr.func, function) in AUTOCASTS
-        and ir.Arg(ir.Const(False), "enabled") in expr.args
-        for expr in stmt.exprs
-    ):
+    entered = amp_of(context).entered
+    regions = [entered(e, function) for e in stmt.exprs if stmt.kind == "with"]
+    if not any(one is not None and one.enabled is False for one in regions):
         return
     for inner in ir.statements(stmt.blocks[0].body):
         call = _product(context, function, inner)

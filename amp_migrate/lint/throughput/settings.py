@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.amp import amp_of
 from amp_migrate.lint.throughput.layers import layers_near
 from amp_migrate.lint.throughput.training import Step, Training
 from amp_migrate.program import ir
 
-AUTOCASTS = frozenset(
-    "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast".split()
-)
 _AMP = ("autocast", "GradScaler", "amp", "bfloat16", "half", "accelerate", "deepspeed")
 _TF32 = ("set_float32_matmul_precision", "allow_tf32", "fp32_precision")
 _TUNED = (
@@ -64,11 +62,9 @@ def _region(context: Context, step: Step) -> tuple[str, ir.Stmt] | None:
     for stmt in ir.statements(step.block):
         if stmt.kind == "with":
             for expr in stmt.exprs:
-                if isinstance(expr, ir.Call) and (
-                    context.program.origin(expr.func, step.function) in AUTOCASTS
-                ):
-                    if ir.Arg(ir.Const(False), "enabled") not in expr.args:
-                        return step.function, stmt
+                region = amp_of(context).entered(expr, step.function)
+                if region is not None and region.enabled is not False:
+                    return step.function, stmt
     return None
 
 
