@@ -371,6 +371,27 @@ def test_spread(name: str, tmp_path: Path) -> None:
 
 
 QUIET = {
+    "a loss of a helper, in a branch": """
+        def compute(model, x):
+            total = model(x).sum()
+            return total
+
+        def back(loss):
+            loss.backward()
+
+        def train(model, opt, data, amp):
+            scaler = GradScaler("cuda")
+            for x in data:
+                opt.zero_grad()
+                loss = compute(model, x)
+                if amp:
+                    scaler.scale(loss).backward()
+                    scaler.step(opt)
+                    scaler.update()
+                else:
+                    back(loss)
+                    opt.step()
+        """,
     "two scalers of one factory": """
         def make():
             return GradScaler("cuda")

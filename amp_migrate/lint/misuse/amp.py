@@ -39,7 +39,8 @@ _SETS_DEFAULT = (
 _Answer = TypeVar("_Answer")
 
 Key = tuple[str, ...]
-"""One object: a variable of a scope, an attribute of a class, or an element of one of these."""
+"""One object: a variable of a scope, an attribute of a class, or an element of one of these. Behind the
+scope, each on a line of its own, stand the calls that an object is handed out by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +292,7 @@ class Amp:
         ]
         if one.fields or any(self._is_repeated(*place) for place in places):
             return None
-        where = "".join(f"@{site.call.line}:{site.call.column}" for site in calls)
+        where = "".join(f"\n{site.call.line}:{site.call.column}" for site in calls)
         if one.bound is not None and one.bound.kind == "attribute":
             owner = one.bound.owner
             family = min(self.program.family(owner), default=owner)

@@ -119,7 +119,7 @@ class Protocol(Outside):
         """Whether somebody who is not in sight, or another function, may have scaled a loss."""
         if not isinstance(loss, ir.Name) or key is None or key[0] != "variable":
             return False
-        _, owner, name = key[:3]
+        owner, name = key[1].partition("\n")[0], key[2]
         if owner != function:
             return self.events.may_be_scaled(ir.Name(name), owner)
         params = self.program.functions[owner].params
