@@ -332,6 +332,57 @@ SPREAD = {
         """,
         ('LOSSES["bce"]', 'LOSSES["logits"]'),
     ),
+    "an epsilon behind a name, in a helper": (
+        "AMP206 main.py",
+        """
+        EPS = 1e-8
+
+        def entropy(p):
+            return -torch.log(p + EPS).sum()
+
+        def compute(q, k):
+            with torch.autocast("cuda", dtype=torch.float16):
+                return entropy(torch.sigmoid(q @ k))
+        """,
+        ("q @ k", "(q @ k).float()"),
+    ),
+    "an optimizer that wants closures, out of a factory": (
+        "AMP117 main.py",
+        """
+        def make(model):
+            return {"opt": torch.optim.LBFGS(model.parameters())}
+
+        def train(model, data):
+            kit = make(model)
+            scaler = GradScaler("cuda")
+            for x in data:
+                kit["opt"].zero_grad()
+                scaler.scale(model(x).sum()).backward()
+                scaler.step(kit["opt"])
+                scaler.update()
+        """,
+        ("LBFGS", "Adam"),
+    ),
+    "a clip of another optimizer's parameters": (
+        "AMP101 main.py",
+        """
+        def train(model, other, data):
+            params = [p for p in model.parameters() if p.requires_grad]
+            opt = torch.optim.Adam(params)
+            second = torch.optim.Adam(other.parameters())
+            scaler = GradScaler("cuda")
+            for x in data:
+                opt.zero_grad()
+                second.zero_grad()
+                scaler.scale(model(x).sum() + other(x).sum()).backward()
+                scaler.unscale_(second)
+                clip_grad_norm_(model.parameters(), 1.0)
+                scaler.step(opt)
+                scaler.step(second)
+                scaler.update()
+        """,
+        ("clip_grad_norm_(model", "clip_grad_norm_(other"),
+    ),
     "the states of a manager": (
         "AMP122 ck.py",
         """

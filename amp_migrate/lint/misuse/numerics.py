@@ -147,7 +147,8 @@ class Numerics:
         elif isinstance(call.func, ir.Attr) and call.func.attr == "log":
             given = call.func.value
         match given:
-            case ir.Operation(op="+", operands=(left, ir.Const(value=float() as eps))):
+            case ir.Operation(op="+", operands=(left, right)):
+                eps = self._numbers.one(right, function) or 0
                 # Half of the smallest number is rounded to nothing.
                 tiny = 0 < eps < _FP16.smallest / 2
                 if tiny and self.is_half(left, function, stmt):

@@ -43,28 +43,33 @@ class Owners:
                 if key is not None:
                     yield key, function, stmt.value
 
-    @staticmethod
     def _named(
+        self,
         expr: ir.Expr | None,
         function: str,
         key_of: Callable[[ir.Expr, str], Key | None],
     ) -> Iterator[Key]:
-        """The modules whose ``parameters()`` stand in an expression."""
-        for inner in () if expr is None else ir.walk(expr):
-            if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
-                if inner.func.attr in _GIVES_PARAMETERS:
-                    key = key_of(inner.func.value, function)
-                    if key is not None:
-                        yield key
+        """The modules whose ``parameters()`` stand in an expression, or in what is given there."""
+        said = [] if expr is None else [(expr, function)]
+        args = [a.value for a in expr.args] if isinstance(expr, ir.Call) else [expr]
+        said += [
+            (one.expr, one.function)
+            for arg in args
+            if isinstance(arg, (ir.Name, ir.Attr))
+            for one in self.amp.points_to.of(arg, function)
+        ]
+        for part, there in said:
+            for inner in ir.walk(part):
+                if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
+                    if inner.func.attr in _GIVES_PARAMETERS:
+                        key = key_of(inner.func.value, there)
+                        if key is not None:
+                            yield key
 
     def of(
         self, given: ir.Expr | None, function: str, known: set[Key], ways: Ways
     ) -> set[Key]:
         """Those of some optimizers that hold what is given; empty where that is not told."""
-        if isinstance(given, ir.Name):
-            found = self.amp.points_to.of(given, function)
-            if len(found) == 1 and not found[0].fields:
-                given, function = found[0].expr, found[0].function
         modules = set(self._named(given, function, ways.key))
         return {one for one in known if modules & (self.modules.get(one) or set())}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.core.findings import Finding
@@ -18,6 +19,7 @@ BFLOAT16 = "AMP119"
 SCALED_LOSS = "AMP120"
 NONFINITE = "AMP121"
 
+_LBFGS = re.compile(r"(optim|lbfgs)\.LBFGS$")
 _HALF = ("torch.float16", "torch.half")
 _TELLS = frozenset(("item", "cpu", "tolist", "numpy"))
 
@@ -57,11 +59,13 @@ def _closure(
     if closure is not None and closure != ir.Const(None) and not passed_on:
         yield context.finding(CLOSURE, function, event.call)
         return
-    made = context.program.resolve(event.subject, function)
-    if made and all(
-        ref.kind == "made" and ref.name.endswith(("optim.LBFGS", "lbfgs.LBFGS"))
-        for ref in made
-    ):
+    made = events.amp.points_to.whole(event.subject, function, stmt)
+    origins = [
+        context.program.origin(one.expr.func, one.function) or ""
+        for one in made
+        if isinstance(one.expr, ir.Call) and not one.fields
+    ]
+    if origins and len(origins) == len(made) and all(map(_LBFGS.search, origins)):
         message = "LBFGS.step() needs a closure, which scaler.step() does not support"
         yield context.finding(CLOSURE, function, event.call, message)
 
