@@ -84,7 +84,7 @@ def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:
 
 
 _AMP = r"autocast|[Ss]caler|unscale_"
-_UNDER_AMP = rf"{_AMP}|\.(scale|backward|step)\(|clip_grad|masked_fill|BCELoss|binary_cross|full_like|@"
+_UNDER_AMP = rf"{_AMP}|\.(scale|backward|step|apply|grad)\b|clip_grad|fill|full|log\(|BCE|bce|binary_cross"
 """Files without a word of AMP may be what a region, or a step, of another file calls."""
 
 

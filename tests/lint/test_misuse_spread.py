@@ -177,6 +177,36 @@ SPREAD = {
         """,
         ('        kit["gs"].unscale_(opt)\n', ""),
     ),
+    "one scaler by two names": (
+        "AMP104 main.py",
+        """
+        class Clipper:
+            def __init__(self, grad, opt):
+                self.grad, self.opt = grad, opt
+
+            def clip(self):
+                self.grad.unscale_(self.opt)
+
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.opt = opt = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.gs = gs = GradScaler("cuda")
+                self.clipper = Clipper(gs, opt)
+
+            def step(self, x):
+                self.opt.zero_grad()
+                self.gs.scale(self.model(x).sum()).backward()
+                self.gs.unscale_(self.opt)
+                self.clipper.clip()
+                self.gs.step(self.opt)
+                self.gs.update()
+        """,
+        (
+            "        self.gs.unscale_(self.opt)\n        self.clipper",
+            "        self.clipper",
+        ),
+    ),
     "two scalers in one table": (
         "AMP115 main.py",
         """

@@ -76,7 +76,7 @@ class AmpEvents(Events):
     def _with_amp(self) -> list[str]:
         """The functions of files that have something to do with AMP."""
         modules = self.program.modules.values()
-        found = [one for one in modules if any(map(_AMP.search, one.identifiers))]
+        found = [one for one in modules if _AMP.search(" ".join(one.identifiers))]
         # A scaler that comes from one of these may go by any name.
         more = [one for one in modules if found and one.identifiers >= _SCALES]
         return [name for facts in (*found, *more) for name in facts.functions]
