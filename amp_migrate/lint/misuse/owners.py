@@ -41,7 +41,8 @@ class Owners:
                     continue
                 key = self.amp.key(event.subject, function)
                 if key is not None:
-                    yield key, function, stmt.value
+                    # What a loop goes through is each of several.
+                    yield key, function, None if stmt.kind == "for" else stmt.value
 
     def _named(
         self,
