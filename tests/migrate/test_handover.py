@@ -102,17 +102,12 @@ HANDED_ON = {
     "a filled list that is stepped": (
         "opts = []\nif len(data):\n    opts.append(opt)\n"
         "def go():\n    for o in opts:\n        o.step()\ngo()\n",
-        "AMP012",
+        "AMP031",
     ),
     "a list of an object, which a callback steps": (
         "class T:\n    def __init__(self):\n        self.optimizers = [opt]\n"
         "def on_end(trainer):\n    for o in trainer.optimizers:\n        o.step()\n"
         "keep = T()\n",
-        "AMP012",
-    ),
-    "a filled list that is zeroed": (
-        "opts = []\nif len(data):\n    opts.append(opt)\n"
-        "def go():\n    for o in opts:\n        o.zero_grad()\ngo()\n",
         "AMP012",
     ),
     "a dict that is looked up": (
@@ -156,6 +151,14 @@ HANDED_ON = {
 def test_handed_on(name: str) -> None:
     lines, code = HANDED_ON[name]
     assert left_alone(OPT + lines + LOOP) == code
+
+
+def test_a_filled_list_that_is_only_cleared() -> None:
+    lines = (
+        "opts = []\nif len(data):\n    opts.append(opt)\n"
+        "def go():\n    for o in opts:\n        o.zero_grad()\ngo()\n"
+    )
+    assert "scaler.step(opt)" in migrated(OPT + lines + LOOP)
 
 
 def test_one_optimizer_is_not_several() -> None:

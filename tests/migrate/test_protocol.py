@@ -305,7 +305,7 @@ DECIDED = {
     ),
     "an optimizer out of a list": (
         EPOCHS.replace("(other, None)", "(other, *[opt])"),
-        "AMP010",
+        "AMP012",
     ),
 }  # fmt: skip
 

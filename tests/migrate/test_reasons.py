@@ -553,8 +553,8 @@ UNFOLLOWED = {
     "each of what a loop puts together": (
         "pairs = {}\nfor n in input():\n    pairs[n] = torch.optim.SGD(model.parameters(), 0.1)\n",
         "for o in pairs.values():\n        o.step()",
-        "AMP010",
-        "o.step()",
+        "AMP012",
+        "which parameters each of the optimizers",
     ),
     "a function out of sight": (
         "from lib import optim_step\n",
@@ -843,7 +843,7 @@ UNDER_A_KEY = {
     "handed through, or made anew": (
         "def same(state, n):\n    return state if n else {}\n"
         'state = {"model": model, "opt": OPT}\nstate = same(state, 3)\n',
-        "AMP010",
+        "AMP012",
     ),
     "by a key that is put together": (
         'state = {"model": model}\nkey = "opt" + str(len(data))\nstate[key] = OPT\n'

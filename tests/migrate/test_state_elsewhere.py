@@ -355,12 +355,12 @@ REFUSED = {
     "stepped by name": (
         "def step(**optimizers):\n    for one in optimizers.values():\n        one.step()\n"
         + trainer("def more(self):\n    step(a=self.optimizer)\n"),
-        "AMP012",
+        "AMP031",
     ),
     "stepped out of a list": (
         "def step(*optimizers):\n    for one in optimizers:\n        one.step()\n"
         + trainer("def more(self):\n    step(self.optimizer)\n"),
-        "AMP012",
+        "AMP031",
     ),
     "stepped by a callback": (
         learner(

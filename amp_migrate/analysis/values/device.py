@@ -516,12 +516,12 @@ class Devices:
 
     def _is_boolean(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         found = self.points_to.of(expr, function, stmt)
-        made = [one for one in found if not one.fields or self._options(one)]
-        return bool(made) and all(map(self._is_bool, made))
+        return bool(found) and all(map(self._is_bool, found))
 
     def _is_bool(self, one: Object) -> bool:
         if one.fields:
-            return all(map(_is_flag, self._options(one)))
+            options = self._options(one)
+            return bool(options) and all(map(_is_flag, options))
         match one.expr:
             case ir.Const(value=bool()):
                 return True
