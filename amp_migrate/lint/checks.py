@@ -27,10 +27,8 @@ class Check:
     extended: bool = False
     """So do the names of layers of the user's own (``extend-rules``)."""
 
-    def is_about(self, text: str, options: LintOptions) -> bool:
-        """Whether a text holds what the check looks for."""
-        if self.words.search(text):
-            return True
+    def is_about_own(self, text: str, options: LintOptions) -> bool:
+        """Whether a text without these words holds layers of the user's own that the check looks for."""
         if not self.extended or not options.extend_rules:
             # A probe may have seen layers that are made under any name.
             return self.extended and bool(options.probed)

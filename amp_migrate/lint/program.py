@@ -115,10 +115,13 @@ class Looked:
 
 def _checks(text: str, chosen: Selection, options: LintOptions) -> list[Check]:
     """Those that may find something in a text that the user wants to hear of."""
+    wanted = [check for check in CHECKS if any(map(chosen.takes, check.codes))]
+    # Several checks look for the same words.
+    said = {words for words in {one.words for one in wanted} if words.search(text)}
     return [
         check
-        for check in CHECKS
-        if check.is_about(text, options) and any(map(chosen.takes, check.codes))
+        for check in wanted
+        if check.words in said or check.is_about_own(text, options)
     ]
 
 

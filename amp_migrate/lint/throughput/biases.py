@@ -121,16 +121,17 @@ def _pairs(
 
 
 def _in_forward(program: Program, class_name: str) -> Iterator[_Layer]:
-    forward = dict(program.classes[class_name].methods).get("forward")
+    methods = program.classes[class_name].methods
+    forward = dict(methods).get("forward")
     own = None if forward is None else program.functions[forward].self_name
     if forward is None or own is None:
         return
     body = list(ir.statements(program.functions[forward].body))
     uses = [
         inner.attr
-        for name, function in program.functions.items()
-        if function.class_name == class_name and function.name != "__init__"
-        for stmt in ir.statements(program.functions[name].body)
+        for name, method in methods
+        if name != "__init__"
+        for stmt in ir.statements(program.functions[method].body)
         for inner in parts_of(stmt)
         if isinstance(inner, ir.Attr) and isinstance(inner.value, ir.Name)
     ]

@@ -255,7 +255,11 @@ _ORDER = {
 
 def weakest(*confidences: Confidence) -> Confidence:
     """The least sure of several."""
-    return max(confidences, key=_ORDER.__getitem__)
+    if Confidence.CANDIDATE in confidences:
+        return Confidence.CANDIDATE
+    return (
+        Confidence.DEFAULT if Confidence.DEFAULT in confidences else Confidence.CERTAIN
+    )
 
 
 def weakened(value: Value, confidence: Confidence) -> Value:
