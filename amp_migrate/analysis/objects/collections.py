@@ -240,8 +240,10 @@ class Collections:
                 inner = self.keys(definition.value, definition.function, depth + 1)
                 found.update(dict.fromkeys(inner))
             elif definition.stmt.kind == "for" and isinstance(expr, ir.Name):
-                for at, value in self._each_of(definition, expr.id):
-                    found.update(dict.fromkeys(self.keys(value, at, depth + 1)))
+                stmt, at = definition.stmt, definition.function
+                through = self.iterated(stmt, expr.id, at)
+                for where, value in self._members(through, at, depth + 1):
+                    found.update(dict.fromkeys(self.keys(value, where, depth + 1)))
         if isinstance(expr, ir.Call):
             for at, returned in self.program.returns(expr, function):
                 found.update(dict.fromkeys(self.keys(returned, at, depth + 1)))
@@ -257,20 +259,23 @@ class Collections:
                     found.update(self._given_along(owner, param.kind, depth))
         return tuple(found)
 
-    def _each_of(
-        self, definition: Definition, name: str
+    def _members(
+        self, expr: ir.Expr | None, function: str, depth: int
     ) -> Iterator[tuple[str, ir.Expr]]:
-        """What the variable of a ``for`` may be, where the collection is written out or filled in sight."""
-        function = definition.function
-        through = self.iterated(definition.stmt, name, function)
-        if through is None:
+        """What a collection holds, where it is written out or filled in sight."""
+        if expr is None or depth > _MOST_LEVELS:
             return
-        for one in self.definitions(through, function):
-            for value in self.elements(one.value, one.function).values():
-                yield one.function, value
-        for _, one in self.stored(through, function):
+        for value in self.elements(expr, function).values():
+            yield function, value
+        for _, one in self.stored(expr, function):
             if one.value is not None:
                 yield one.function, one.value
+        for one in self.definitions(expr, function):
+            if one.index is None:
+                yield from self._members(one.value, one.function, depth + 1)
+        if isinstance(expr, ir.Call):
+            for at, returned in self.program.returns(expr, function):
+                yield from self._members(returned, at, depth + 1)
 
     def _given_along(
         self, function: str, kind: str, depth: int

@@ -551,8 +551,7 @@ class PointsTo:
         stmt, context = one.stmt, at.context
         if owner != at.function:
             # The calls that lead to where the variable lives, not those that lead on from there.
-            depths = [d for d, site in enumerate(context) if site.callee == owner]
-            context = context[: depths[-1] + 1] if depths else ()
+            context = _calls_into(owner, context)
         here = replace(at, function=one.function, stmt=stmt, context=context)
         if stmt.kind == "functiondef":
             made = ir.Name(stmt.names[0])
@@ -1058,7 +1057,12 @@ class PointsTo:
             if not put.spread and taken not in (EACH, ANY):
                 if isinstance(put.key, ir.Const) and taken != item(put.key.value):
                     continue
-            here = State(put.value, put.function, put.stmt, left, (), at.wrapped)
+            calls: Context = ()
+            if isinstance(at.expr, ir.Name):
+                # A collection of each call's own.
+                if self.program.owner(at.expr.id, at.function) == put.function:
+                    calls = _calls_into(put.function, at.context)
+            here = State(put.value, put.function, put.stmt, left, calls, at.wrapped)
             if put.spread:
                 yield replace(here, fields=at.fields)
                 continue
@@ -1116,6 +1120,12 @@ def _wraps(origin: str | None, func: ir.Expr) -> bool:
     """Whether a function hands back the module that it is given, or one around it."""
     last = (ir.key_of(func) or "").rpartition(".")[2]
     return origin in _WRAPPING_FUNCTIONS or last in _WRAPPER_NAMES
+
+
+def _calls_into(function: str, context: Context) -> Context:
+    """Of some calls, those that lead into a function."""
+    depths = [depth for depth, site in enumerate(context) if site.callee == function]
+    return context[: depths[-1] + 1] if depths else ()
 
 
 def positions(target: ir.Expr, name: str) -> Iterator[Fields]:

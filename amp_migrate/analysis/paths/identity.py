@@ -7,7 +7,7 @@ from collections.abc import Collection
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths.walk import Frames
 from amp_migrate.program import ir
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import CallSite, Program
 
 
 class Identities:
@@ -84,6 +84,16 @@ class Identities:
             at.append(found[0].stmt.path)
             slot = source
         return slot, at
+
+    def is_given(self, slot: Slot) -> bool:
+        """Whether a slot is what its function is called with, and nothing else."""
+        own = self.program.definitions(slot.owner, slot.name)
+        return slot in self.optimizers.trace(slot).parameters and not own
+
+    def given(self, site: CallSite, slot: Slot) -> Slot | None:
+        """The slot of the optimizer that a call gives to a parameter."""
+        value = self.optimizers.given(site, slot)
+        return None if value is None else self.optimizers.slot(value, site.caller)
 
     def has_each_once(self, slot: Slot, frames: Frames) -> bool:
         """Whether none of the optimizers that a loop's variable stands for has more than one turn."""

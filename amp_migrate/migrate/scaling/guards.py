@@ -97,8 +97,29 @@ class Guards:
                 shared -= self.identities.of_slot(slot)
         return shared
 
-    def _has_its_turn(self, function: str, step: ir.Stmt, slot: Slot) -> bool:
-        """Whether a step stands in a loop over optimizers that goes backward for each."""
+    def _has_its_turn(
+        self,
+        function: str,
+        step: ir.Stmt,
+        slot: Slot,
+        asked: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Whether a step stands in a loop over optimizers that goes backward for each, or in a function
+        that such loops call with each."""
+        if slot.owner == function and self.identities.is_given(slot):
+            sites = self.program.call_sites.get(function, ())
+            given = [(site, self.identities.given(site, slot)) for site in sites]
+            return (
+                bool(sites)
+                and function not in asked
+                and all(
+                    one is not None
+                    and self._has_its_turn(
+                        site.caller, site.stmt, one, asked | {function}
+                    )
+                    for site, one in given
+                )
+            )
         turn, at = self.identities.turn_of(slot)
         return self.identities.is_each(turn) and any(
             stmt.kind == "for"
