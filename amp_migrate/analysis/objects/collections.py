@@ -227,6 +227,8 @@ class Collections:
         # Functions that hand a parameter on to each other have very many ways to the same question.
         asked = (function, expr, depth)
         if asked not in self._keys:
+            # For what is made of itself.
+            self._keys[asked] = (ANY,)
             self._keys[asked] = self._find_keys(expr, function, depth)
         return self._keys[asked]
 

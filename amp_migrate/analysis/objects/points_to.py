@@ -76,7 +76,7 @@ _PLAIN_DECORATORS = frozenset(
 )
 IN_PLACE = "it is computed in place"
 _DEEPEST = 6
-"""Of both stacks; a longer one loses what is outermost."""
+"""Of both stacks, and of questions within questions; a longer one loses what is outermost."""
 _MOST_STATES = 600
 
 
@@ -214,6 +214,8 @@ class PointsTo:
         self._known: dict[tuple[object, ...], tuple[Object, ...]] = {}
         self._asked: set[tuple[object, ...]] = set()
         self._cut = False
+        self._within: dict[tuple[object, ...], tuple[Object, ...]] = {}
+        """Answers found within a question of which they are a part, for as long as that is asked."""
 
     def of(
         self,
@@ -234,9 +236,9 @@ class PointsTo:
         key = start.key
         if key in self._known:
             return self._known[key]
-        if key in self._asked:
+        if key in self._asked or key in self._within:
             self._cut = True
-            return ()
+            return self._within.get(key, ())
         self._asked.add(key)
         found: list[Object] = []
         try:
@@ -246,10 +248,14 @@ class PointsTo:
                     return tuple(found)
         finally:
             self._asked.discard(key)
+            if not self._asked:
+                self._within.clear()
         if not self._asked or not self._cut:
-            # What is found within a question of which it is a part may lack something.
             self._known[key] = tuple(found)
             self._cut = self._cut and bool(self._asked)
+        else:
+            # It may lack something.
+            self._within[key] = tuple(found)
         return tuple(found)
 
     def whole(
@@ -418,6 +424,10 @@ class PointsTo:
     def _set_on(self, one: Object) -> Iterator[State]:
         """What attributes of an object of no class in sight are given: ``args.device = ...``."""
         if one.kind not in ("value", "lost"):
+            return
+        if one.fields and len(self._asked) > _DEEPEST:
+            # Whose attributes are set is asked, for whose attributes are set, ...
+            self._cut = True
             return
         for depth, (kind, attr) in enumerate(one.fields):
             stores = self.program.attribute_targets if kind == "attribute" else {}
