@@ -296,6 +296,10 @@ WRAPS = f"{WRAPPED}wrapped = Wrapped(model)\n"
 CLEARED = {
     "a module that is made of them": (joint(), BOTH),
     "that is moved": (joint("Joint(model, head).to(device)"), BOTH),
+    "made of them in either case": (
+        joint("Joint(model, head)\nif not data:\n    both = Joint(model, head)"),
+        BOTH,
+    ),
     "in another one": (joint("nn.Sequential(Joint(model, head), nn.ReLU())"), BOTH),
     "a sequence": (joint("nn.Sequential(model, head)"), BOTH),
     "a list of modules": (joint("nn.ModuleList([model, head])"), BOTH),
@@ -331,6 +335,10 @@ CLEARED = {
 }
 NOT_CLEARED = {
     "a module that is made of one": (joint("Joint(model, make())"), BOTH),
+    "made of them in one of two cases": (
+        joint("Joint(model, head)\nif not data:\n    both = Joint(model, make())"),
+        BOTH,
+    ),
     "of one twice": (joint("Joint(model, model)"), BOTH),
     "of a copy": (f"import copy\n{joint('Joint(copy.deepcopy(model), head)')}", BOTH),
     "of one or another": (

@@ -7,6 +7,8 @@ shown not to happen.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -450,7 +452,14 @@ class Coverage:
             cleared |= found.whole
         with self._on(way or {}):
             alive = self.alive(function, stmt)
-        cleared = self._with_parts(cleared)
+        alternatives: dict[tuple[str, ...], list[set[Identity]]] = defaultdict(list)
+        for one in cleared:
+            kind, owner, name, *inside = one
+            # One variable that holds one module or another.
+            variable = (kind, owner, re.split("[@#]", name)[0], *inside)
+            alternatives[variable].append(self._with_parts({one}))
+        for parts in alternatives.values():
+            cleared |= set.intersection(*parts)
         return bool(alive) and all(
             held.complete
             and held.all
