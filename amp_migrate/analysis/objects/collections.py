@@ -1,4 +1,4 @@
-"""Lists, tuples and dicts that a program keeps things in, element by element."""
+"""Lists, tuples, dicts and namespaces that a program keeps things in, element by element."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ class Turn:
     name: str
 
 
-Key = str | int | Turn | tuple["Key", ...]
-"""What an element is known by: the key of a dict, the position in a list or tuple; of collections in a
-collection, these one after the other."""
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An attribute of a namespace, ``state.optimizer``."""
+
+    name: str
+
+
+Key = str | int | Turn | Member | tuple["Key", ...]
+"""What an element is known by: the key of a dict, the position in a list or tuple, the attribute of a
+namespace; of collections in a collection, these one after the other."""
 
 ANY: Key = "*"
 """Stands for all elements of a collection that is not written out."""
@@ -43,6 +50,7 @@ def key_along(*keys: Key) -> Key | None:
 
 
 _DICTS = ("builtins.dict", "collections.OrderedDict")
+_NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
 
 
 class Collections:
@@ -52,6 +60,9 @@ class Collections:
         self.program = program
         self._keys: dict[tuple[str, ir.Expr, int], tuple[Key, ...]] = {}
         self._holders: dict[tuple[str, str], str] = {}
+        self._namespaces: dict[Place, Place | None] = {}
+        self._members: dict[tuple[Place, str], bool] = {}
+        self._hidden: dict[tuple[str, str], bool] = {}
         self._elements: dict[
             tuple[int, str], tuple[ir.Expr | None, dict[Key, ir.Expr]]
         ] = {}
@@ -88,6 +99,12 @@ class Collections:
                 if stmt.kind not in ("assign", "annassign"):
                     continue
                 for target in stmt.targets:
+                    member = self.member(target, qualname)
+                    if member is not None and isinstance(target, ir.Attr):
+                        place = self.namespace(target.value, qualname)
+                        if place is not None:
+                            definition = Definition(qualname, stmt, stmt.value)
+                            found.setdefault(place, []).append((member, definition))
                     if not isinstance(target, ir.Item):
                         continue
                     key = ANY if (known := key_of(target)) is None else known
@@ -212,6 +229,104 @@ class Collections:
                     for arg in args:
                         if arg.name is not None:
                             yield arg.name, arg.value
+
+    def member(self, expr: ir.Expr, function: str) -> Member | None:
+        """The attribute of a namespace that an expression names, where one place gives it its value."""
+        if not isinstance(expr, ir.Attr):
+            return None
+        place = self.namespace(expr.value, function)
+        if place is None:
+            return None
+        asked = place, expr.attr
+        if asked not in self._members:
+            self._members[asked] = self._is_given_once(place, expr.attr)
+        return Member(expr.attr) if self._members[asked] else None
+
+    def _is_given_once(self, place: Place, attr: str) -> bool:
+        """Whether nothing but one expression, or ``None``, is given to an attribute of a namespace."""
+        owner, name = place
+        given: list[ir.Expr] = []
+        begun: ir.Path = ()
+        for made in self.program.definitions(owner, name):
+            assert isinstance(made.value, ir.Call)
+            begun = made.stmt.path
+            given += [arg.value for arg in made.value.args if arg.name == attr]
+        for holder, one in self.program.attribute_targets.get(attr, ()):
+            at = self.namespace(holder, one.function)
+            own = self.program.self_class(one.function)
+            of_self = own is not None and holder == ir.Name(own[0])
+            if at != place and (at is not None or of_self):
+                continue
+            # What may be the same one under another name is given it as well.
+            target = ir.Attr(ir.Name(name), attr)
+            plain = one.stmt.kind == "assign" and one.stmt.targets == (target,)
+            if at is None or one.function != owner or not plain or one.value is None:
+                return False
+            if not _is_behind(one.stmt.path, begun):
+                return False
+            given.append(one.value)
+        # `state.state = SGD(...)` looks like the attribute of some object that has that name.
+        return attr != name and len([v for v in given if v != ir.Const(None)]) == 1
+
+    def namespace(self, expr: ir.Expr, function: str) -> Place | None:
+        """The variable that a namespace is made for which an expression stands for: that one always."""
+        if not isinstance(expr, ir.Name):
+            return None
+        if self.program.elsewhere(expr, function) is not None:
+            return None
+        owner = self.program.owner(expr.id, function)
+        if owner is None or ir.file_of(owner) != ir.file_of(function):
+            return None
+        asked = owner, expr.id
+        if asked not in self._namespaces:
+            self._namespaces[asked] = None  # A function that calls itself.
+            self._namespaces[asked] = self._find_namespace(owner, expr.id)
+        found = self._namespaces[asked]
+        if found is None:
+            return None
+        here = function, expr.id
+        if here not in self._hidden:
+            self._hidden[here] = _hides(self.program.functions[function], expr.id)
+        return None if self._hidden[here] else found
+
+    def _find_namespace(self, owner: str, name: str) -> Place | None:
+        program = self.program
+        found = program.definitions(owner, name)
+        if any(param.name == name for param in program.functions[owner].params):
+            return None if found else self._handed_namespace(owner, name)
+        match [(one.function, one.stmt, one.value) for one in found]:
+            case [(at, stmt, ir.Call(func=func, args=args) as call)] if (
+                (at, stmt.kind, stmt.targets) == (owner, "assign", (ir.Name(name),))
+                and stmt.value is call
+                and program.origin(func, owner) in _NAMESPACES
+                and all(arg.name is not None for arg in args)
+                and not self._finds_by_text
+            ):
+                return owner, name
+        return None
+
+    @cached_property
+    def _finds_by_text(self) -> bool:
+        """Whether the program may come by any variable under a name that is put together as it runs."""
+        return any(
+            call.func == ir.Name(name)
+            for name in ("exec", "eval", "globals", "locals")
+            for _, _, call in self.program.calls_named(name)
+        )
+
+    def _handed_namespace(self, function: str, name: str) -> Place | None:
+        """The one that all calls of a function give it for a parameter."""
+        program = self.program
+        if function in program.escaping or program.is_public(function):
+            return None
+        places: set[Place | None] = set()
+        for site in program.call_sites.get(function, ()):
+            given = program.argument_at(site, name)
+            starred = any(arg.star for arg in site.call.args)
+            if given is None or starred:
+                return None
+            places.add(self.namespace(given, site.caller))
+        return places.pop() if len(places) == 1 else None
 
     def begins_empty(self, expr: ir.Expr, function: str) -> bool:
         """``dict()``, ``{}``: what it holds is put there later."""
@@ -433,6 +548,26 @@ class Collections:
             assert isinstance(iterable.func, ir.Attr)
             return iterable.func.value
         return None
+
+
+def _is_behind(path: ir.Path, other: ir.Path) -> bool:
+    """Whether a statement stands in the block of another one, behind it."""
+    (block, at), (other_block, other_at) = path[-1], other[-1]
+    return path[:-1] == other[:-1] and block == other_block and at > other_at
+
+
+def _hides(function: ir.Function, name: str) -> bool:
+    """Whether a comprehension or a lambda of a function has a variable of its own of that name."""
+    for stmt in ir.statements(function.body):
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Deferred) and name in inner.params:
+                    return True
+                if isinstance(inner, ir.Comprehension) and any(
+                    ir.Name(name) in ir.walk(target) for target in inner.targets
+                ):
+                    return True
+    return False
 
 
 def key_of(expr: ir.Expr) -> Key | None:

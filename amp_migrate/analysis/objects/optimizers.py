@@ -16,6 +16,7 @@ from amp_migrate.analysis.objects.collections import (
     ANY,
     Collections,
     Key,
+    Member,
     Turn,
     key_along,
     key_of,
@@ -24,10 +25,12 @@ from amp_migrate.analysis.objects.collections import (
 from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED, Makers
 from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
 from amp_migrate.analysis.objects.points_to import (
+    Field,
     Fields,
     Object,
     PointsTo,
     State,
+    attribute,
     attribute_positions,
     expr_of,
     item,
@@ -68,7 +71,7 @@ class Slot:
     @property
     def fields(self) -> Fields:
         """What is taken out of the variable or attribute."""
-        return tuple(ANY_ITEM if key == ANY else item(key) for key in path_of(self.key))
+        return tuple(map(_field, path_of(self.key)))
 
     @property
     def is_many(self) -> bool:
@@ -86,6 +89,9 @@ class Slot:
         # Of a list's own variable, its name as it is written.
         name = self.name.partition(HIDDEN)[0]
         for key in path_of(self.key):
+            if isinstance(key, Member):
+                name += f".{key.name}"
+                continue
             inside = key.name if isinstance(key, Turn) else repr(key)
             name += f"[{inside if key != ANY else '...'}]"
         return name
@@ -97,9 +103,18 @@ class Slot:
             assert instance is not None
             found = ir.Attr(ir.Name(instance), self.name)
         for key in path_of(self.key):
+            if isinstance(key, Member):
+                found = ir.Attr(found, key.name)
+                continue
             taken = ir.Name(key.name) if isinstance(key, Turn) else ir.Const(key)
             found = ir.Item(found, taken)
         return found
+
+
+def _field(key: Key) -> Field:
+    if isinstance(key, Member):
+        return attribute(key.name)
+    return ANY_ITEM if key == ANY else item(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +255,10 @@ class Optimizers:
                 return None
             return replace(holder, key=key)
         if isinstance(expr, ir.Attr):
+            member = self.collections.member(expr, function)
+            if member is not None:
+                holder = self.slot(expr.value, function)
+                return None if holder is None else replace(holder, key=member)
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
                 (owner,) = classes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.analysis.objects.collections import Turn
+from amp_migrate.analysis.objects.collections import Member, Turn
 from amp_migrate.analysis.objects.looked import Looked
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths.identity import order
@@ -94,16 +94,33 @@ class Kept:
         self.uses = Uses(program, optimizers)
         self.looked = Looked(program, optimizers.collections)
         self.holders = {slot.holder for slot in slots if slot.key is not None}
+        self._namespaces = self._find_namespaces()
+        """Those of the holders that are namespaces, and the parameters that are given one."""
+        self.holders |= self._namespaces
         self._appended: set[int] = set()
-        """The calls by which an optimizer comes into a list that is followed."""
+        """The calls by which an optimizer comes into a list, or a namespace, that is followed."""
         self._find_appended()
         self._bags: set[Slot] = set()
         """Those of `keep`: what else is in them does not matter."""
         self._judged: set[Slot] = set()
         self._each = {slot for slot in slots if slot in optimizers.trace(slot).each}
 
+    def _find_namespaces(self) -> set[Slot]:
+        """Also those by which nobody steps."""
+        births = {
+            birth for s in self.slots for birth in self.optimizers.trace(s).births
+        }
+        held = {s for b in births for s in self.optimizers.mentions.holding(b)}
+        return {s.holder for s in (*self.slots, *held) if isinstance(s.key, Member)}
+
     def _find_appended(self) -> None:
         slot_of = self.optimizers.slot
+        for namespace in self._namespaces:
+            for made in self.program.definitions(namespace.owner, namespace.name):
+                if isinstance(made.value, ir.Call) and self._takes_plainly(
+                    made.value, made.function
+                ):
+                    self._appended.add(id(made.value))
         for calls in self.optimizers.collections.appended.values():
             for one in calls:
                 at, value = one.definition.function, one.definition.value
@@ -114,8 +131,18 @@ class Kept:
                     self.holders.add(holder)
                     self._appended |= {id(other.call) for other in calls}
 
+    def _takes_plainly(self, call: ir.Call, function: str) -> bool:
+        """Whether a call that makes a namespace mentions the optimizers as its arguments, and not in them."""
+        return not any(
+            slot is not None and not self.optimizers.leads_nowhere(slot)
+            for arg in call.args
+            for inner in ir.walk(arg.value)
+            if inner is not arg.value and isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+            for slot in (self.optimizers.slot(inner, function),)
+        )
+
     def is_appended(self, call: ir.Call) -> bool:
-        """Whether a call puts an optimizer into a list that is followed."""
+        """Whether a call puts an optimizer into a list, or a namespace, that is followed."""
         return id(call) in self._appended
 
     def holds(self, target: ir.Expr, function: str) -> bool:
@@ -146,15 +173,56 @@ class Kept:
         seen |= self.holders
         while pending:
             holder = pending.pop(0)
-            for qualname, stmt, use in self.uses.of(holder):
+            for qualname, stmt, use in self._uses_of(holder):
                 given = self.uses.given_to(use, qualname)
                 pending += sorted(given - seen, key=order)
                 seen |= given
-                if not given and not self._is_followed(use, stmt, qualname):
+                if holder in self._namespaces:
+                    self._namespaces |= given
+                    followed = self._is_member(use, stmt, holder, qualname)
+                else:
+                    followed = bool(given) or self._is_followed(use, stmt, qualname)
+                if not followed:
                     name = ir.render(use[-1]) or holder.name
                     message = f"{name}, which holds the optimizer, is used as a whole"
                     return Refusal("AMP012", message, stmt.line)
         return None
+
+    def _uses_of(self, holder: Slot) -> Iterator[tuple[str, ir.Stmt, Use]]:
+        """Of a namespace, those in the bodies of classes, too."""
+        yield from self.uses.of(holder)
+        for found in (
+            self.program.classes.values() if holder in self._namespaces else ()
+        ):
+            for stmt in ir.statements(found.body):
+                for expr in stmt.exprs:
+                    for inner in ir.walk(expr):
+                        if self.optimizers.slot(inner, found.parent) == holder:
+                            yield found.parent, stmt, (ir.Const(None), inner)
+
+    def _is_member(self, use: Use, stmt: ir.Stmt, holder: Slot, function: str) -> bool:
+        """Whether a namespace is only made, one of its attributes is read or set, or a function has it for
+        a parameter that is never anything else."""
+        if ir.file_of(function) != ir.file_of(holder.owner):
+            return False
+        around = use[-2] if len(use) > 1 else None
+        if around is None:
+            return stmt.kind == "assign" and use[-1] in stmt.targets
+        given = self.uses.given_to(use, function)
+        if given:
+            namespace = self.optimizers.collections.namespace
+            return all(namespace(ir.Name(p.name), p.owner) is not None for p in given)
+        return (
+            isinstance(around, ir.Attr)
+            and not around.attr.startswith("__")
+            and stmt.kind != "delete"
+            and not any(
+                around in ir.walk(target)
+                for outer in use
+                if isinstance(outer, ir.Comprehension)
+                for target in outer.targets
+            )
+        )
 
     def _is_followed(self, use: Use, stmt: ir.Stmt, function: str) -> bool:
         mention = use[-1]
