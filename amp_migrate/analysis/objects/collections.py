@@ -359,7 +359,7 @@ class Collections:
             elif definition.stmt.kind == "for" and isinstance(expr, ir.Name):
                 stmt, at = definition.stmt, definition.function
                 through = self.iterated(stmt, expr.id, at)
-                for where, value in self._members(through, at, depth + 1):
+                for where, value in self._all_in(through, at, depth + 1):
                     found.update(dict.fromkeys(self.keys(value, where, depth + 1)))
         if isinstance(expr, ir.Call):
             for at, returned in self.program.returns(expr, function):
@@ -376,7 +376,7 @@ class Collections:
                     found.update(self._given_along(owner, param.kind, depth))
         return tuple(found)
 
-    def _members(
+    def _all_in(
         self, expr: ir.Expr | None, function: str, depth: int
     ) -> Iterator[tuple[str, ir.Expr]]:
         """What a collection holds, where it is written out or filled in sight."""
@@ -389,10 +389,10 @@ class Collections:
                 yield one.function, one.value
         for one in self.definitions(expr, function):
             if one.index is None:
-                yield from self._members(one.value, one.function, depth + 1)
+                yield from self._all_in(one.value, one.function, depth + 1)
         if isinstance(expr, ir.Call):
             for at, returned in self.program.returns(expr, function):
-                yield from self._members(returned, at, depth + 1)
+                yield from self._all_in(returned, at, depth + 1)
 
     def _given_along(
         self, function: str, kind: str, depth: int
