@@ -331,6 +331,12 @@ class Planner:
         if isinstance(placement, Refusal):
             raise Blocked(placement)
 
+        bare = [
+            (run.function, run.path)
+            for run in runs
+            if not self._is_stepped(run.function, run.path, steps)
+        ]
+
         def travel_with(
             kind: Carried, belonging: Scalers, chosen: Travel | None = None
         ) -> Travel:
@@ -348,7 +354,7 @@ class Planner:
                 self.mentioned_elsewhere,
                 chosen,
             )
-            Births(made).give()
+            Births(made, bare, self._optional(steps)).give()
             return made
 
         match self.options.dtype:
@@ -595,6 +601,52 @@ class Planner:
             found.append((qualname, stmt, event.slot))
         refuse_twins(found)
         return found
+
+    def _is_stepped(
+        self,
+        function: str,
+        path: ir.Path,
+        steps: Steps,
+        asked: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Whether an optimizer surely steps behind a place, there or in whoever calls its function."""
+        control = self.program.control(function)
+        start = control.statements[path].line
+        for at, stmt, _ in steps:
+            if at != function or stmt.line < start:
+                continue
+            tested = [o for o in control.around(stmt.path) if o.kind == "if"]
+            leaves = (
+                one.kind in ("continue", "break", "return")
+                and start < one.line < stmt.line
+                for one in control.statements.values()
+            )
+            if not any(leaves) and all(
+                o.path == path[: len(o.path)]
+                and stmt.path[len(o.path)][0] == path[len(o.path)][0]
+                for o in tested
+            ):
+                return True
+        sites = self.program.call_sites.get(function, ())
+        return (
+            bool(sites)
+            and function not in asked
+            and all(
+                self._is_stepped(s.caller, s.stmt.path, steps, asked | {function})
+                for s in sites
+            )
+        )
+
+    def _optional(self, steps: Steps) -> frozenset[Slot]:
+        """The attributes of which a test before a step asks whether they hold an optimizer."""
+        return frozenset(
+            slot
+            for function, stmt, slot in steps
+            for outer in self.program.control(function).around(stmt.path)
+            if slot.kind == "attribute" and outer.kind == "if"
+            for inner in ir.walk(outer.value or ir.Const(None))
+            if isinstance(inner, ir.Attr) and inner.attr == slot.name
+        )
 
     def _plan_regions(
         self, backwards: list[Backward]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -99,8 +100,17 @@ def made_inside(travel: Traveller, site: CallSite, given: ir.Expr | None) -> str
 class Births:
     """Plans the births of one group's switches."""
 
-    def __init__(self, travel: Traveller) -> None:
+    def __init__(
+        self,
+        travel: Traveller,
+        bare: Collection[tuple[str, ir.Path]] = (),
+        optional: Collection[Slot] = (),
+    ) -> None:
+        """``bare``: what asks for a switch, and may run without a step behind it. ``optional``: the slots
+        of which a test before their step asks whether they hold an optimizer."""
         self.travel = travel
+        self.bare = bare
+        self.optional = optional
 
     def give(self) -> None:
         """Insert the births, each right behind the optimizer's own, or the first of those that share it."""
@@ -129,6 +139,7 @@ class Births:
             function, slot = births[0].function, births[0].slot
             for stmt in self._anchors(function, births):
                 self._insert_birth(slot, function, stmt)
+        self._give_none()
 
     def _refuse_apart(self, birth: Birth) -> None:
         """A switch that is made in the argument list of a call is one for what is made there."""
@@ -198,7 +209,10 @@ class Births:
 
     def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
         """The statements that births follow: alternatives of one ``if`` share one birth."""
-        births = [self._behind_loop(function, birth) for birth in births]
+        births = [
+            self._behind_branch(function, self._behind_loop(function, birth))
+            for birth in births
+        ]
         births = sorted(births, key=lambda birth: birth.stmt.line)
         if len(births) == 1:
             return [births[0].stmt]
@@ -241,6 +255,73 @@ class Births:
             reason = "the optimizers of a collection are made where they are used"
             raise Blocked(Refusal("AMP012", reason, birth.stmt.line))
         return replace(birth, stmt=loop, path=loop.path)
+
+    def _behind_branch(self, function: str, birth: Birth) -> Birth:
+        """A birth in one branch as one that the whole statement is, where the switch is asked for behind
+        it although the branch may not have run."""
+        for outer in self.travel.program.control(function).around(birth.path):
+            if outer.kind in ("for", "while"):
+                break
+            branch = birth.path[: len(outer.path)], birth.path[len(outer.path)][0]
+            if outer.kind == "if" and any(
+                not _is_within(path, *branch)
+                for path in self._asked_for(function, birth, outer)
+            ):
+                birth = replace(birth, stmt=outer, path=outer.path)
+        return birth
+
+    def _asked_for(
+        self, function: str, birth: Birth, branches: ir.Stmt
+    ) -> Iterator[ir.Path]:
+        """Where a function asks for a switch, be there an optimizer or none."""
+        slot, program = birth.slot, self.travel.program
+        for at, path in self.bare:
+            if at == function:
+                yield path
+            elif slot.kind == "attribute":
+                own = program.self_class(at)
+                if own is not None and own[1] in program.family(slot.owner):
+                    yield ()
+        if slot.kind == "attribute":
+            known = program.attribute_definitions(slot.owner, slot.name)
+        else:
+            known = program.definitions(slot.owner, slot.name)
+        none = [
+            d.stmt.path
+            for d in known
+            if d.function == function and d.value == ir.Const(None)
+        ]
+        if slot in self.optional:
+            # Other methods ask.
+            yield from none
+        for stmt in ir.statements(program.functions[function].body) if none else ():
+            if stmt.line > branches.end_line and any(
+                self.travel.is_own(arg.value, function)
+                for call in calls_of(stmt)
+                if program.callees(call, function)
+                for arg in call.args
+            ):
+                yield stmt.path
+
+    def _give_none(self) -> None:
+        """An attribute that is None at first has a switch that is off."""
+        travel = self.travel
+        born = {(birth.function, birth.path) for birth in travel.births}
+        for slot in self.optional:
+            if slot.kind != "attribute" or slot not in travel.names:
+                continue
+            known = travel.program.attribute_definitions(slot.owner, slot.name)
+            made = {birth.function for birth in travel.births if birth.slot == slot}
+            for definition in known:
+                function, stmt = definition.function, definition.stmt
+                own = travel.program.self_class(function)
+                if definition.value != ir.Const(None) or own is None:
+                    continue
+                if function in made or (function, stmt.path) in born:
+                    continue
+                off = travel.carried.off(travel.devices.torch_names.of(function))
+                code = f"{own[0]}.{travel.names[slot]} = {off}"
+                travel.place(function, Insert(stmt.path, code))
 
     def _needs_switch(self, call: ir.Call, function: str) -> bool:
         """Whether a call saves or loads a state, or hands one of the optimizers to a function here."""
@@ -336,3 +417,9 @@ def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
         and path[depth][0] == earlier[depth][0]
         and path[depth][1] >= earlier[depth][1]
     )
+
+
+def _is_within(path: ir.Path, outer: ir.Path, branch: str) -> bool:
+    """Whether a statement stands in a branch of another one."""
+    size = len(outer)
+    return len(path) > size and path[:size] == outer and path[size][0] == branch
