@@ -153,6 +153,12 @@ def test_handed_on(name: str) -> None:
     assert left_alone(OPT + lines + LOOP) == code
 
 
+def test_a_step_of_one_that_is_made_on_the_loops_own_line() -> None:
+    made = "torch.optim.Adam(model.parameters())"
+    text = f"{OPT}{LOOP}for one in [{made}]:\n    one.step()\n"
+    assert left_alone(text) == "AMP010"
+
+
 def test_a_filled_list_that_is_only_cleared() -> None:
     lines = (
         "opts = []\nif len(data):\n    opts.append(opt)\n"

@@ -230,6 +230,13 @@ class Makers:
         }
         if any("sched" in name or "optim" not in name for name in made):
             return False
+        if any(
+            isinstance(one.expr, ir.Call)
+            and not one.fields
+            and self.construction(one.expr, one.function, one.context) is not None
+            for one in self.points_to.of(expr, function)
+        ):
+            return True
         key = ir.key_of(expr)
         if key is None or _SCHEDULER_KEY.search(key):
             return False
