@@ -157,7 +157,7 @@ UNKNOWN = {
         "        return torch.optim.LBFGS(model.parameters())\n"
         "    return torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "opt = build(0)\n",
-        "AMP010",
+        "AMP013",
     ),
     "perhaps LBFGS": (
         "opt = torch.optim.LBFGS(model.parameters()) if data else torch.optim.Adam(model.parameters())\n",
