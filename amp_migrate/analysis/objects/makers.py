@@ -230,6 +230,9 @@ class Makers:
         }
         if any("sched" in name or "optim" not in name for name in made):
             return False
+        key = ir.key_of(expr)
+        if key is None or _SCHEDULER_KEY.search(key):
+            return False
         if any(
             isinstance(one.expr, ir.Call)
             and not one.fields
@@ -237,9 +240,6 @@ class Makers:
             for one in self.points_to.of(expr, function)
         ):
             return True
-        key = ir.key_of(expr)
-        if key is None or _SCHEDULER_KEY.search(key):
-            return False
         return (ir.file_of(function), key) in self._zeroed or bool(
             _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))
         )

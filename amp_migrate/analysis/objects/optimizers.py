@@ -568,8 +568,9 @@ class Optimizers:
                 keys.insert(0, key_of(base))
                 base = base.value
             holder = None if base is None else self.slot(base, named.function)
-            if holder is not None and holder.key is None and None not in keys:
-                source = replace(holder, key=key_along(*(k for k in keys if k)))
+            known = [key for key in keys if key is not None]
+            if holder is not None and holder.key is None and known == keys:
+                source = replace(holder, key=key_along(*known))
         if source is None or named.function != given.function:
             reason = "the optimizer comes from an expression that is not followed"
             if named.fields:
@@ -613,8 +614,10 @@ class Optimizers:
         if self.any_step and kind in (CLOSURE, WRAPPED):
             kind = "plain"
         if kind == "plain":
-            born = site if slot.key is None and call is given.expr else None
-            if born is not None and not self._may_be_made_in(born):
+            born = site if slot.key is None else None
+            if born is not None and (
+                call is not given.expr or not self._may_be_made_in(born)
+            ):
                 name = ir.render(born.call.func)
                 reason = f"the optimizer is made inside the call of {name}()"
                 trace.onward.append(self._problem(given, reason))
