@@ -41,6 +41,15 @@ PERHAPS = {
      opt = {SGD}
 +scaler = BORN
 {USED.replace("opt is not None", "trains")}""",
+    "or none where it fails": f"""\
+ opt = None
+ try:
+     assert len(data) > 3
+     opt = {SGD}
+ except AssertionError:
+     pass
++scaler = BORN
+{USED}""",
     "and what trains leaves early without": f"""\
  opt = None
  if len(data) > 3:

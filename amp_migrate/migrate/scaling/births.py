@@ -18,6 +18,9 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, unpacked
 from amp_migrate.program.link import CallSite, Program
 
+_CHOICES = ("if", "match", "try", "trystar")
+"""Statements of which not each branch runs."""
+
 
 class Traveller(Protocol):
     """What is known of the way of one group's switch, and where its edits go: see `travel.Travel`."""
@@ -263,7 +266,7 @@ class Births:
             if outer.kind in ("for", "while"):
                 break
             branch = birth.path[: len(outer.path)], birth.path[len(outer.path)][0]
-            if outer.kind == "if" and any(
+            if outer.kind in _CHOICES and any(
                 not _is_within(path, *branch)
                 for path in self._asked_for(function, birth, outer)
             ):
