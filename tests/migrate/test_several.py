@@ -603,7 +603,7 @@ LEFT = {
     ),
     "one of a list that a loop fills": (
         f"{FILLED}opt = opts[0]\nfor x, y in data:\n    STEPS\n",
-        "AMP012",
+        "AMP010",
     ),
     "one of a dict that is filled under names that are not in sight": (
         "opts = {'a': torch.optim.SGD(model.parameters(), lr=0.1)}\n"
