@@ -874,6 +874,18 @@ def test_one_optimizer_under_a_key(name: str) -> None:
         assert check_scaled(source, output) == []
 
 
+def test_what_is_put_into_the_collection_that_it_comes_out_of() -> None:
+    source = HEAD + (
+        "def train(held):\n    for opt, name in held:\n        held[name, opt] = opt\n"
+        "    for x, y in data:\n        opt.zero_grad()\n"
+        "        criterion(model(x.to(device)), y.to(device)).backward()\n"
+        "        opt.step()\n\n\nmodel = nn.Linear(8, 3).to(device)\ntrain({})\n"
+    )
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert found.code == "AMP010"
+    assert "comes out of a collection that is not written out" in found.message
+
+
 def test_one_optimizer_under_a_key_of_a_parameter_that_nothing_gives() -> None:
     source = HEAD + (
         "def update(state, model, x, y):\n    x, y = x.to(device), y.to(device)\n"

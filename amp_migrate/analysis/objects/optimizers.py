@@ -14,6 +14,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.collections import (
     ANY,
+    MOST_LEVELS,
     Collections,
     Key,
     Member,
@@ -569,7 +570,9 @@ class Optimizers:
                 base = base.value
             holder = None if base is None else self.slot(base, named.function)
             known = [key for key in keys if key is not None]
-            if holder is not None and holder.key is None and known == keys:
+            plain = holder is not None and holder.key is None and known == keys
+            # What is put into a collection that it comes out of has no end of keys.
+            if plain and len(known) <= MOST_LEVELS:
                 source = replace(holder, key=key_along(*known))
         if source is None or named.function != given.function:
             reason = "the optimizer comes from an expression that is not followed"
