@@ -34,7 +34,7 @@ namespace; of collections in a collection, these one after the other."""
 ANY: Key = "*"
 """Stands for all elements of a collection that is not written out."""
 
-MOST_LEVELS = 6
+_MOST_LEVELS = 6
 
 
 def path_of(key: Key | None) -> tuple[Key, ...]:
@@ -337,7 +337,7 @@ class Collections:
 
     def keys(self, expr: ir.Expr, function: str, depth: int = 0) -> tuple[Key, ...]:
         """The keys of a collection's elements; `ANY` where it is not written out."""
-        if depth > MOST_LEVELS:
+        if depth > _MOST_LEVELS:
             return ()
         # Functions that hand a parameter on to each other have very many ways to the same question.
         asked = (function, expr, depth)
@@ -380,7 +380,7 @@ class Collections:
         self, expr: ir.Expr | None, function: str, depth: int
     ) -> Iterator[tuple[str, ir.Expr]]:
         """What a collection holds, where it is written out or filled in sight."""
-        if expr is None or depth > MOST_LEVELS:
+        if expr is None or depth > _MOST_LEVELS:
             return
         for value in self.elements(expr, function).values():
             yield function, value

@@ -14,7 +14,6 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.collections import (
     ANY,
-    MOST_LEVELS,
     Collections,
     Key,
     Member,
@@ -47,8 +46,9 @@ NOT_FOUND = "not found"
 SEVERAL = "several"
 APEX = "apex"
 FRAMEWORK = "framework"
-SHOWN = frozenset((CLOSURE, WRAPPED, APEX))
-"""Problems of what is an optimizer all the same."""
+ENDLESS = "endless"
+SHOWN = frozenset((CLOSURE, WRAPPED, APEX, ENDLESS))
+"""Problems of what is an optimizer all the same, or may be."""
 
 _Next = State | Object
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
@@ -149,6 +149,8 @@ class Trace:
 
     births: set[Birth] = field(default_factory=set)
     slots: set[Slot] = field(default_factory=set)
+    depths: dict[Slot, int] = field(default_factory=dict)
+    """How many keys the first slot of each variable and attribute has."""
     problems: list[Problem] = field(default_factory=list)
     parameters: set[Slot] = field(default_factory=set)
     """Slots that are parameters, filled by callers."""
@@ -322,6 +324,14 @@ class Optimizers:
     def _follow(self, slot: Slot, trace: Trace) -> None:
         spend(40)
         if slot in trace.slots:
+            return
+        path = path_of(slot.key)
+        # A function that calls itself for the parts of a tree takes ever more out of it.
+        if len(path) > trace.depths.setdefault(slot.holder, len(path)):
+            place = slot.owner if slot.kind == "variable" else ir.top_of(slot.owner)
+            line = self.program.functions[place].line
+            reason = f"{slot.name} is taken out of itself again and again"
+            trace.problems.append(Problem(ENDLESS, place, line, reason))
             return
         trace.slots.add(slot)
         step = self._first_step(slot)
@@ -570,9 +580,7 @@ class Optimizers:
                 base = base.value
             holder = None if base is None else self.slot(base, named.function)
             known = [key for key in keys if key is not None]
-            plain = holder is not None and holder.key is None and known == keys
-            # What is put into a collection that it comes out of has no end of keys.
-            if plain and len(known) <= MOST_LEVELS:
+            if holder is not None and holder.key is None and known == keys:
                 source = replace(holder, key=key_along(*known))
         if source is None or named.function != given.function:
             reason = "the optimizer comes from an expression that is not followed"

@@ -90,6 +90,7 @@ _PROBLEM_CODES = {
     CLOSURE: "AMP013",
     WRAPPED: "AMP014",
     opt.NOT_FOUND: "AMP010",
+    opt.ENDLESS: "AMP010",
     opt.SEVERAL: "AMP012",
     opt.APEX: "AMP002",
     opt.FRAMEWORK: "AMP003",
