@@ -192,6 +192,14 @@ ORIGINS = {
 +scaler = BORN
 {BODY}     scheduler.step()
 """,
+    "unpacked out of a tuple in a tuple in a tuple": f"""\
+ def build():
+     net = make().to(device)
+     opt = torch.optim.SGD(net.parameters(), lr=0.1)
+     return (net, ("sgd", opt)), 3
+ (model, (name, opt)), epochs = build()
++scaler = BORN
+{BODY}""",
     "handed out by a method of who holds it": """\
  class Agent:
      def __init__(self, net):

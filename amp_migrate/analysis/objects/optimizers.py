@@ -529,13 +529,12 @@ class Optimizers:
             trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
         places: list[Fields] = [()]
-        if definition.index is not None:
+        if value is not None and definition.index is not None:
             places = [(item(definition.index),)]
-        elif value is None:
+        elif value is None:  # unpacked, perhaps within an unpacked value
             where = positions if slot.kind == "variable" else attribute_positions
             value = stmt.value
             places = [found for t in stmt.targets for found in where(t, slot.name)]
-        assert value is not None
         for taken in places:
             given = State(value, function, stmt, (*taken, *slot.fields))
             self._follow_value(slot, given, None, trace)
