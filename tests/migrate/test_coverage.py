@@ -301,6 +301,15 @@ CLEARED = {
         BOTH,
     ),
     "in another one": (joint("nn.Sequential(Joint(model, head), nn.ReLU())"), BOTH),
+    "of a class that holds itself": (
+        joint(
+            old=SET,
+            new=f"{SET}\n        self.part = Part(self)\n"
+            "class Part:\n    def __init__(self, whole):\n        self.whole = whole\n"
+            "        self.__dict__ = self",
+        ),
+        BOTH,
+    ),
     "a sequence": (joint("nn.Sequential(model, head)"), BOTH),
     "a list of modules": (joint("nn.ModuleList([model, head])"), BOTH),
     "a dict of modules": (joint("nn.ModuleDict({'a': model, 'b': head})"), BOTH),
@@ -443,6 +452,18 @@ def test_a_wrapper_of_ones_own_that_has_more() -> None:
 @pytest.mark.parametrize("name", CLEARED)
 def test_all_gradients_are_cleared(name: str) -> None:
     assert migrated(with_zeroing(*CLEARED[name]))
+
+
+def test_a_base_class_that_clears_its_own() -> None:
+    classes = (
+        "class Base(nn.Module):\n    def zero_grad(self):\n"
+        "        for p in self.parameters():\n            p.grad = None\n"
+        "class Net(Base):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = make()\n    def forward(self, x):\n        return self.layer(x)\n"
+        "model = Net().to(device)\n"
+    )
+    source = with_zeroing(f"{classes}{SGD}", "model.zero_grad()")
+    assert left_alone(source) == "AMP031"  # which instance it is, is not followed
 
 
 @pytest.mark.parametrize("name", NOT_CLEARED)

@@ -157,6 +157,18 @@ PLAIN = {
         + OPT,
         "torch.cuda.is_available()",
     ),
+    "each branch where there is a GPU": (
+        ARGS
+        + NET
+        + "if not torch.cuda.is_available():\n    print('slow')\n"
+        + "elif args.distributed:\n    if args.gpu is not None:\n"
+        + "        model.cuda(args.gpu)\n    else:\n        model.cuda()\n"
+        + "elif args.gpu is not None:\n    model = model.cuda(args.gpu)\n"
+        + 'elif args.arch == "vgg" or args.arch == "alexnet":\n    model.cuda()\n'
+        + "else:\n    model = nn.DataParallel(model).cuda()\n"
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
     "each branch but one": (
         ARGS
         + NET

@@ -454,9 +454,9 @@ class Coverage:
             alive = self.alive(function, stmt)
         alternatives: dict[tuple[str, ...], list[set[Identity]]] = defaultdict(list)
         for one in cleared:
-            kind, owner, name, *inside = one
             # One variable that holds one module or another.
-            variable = (kind, owner, re.split("[@#]", name)[0], *inside)
+            names = (re.split("[@#]", name)[0] for name in one[2:])
+            variable = (*one[:2], *names)
             alternatives[variable].append(self._with_parts({one}))
         for parts in alternatives.values():
             cleared |= set.intersection(*parts)
@@ -493,13 +493,21 @@ class Coverage:
                     self._give(one, objects[0])
         return self._given[one]
 
-    def _give(self, one: Identity, made: Object) -> None:
+    def _give(
+        self, one: Identity, made: Object, wholes: tuple[object, ...] = ()
+    ) -> None:
+        wholes = (*wholes, (made.site, made.context))
         function, context, parts = self._values_given(made)
         if len(context) > _MOST_CALLS:
             return
         for name, value, stmt in parts:
             objects = self.points_to.of(value, function, stmt, context, same=True)
             if len(objects) != 1 or objects[0].kind != "value":
+                continue
+            if (
+                objects[0].site,
+                objects[0].context,
+            ) in wholes:  # ``self.__dict__ = self``
                 continue
             part = self._identity(objects[0])
             here = context[len(made.context) :]
@@ -510,7 +518,7 @@ class Coverage:
                 self._given[one].append((name, part))
             if part == (*one, name):
                 self._given[part] = []
-                self._give(part, objects[0])
+                self._give(part, objects[0], wholes)
 
     def _values_given(
         self, made: Object

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from amp_migrate.analysis.objects.moves import Guards
+from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 
 Condition = frozenset[tuple[ir.Expr, bool]]
@@ -26,22 +28,36 @@ def literals(guards: Guards) -> Iterator[tuple[ir.Expr, bool]]:
         yield test, outcome
 
 
+def alternatives(condition: Condition) -> Iterator[Condition]:
+    """The same in disjunctive normal form: one alternative for each part of an ``or`` that holds, or of an
+    ``and`` that does not."""
+    choices = [
+        (
+            [(operand, outcome) for operand in test.operands]
+            if isinstance(test, ir.Operation)
+            and test.op == ("or" if outcome else "and")
+            else [(test, outcome)]
+        )
+        for test, outcome in condition
+    ]
+    for chosen in product(*choices):
+        yield frozenset(literals(chosen))
+
+
 def simplified(ways: frozenset[Condition]) -> frozenset[Condition]:
-    """Alternatives of which none is part of another, and no two differ in one outcome only."""
+    """The prime implicants of some alternatives, by iterated consensus: two that disagree about one test
+    hold together without it."""
     current = set(ways)
     while True:
-        merged = {
-            one & other
+        found = current | {
+            (one | other) - {(test, outcome), (test, not outcome)}
             for one in current
             for other in current
-            if len(one) == len(other) == len(one & other) + 1
-            and {(t, not o) for t, o in one - other} == other - one
+            for test, outcome in one
+            if {t for t, o in one if (t, not o) in other} == {test}
         }
-        smallest = {
-            one
-            for one in current | merged
-            if not any(o < one for o in current | merged)
-        }
+        spend(len(found) ** 2)
+        smallest = {one for one in found if not any(o < one for o in found)}
         if smallest == current:
             return frozenset(current)
         current = smallest

@@ -16,6 +16,7 @@ from amp_migrate.analysis.objects.sight import Place, Seen, Sight, root_of
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.conditions import (
     Condition,
+    alternatives,
     literals,
     render,
     simplified,
@@ -347,12 +348,15 @@ class Devices:
                 ways.append(condition - around)
                 tests |= dict.fromkeys(outer, (place.function, place.stmt))
                 tests |= dict.fromkeys(guards, (move.function, move.stmt))
-        alternatives = simplified(frozenset(ways))
-        if frozenset() in alternatives or self._is_moved_before(moves, place):
+        shortest = simplified(frozenset(ways))
+        if len(shortest) > 1:
+            split = {one for way in shortest for one in alternatives(way)}
+            shortest = simplified(frozenset(split))
+        if frozenset() in shortest or self._is_moved_before(moves, place):
             return Decision(f"{self.torch}.cuda.is_available()")
-        if len(alternatives) != 1:
+        if len(shortest) != 1:
             return None
-        (condition,) = alternatives
+        (condition,) = shortest
         ordered = {test: tests[test] for test in tests if test in condition}
         return self._as_flag(ordered, place)
 
