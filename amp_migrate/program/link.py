@@ -91,6 +91,7 @@ class Program(Names):
         self._named: dict[str, _Named] = {}
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
+        self._said: dict[str, bool] = {}
         self._named_tuples = _NamedTuples(self)
 
     def noted(self, look: Callable[[Program], _Answer]) -> _Answer:
@@ -167,10 +168,12 @@ class Program(Names):
 
     def _says_attribute(self, name: str) -> bool:
         """Whether any file speaks of an attribute, or in quotes of its name."""
-        return any(
-            name in facts.identifiers or name in facts.strings
-            for facts in self.modules.values()
-        )
+        if name not in self._said:
+            self._said[name] = any(
+                name in facts.identifiers or name in facts.strings
+                for facts in self.modules.values()
+            )
+        return self._said[name]
 
     def _given_to_field(
         self, class_name: str, position: int, name: str

@@ -233,15 +233,17 @@ class Makers:
         key = ir.key_of(expr)
         if key is None or _SCHEDULER_KEY.search(key):
             return False
-        if any(
+        return (ir.file_of(function), key) in self._zeroed or bool(
+            _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))
+        )
+
+    def is_one(self, expr: ir.Expr, function: str) -> bool:
+        """The same, also of what is called otherwise and is made in sight."""
+        return self.looks_like_one(expr, function) or any(
             isinstance(one.expr, ir.Call)
             and not one.fields
             and self.construction(one.expr, one.function, one.context) is not None
             for one in self.points_to.of(expr, function)
-        ):
-            return True
-        return (ir.file_of(function), key) in self._zeroed or bool(
-            _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))
         )
 
     @cached_property

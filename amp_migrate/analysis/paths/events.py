@@ -241,13 +241,12 @@ class Events:
             yield Event("backward", *where)
         elif method == "step":
             slot = self.optimizers.slot(receiver, function)
-            if slot is not None and self._is_optimizer(slot, receiver, function):
-                yield Event("step", *where, slot=slot)
-            elif slot is None and self.optimizers.makers.looks_like_one(
-                receiver, function
-            ):
+            if (
+                slot is not None and not self.optimizers.leads_nowhere(slot)
+            ) or self.optimizers.makers.is_one(receiver, function):
                 name = ir.key_of(receiver) or "?"
-                yield Event("step", *where, slot=Slot("unknown", function, name))
+                unknown = Slot("unknown", function, name)
+                yield Event("step", *where, slot=slot or unknown)
         elif method == "zero_grad":
             slot = self.optimizers.slot(receiver, function)
             known = slot is not None and self._is_optimizer(slot, receiver, function)
