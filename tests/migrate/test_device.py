@@ -169,6 +169,23 @@ PLAIN = {
         + OPT,
         "torch.cuda.is_available()",
     ),
+    "a part of one test against another": (
+        'parser.add_argument("--cuda", action="store_true")\n'
+        + ARGS
+        + NET
+        + "if args.cuda and args.gpu:\n    model.cuda()\n"
+        + "if args.cuda or args.gpu:\n    if not args.gpu:\n        model.cuda()\n"
+        + OPT,
+        "args.cuda",
+    ),
+    "by a part of tests alone": (
+        ARGS
+        + NET
+        + "if args.cuda or args.gpu:\n    if not args.gpu:\n        model.cuda()\n"
+        + "if args.cuda or not args.gpu:\n    if args.gpu:\n        model.cuda()\n"
+        + OPT,
+        "AMP041",
+    ),
     "each branch but one": (
         ARGS
         + NET

@@ -31,23 +31,25 @@ def literals(guards: Guards) -> Iterator[tuple[ir.Expr, bool]]:
 def alternatives(condition: Condition) -> Iterator[Condition]:
     """The same in disjunctive normal form: one alternative for each part of an ``or`` that holds, or of an
     ``and`` that does not."""
-    choices = [
-        (
-            [(operand, outcome) for operand in test.operands]
-            if isinstance(test, ir.Operation)
-            and test.op == ("or" if outcome else "and")
-            else [(test, outcome)]
-        )
-        for test, outcome in condition
-    ]
+    choices = []
+    for test, outcome in condition:
+        parts: tuple[ir.Expr, ...] = (test,)
+        if isinstance(test, ir.Operation) and test.op == ("or" if outcome else "and"):
+            parts = test.operands
+        choices.append([(part, outcome) for part in parts])
     for chosen in product(*choices):
+        spend(len(chosen))
         yield frozenset(literals(chosen))
 
 
 def simplified(ways: frozenset[Condition]) -> frozenset[Condition]:
     """The prime implicants of some alternatives, by iterated consensus: two that disagree about one test
-    hold together without it."""
-    current = set(ways)
+    hold together without it. Those that contradict themselves never hold."""
+    current = {
+        way
+        for way in ways
+        if not any((test, not outcome) in way for test, outcome in way)
+    }
     while True:
         found = current | {
             (one | other) - {(test, outcome), (test, not outcome)}

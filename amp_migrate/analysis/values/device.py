@@ -357,6 +357,8 @@ class Devices:
         if len(shortest) != 1:
             return None
         (condition,) = shortest
+        if not condition <= tests.keys():
+            return None
         ordered = {test: tests[test] for test in tests if test in condition}
         return self._as_flag(ordered, place)
 
