@@ -504,11 +504,8 @@ class Coverage:
             objects = self.points_to.of(value, function, stmt, context, same=True)
             if len(objects) != 1 or objects[0].kind != "value":
                 continue
-            if (
-                objects[0].site,
-                objects[0].context,
-            ) in wholes:  # ``self.__dict__ = self``
-                continue
+            if (objects[0].site, objects[0].context) in wholes:
+                continue  # ``self.__dict__ = self``
             part = self._identity(objects[0])
             here = context[len(made.context) :]
             if objects[0].bound is None or set(here) & set(objects[0].context):
