@@ -874,27 +874,29 @@ def test_one_optimizer_under_a_key(name: str) -> None:
         assert check_scaled(source, output) == []
 
 
-def test_what_is_put_into_the_collection_that_it_comes_out_of() -> None:
-    source = HEAD + (
+NOT_FOLLOWED = {
+    "a key of a parameter that nothing gives": (
+        "def update(state, model, x, y):\n    x, y = x.to(device), y.to(device)\n"
+        "    state['opt'].zero_grad()\n    loss = criterion(model(x), y)\n"
+        "    loss.backward()\n    state['opt'].step()\n",
+        "state is a parameter of update(), which nothing calls",
+    ),
+    "put into the collection that it comes out of": (
         "def train(held):\n    for opt, name in held:\n        held[name, opt] = opt\n"
         "    for x, y in data:\n        opt.zero_grad()\n"
         "        criterion(model(x.to(device)), y.to(device)).backward()\n"
-        "        opt.step()\n\n\nmodel = nn.Linear(8, 3).to(device)\ntrain({})\n"
-    )
-    (found,) = migrate_source(source, path="train.py").diagnostics
-    assert found.code == "AMP010"
-    assert "opt is taken out of itself again and again" in found.message
+        "        opt.step()\n\n\nmodel = nn.Linear(8, 3).to(device)\ntrain({})\n",
+        "opt is taken out of itself again and again",
+    ),
+}
 
 
-def test_one_optimizer_under_a_key_of_a_parameter_that_nothing_gives() -> None:
-    source = HEAD + (
-        "def update(state, model, x, y):\n    x, y = x.to(device), y.to(device)\n"
-        "    state['opt'].zero_grad()\n    loss = criterion(model(x), y)\n"
-        "    loss.backward()\n    state['opt'].step()\n"
-    )
-    (found,) = migrate_source(source, path="train.py").diagnostics
+@pytest.mark.parametrize("name", NOT_FOLLOWED)
+def test_why_what_is_kept_in_a_collection_is_not_followed(name: str) -> None:
+    text, reason = NOT_FOLLOWED[name]
+    (found,) = migrate_source(HEAD + text, path="train.py").diagnostics
     assert found.code == "AMP010"
-    assert "state is a parameter of update(), which nothing calls" in found.message
+    assert reason in found.message
 
 
 ON_THE_CPU = {
