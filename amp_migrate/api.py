@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from amp_migrate.core.options import Options
+from amp_migrate.core.findings import Finding
+from amp_migrate.core.options import LintOptions, Options
 from amp_migrate.core.results import (
     Diagnostic,
     Loop,
@@ -20,6 +21,7 @@ from amp_migrate.core.results import (
 from amp_migrate.modernize.program import modernize_program
 from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.run import config, engine
+from amp_migrate.run.config import ConfigError
 from amp_migrate.run.engine import Report
 from amp_migrate.run.jobs import Job, subject
 from amp_migrate.sources import journal
@@ -27,14 +29,19 @@ from amp_migrate.sources.discovery import Filters
 from amp_migrate.validate.verdict import Verdict
 
 __all__ = [
+    "ConfigError",
     "Diagnostic",
+    "Finding",
+    "LintOptions",
     "Loop",
     "OldUse",
     "Options",
     "Outcome",
     "Place",
+    "Report",
     "Result",
     "SourceError",
+    "Verdict",
     "lint_paths",
     "lint_source",
     "migrate_paths",
@@ -125,7 +132,7 @@ def migrate_paths(
     of each, and what could not be read or written. Files of one program are written together or not
     at all; what an interrupted write left is first finished or rolled back.
 
-    Raises `amp_migrate.run.config.ConfigError` where the configuration is not valid, and `SourceError`
+    Raises `ConfigError` where the configuration is not valid, and `SourceError`
     where an interrupted write has to be put right by hand.
     """
     return _rewrite_paths(Job.MIGRATE, paths, options, jobs, write)
@@ -159,7 +166,7 @@ def validate_script(
     make; ``seconds``: how long each may take. ``against``: a git revision that is the original.
     ``monitor_only``: only watch a script that uses AMP.
 
-    Raises `amp_migrate.run.config.ConfigError` where the configuration is not valid; what else keeps a
+    Raises `ConfigError` where the configuration is not valid; what else keeps a
     script from being judged is in the verdict.
     """
     from amp_migrate.core.limits import most_memory

@@ -117,8 +117,8 @@ def index(rules: Sequence[Rule]) -> str:
     """The table of all pages."""
     parts = [
         "# Rules",
-        "Made from the files in `rules/` by `python -m amp_migrate.report.rules_pages docs/rules README.md`;"
-        " `amp-migrate\nexplain CODE` prints the same.",
+        "What `amp-migrate` calls its findings and its reasons. `amp-migrate explain CODE` prints the page of"
+        " a code.",
     ]
     for kind in ("lint", "refusal", "old-use"):
         rows = [rule for rule in rules if rule.kind == kind]
@@ -131,15 +131,6 @@ def index(rules: Sequence[Rule]) -> str:
             head = "| code | rule | what |\n|---|---|---|"
         parts.append("\n".join([head, *(_row(rule) for rule in rows)]))
     return "\n\n".join(parts) + "\n"
-
-
-def table(rules: Sequence[LintRule]) -> str:
-    """The lint rules in short."""
-    rows = [
-        f"| {one.code} | {one.severity} | {one.fix} | {one.summary} |" for one in rules
-    ]
-    head = "| code | at most | fix | what |\n|---|---|---|---|"
-    return "\n".join([head, *rows]) + "\n"
 
 
 def _row(rule: Rule) -> str:

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from amp_migrate.core.options import DTYPES, Options
 from amp_migrate.run import config_lint
 from amp_migrate.run.config_lint import LINT_KEYS, Showing
+from amp_migrate.run.keys import Key, quoted
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists
 from amp_migrate.sources.requirements import OLDEST, needs_lightning_1, stated_torch
@@ -216,16 +217,68 @@ def _patterns(value: object) -> tuple[str, ...]:
     raise ValueError("must be a string or a list of strings")
 
 
-KEYS: Mapping[str, Callable[[object], Any]] = {
-    "dtype": _a_dtype,
-    "torch-version": _a_torch_version,
-    "eval": _a_bool,
-    "include": _patterns,
-    "exclude": _patterns,
-    "force-exclude": _patterns,
-    "lint": lambda table: table,  # it has keys and checks of its own
+_PATTERNS = "a pattern, or a list of patterns"
+
+KEYS: Mapping[str, Key] = {
+    "dtype": Key(
+        _a_dtype,
+        quoted(DTYPES),
+        '`"float16"`',
+        "What autocast casts to. float16 needs a gradient scaler, bfloat16 has the range of fp32 and needs"
+        ' none. `"auto"` leaves the choice to the device that the program runs on.',
+        '"auto"',
+    ),
+    "torch-version": Key(
+        _a_torch_version,
+        "a string, `X.Y`, from `1.10` on",
+        "what the project requires, else `2.4`",
+        "The oldest torch that the code has to run on. It decides which names are written: from 2.3 on"
+        " `torch.amp.GradScaler`, from 2.4 on `torch.amp.custom_fwd`, before that those of `torch.cuda.amp`;"
+        " from 2.9 on loops with `torch.compile` are migrated. Where the key is not given, the requirement on"
+        " torch in the project's own files counts (pyproject.toml, else requirements, setup.cfg, setup.py,"
+        " Pipfile, conda environments). Where they admit nothing but versions before 1.10, which have no"
+        " `torch.autocast`, loops are left alone ([AMP009](rules/AMP009.md)); where they admit such among"
+        " others, a note says so.",
+        '"2.3"',
+    ),
+    "eval": Key(
+        _a_bool,
+        "`true`, `false`",
+        "`false`",
+        "Whether evaluation under `torch.no_grad()` is put under autocast, too.",
+        "true",
+    ),
+    "include": Key(
+        _patterns,
+        _PATTERNS,
+        "all `*.py` and `*.ipynb`",
+        "Which files of a directory to take. Patterns are those of .gitignore, relative to the project root.",
+        '["*.py"]',
+    ),
+    "exclude": Key(
+        _patterns,
+        _PATTERNS,
+        "what git ignores, virtual environments, build folders",
+        "What to leave out of a directory, in addition to the default. A pattern that begins with `!` takes a"
+        " file or folder back in. A file that is named on the command line is taken all the same.",
+        '["third_party/"]',
+    ),
+    "force-exclude": Key(
+        _patterns,
+        _PATTERNS,
+        "nothing",
+        "What to leave out even where it is named on the command line, as pre-commit does.",
+        '["generated_*.py"]',
+    ),
+    "lint": Key(
+        lambda table: table,  # it has keys and checks of its own
+        "a table",
+        "the defaults of its keys",
+        "The settings of `amp-migrate lint`, see below.",
+        "{}",
+    ),
 }
-"""The keys of ``[tool.amp-migrate]``, each with the check that its value must pass."""
+"""The keys of ``[tool.amp-migrate]``."""
 
 
 def _validate(table: object, file: Path | None) -> dict[str, Any]:
@@ -237,7 +290,7 @@ def _validate(table: object, file: Path | None) -> dict[str, Any]:
 
 def _checked(
     table: object,
-    keys: Mapping[str, Callable[[object], Any]],
+    keys: Mapping[str, Key],
     name: str,
     file: Path | None,
 ) -> dict[str, Any]:
@@ -245,8 +298,8 @@ def _checked(
         raise ConfigError(f"{file}: [tool.{name}] must be a table")
     values = {}
     for key, value in table.items():
-        check = keys.get(key)
-        if check is None:
+        known = keys.get(key)
+        if known is None:
             close = difflib.get_close_matches(key.replace("_", "-"), keys, n=1)
             hint = (
                 f"; did you mean {close[0]!r}?"
@@ -255,7 +308,7 @@ def _checked(
             )
             raise ConfigError(f"{file}: [tool.{name}] has an unknown key {key!r}{hint}")
         try:
-            values[key] = check(value)
+            values[key] = known.check(value)
         except ValueError as error:
             raise ConfigError(f"{file}: [tool.{name}] {key}: {error}") from None
     return values

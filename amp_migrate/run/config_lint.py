@@ -10,6 +10,7 @@ from typing import Any
 
 from amp_migrate.core.findings import Severity
 from amp_migrate.core.options import LINT_DTYPES, LintOptions
+from amp_migrate.run.keys import Key, quoted
 
 FORMATS = ("text", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit")
 """How findings can be told."""
@@ -111,19 +112,95 @@ def _a_path(value: object) -> str:
     return value
 
 
-LINT_KEYS: Mapping[str, Callable[[object], Any]] = {
-    "select": _codes,
-    "extend-select": _codes,
-    "ignore": _codes,
-    "per-file-ignores": _per_file,
-    "profile": a_profile,
-    "dtype": _one_of(LINT_DTYPES),
-    "align": _an_alignment,
-    "extend-rules": _strings,
-    "baseline": _a_path,
-    "fail-on": _one_of(FAIL_ON),
-    "severity": _one_of(SEVERITIES),
-    "output-format": _one_of(FORMATS),
+_CODES = 'codes or their beginnings, such as `"TCU1"`, or `"ALL"`'
+
+LINT_KEYS: Mapping[str, Key] = {
+    "select": Key(
+        _codes,
+        _CODES,
+        "all rules that are on by default",
+        "Only these rules. The longest beginning that fits a code decides. On the command line `--select`"
+        " replaces the whole choice of the configuration, `--extend-select` and `--ignore` add to it.",
+        '["AMP", "TCU1"]',
+    ),
+    "extend-select": Key(
+        _codes,
+        _CODES,
+        "none",
+        "These rules as well: some are off by default.",
+        '["TCU110"]',
+    ),
+    "ignore": Key(
+        _codes,
+        _CODES,
+        "none",
+        "Not these rules.",
+        '["TCU306"]',
+    ),
+    "per-file-ignores": Key(
+        _per_file,
+        "a table of patterns, each with codes or their beginnings",
+        "none",
+        "Not these rules in these files. Patterns are those of .gitignore, relative to the project root.",
+        '{ "tests/" = ["ALL"] }',
+    ),
+    "profile": Key(
+        a_profile,
+        "the name of a GPU architecture, see below",
+        '`"ampere"`',
+        "The GPU that shapes are judged for.",
+        '"hopper"',
+    ),
+    "dtype": Key(
+        _one_of(LINT_DTYPES),
+        quoted(LINT_DTYPES),
+        "what autocast in the code says, else float16",
+        "What products are computed in.",
+        '"bfloat16"',
+    ),
+    "align": Key(
+        _an_alignment,
+        "a positive number of elements",
+        "what the GPU and the dtype need",
+        "What sizes should be a multiple of.",
+        "64",
+    ),
+    "extend-rules": Key(
+        _strings,
+        "a path, or a list of paths, relative to the pyproject.toml",
+        "none",
+        "Files that describe [layers of your own](lint.md#layers-of-your-own).",
+        '["our-layers.toml"]',
+    ),
+    "baseline": Key(
+        _a_path,
+        "a path, relative to the pyproject.toml",
+        "none",
+        "A file with the findings that are known and accepted; only others are reported."
+        " `--write-baseline` writes it.",
+        '"amp-baseline.json"',
+    ),
+    "fail-on": Key(
+        _one_of(FAIL_ON),
+        quoted(FAIL_ON),
+        '`"error"`',
+        "Findings of this severity or worse make the exit code 1.",
+        '"warning"',
+    ),
+    "severity": Key(
+        _one_of(SEVERITIES),
+        quoted(SEVERITIES),
+        '`"warning"`',
+        "The least that text shows. The formats for machines hold every severity.",
+        '"info"',
+    ),
+    "output-format": Key(
+        _one_of(FORMATS),
+        quoted(FORMATS),
+        '`"text"`',
+        "How findings are reported.",
+        '"concise"',
+    ),
 }
 """The keys of ``[tool.amp-migrate.lint]``."""
 

@@ -1,36 +1,19 @@
-"""What is told of a rule: `amp-migrate explain`, and the pages of the documentation."""
+"""What is told of a rule: `amp-migrate explain`."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from amp_migrate.catalogue.rules import Rule, codes, rule, rules
 from amp_migrate.cli.main import main
-from amp_migrate.report.rules_pages import pages, with_table
-
-FOLDER = Path(__file__).resolve().parent.parent.parent / "docs" / "rules"
 
 
 def explain(*arguments: str) -> Result:
     command = ["explain", *arguments]
     return CliRunner().invoke(main, command, prog_name="amp-migrate")
-
-
-def test_the_pages_are_those_of_the_rules() -> None:
-    wanted = pages()
-    found = {file.name: file.read_text("utf-8") for file in FOLDER.iterdir()}
-    again = "python -m amp_migrate.report.rules_pages docs/rules README.md"
-    assert sorted(found) == sorted(wanted), f"run: {again}"
-    assert [name for name in wanted if wanted[name] != found[name]] == [], again
-
-
-def test_the_table_of_the_readme_is_that_of_the_rules() -> None:
-    text = (FOLDER.parent.parent / "README.md").read_text(encoding="utf-8")
-    assert with_table(text) == text
 
 
 @pytest.mark.parametrize("one", rules(), ids=lambda one: one.code)

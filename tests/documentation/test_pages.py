@@ -1,0 +1,220 @@
+"""What the documentation shows is what the program does: every fenced block of every page is tried."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from fixtures_support import FIXTURES
+from libcst.codemod import CodemodCommand
+from pages_support import (
+    DOCS,
+    NAMES,
+    PAGES,
+    ROOT,
+    Block,
+    Page,
+    Sandbox,
+    hunks,
+    parse,
+    same_output,
+)
+
+from amp_migrate import api
+from amp_migrate.catalogue.rules import codes
+from amp_migrate.cli.main import main
+from amp_migrate.run.config import load
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TITLED = {"python", "toml", "yaml", "diff"}
+PROGRAMS = {"amp-migrate", "python", "python3", "pip", "git", "mkdocs", ".ci/run"}
+"""What commands that are only listed may begin with."""
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+
+every_page = pytest.mark.parametrize("page", [*map(Page, PAGES)], ids=NAMES)
+
+
+@every_page
+def test_every_block_is_of_a_kind_that_is_tried(page: Page) -> None:
+    fences = re.findall(r"^\s*(?:```|~~~)", page.text, flags=re.M)
+    assert len(fences) == 2 * len(page.blocks), "a fence that nobody looks into"
+    for block in page.blocks:
+        assert bool(block.title) == (block.language in TITLED), block.place
+        assert block.language in TITLED | {"console", "pycon", "mermaid"}, block.place
+
+
+@every_page
+def test_blocks(
+    page: Page,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """With --update-golden: sessions are written anew."""
+    update = request.config.getoption("--update-golden")
+    if page.trains:
+        pytest.importorskip("torch")
+    sandbox = Sandbox(tmp_path)
+    monkeypatch.chdir(sandbox.work)
+    for block in page.blocks:
+        if block.is_session:
+            printed = [sandbox.run(command) for command, _ in block.commands]
+            if update:
+                page.show(block, printed)
+            else:
+                _session(block, printed)
+        elif block.language == "console":
+            _listed(block)
+        elif block.language == "pycon":
+            _doctest(block)
+        elif block.language == "diff":
+            _diff(block, tmp_path)
+        elif block.title:
+            sandbox.write(block.title, block.text)
+            _file(block, sandbox)
+
+
+def _session(block: Block, printed: list[str]) -> None:
+    for (command, wanted), got in zip(block.commands, printed, strict=True):
+        assert same_output(wanted, got), f"{block.place}: {command}\n{got}"
+
+
+def _listed(block: Block) -> None:
+    for line in block.lines:
+        first, *rest = shlex.split(line)
+        assert first in PROGRAMS, f"{block.place}: {line}"
+        if first == "amp-migrate":
+            parse(line)
+        if first.startswith("python") and rest[0] == "-m" and rest[1] != "venv":
+            assert importlib.util.find_spec(rest[1]), f"{block.place}: {line}"
+        if "libcst.tool" in rest:
+            module, _, name = rest[rest.index("-x") + 1].rpartition(".")
+            command = getattr(importlib.import_module(module), name)
+            assert issubclass(command, CodemodCommand), block.place
+
+
+def _doctest(block: Block) -> None:
+    test = doctest.DocTestParser().get_doctest(
+        block.text, {}, block.page, block.page, block.line
+    )
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert runner.run(test, out=said.append).failed == 0, "".join(said)
+
+
+def _diff(block: Block, folder: Path) -> None:
+    """The title is the fixture that is changed like that."""
+    fixture = ROOT / block.title
+    assert FIXTURES in fixture.parents, block.place
+    plain = fixture / ("plain.py" if (fixture / "plain.py").exists() else "plain")
+    inner = folder / f"line{block.line}"
+    inner.mkdir()
+    rewritten = Sandbox(inner).migrated(plain)
+    before, after = (
+        [file.read_text("utf-8") for file in files]
+        for files in (
+            [plain] if plain.is_file() else sorted(plain.rglob("*.py")),
+            sorted(rewritten.rglob("*.py")),
+        )
+    )
+    for old, new in hunks(block.text):
+        assert any(
+            f"\n{old}" in f"\n{first}" and f"\n{new}" in f"\n{second}"
+            for first, second in zip(before, after, strict=True)
+        ), f"{block.place}: not what becomes of {block.title}:\n{old}"
+
+
+def _file(block: Block, sandbox: Sandbox) -> None:
+    if block.language == "python":
+        compile(block.text, block.place, "exec")
+    elif block.language == "toml":
+        tomllib.loads(block.text)
+        if Path(block.title).name == "pyproject.toml":
+            folder = (sandbox.work / block.title).parent
+            assert load([str(folder)]).config_file == folder / "pyproject.toml"
+    elif block.language == "yaml":
+        data = yaml.safe_load(block.text)
+        for line in _strings(data):
+            if line.startswith("amp-migrate "):
+                parse(line)
+        if block.title == ".pre-commit-config.yaml":
+            _hooks(data)
+
+
+def _hooks(data: dict[str, Any]) -> None:
+    entries = {hook["id"]: hook["entry"] for hook in HOOKS}
+    for hook in (one for repo in data["repos"] for one in repo["hooks"]):
+        parse(shlex.join([*shlex.split(entries[hook["id"]]), *hook.get("args", [])]))
+
+
+def _strings(data: object) -> list[str]:
+    """The lines of all strings in what YAML holds."""
+    if isinstance(data, dict):
+        return [one for value in data.values() for one in _strings(value)]
+    if isinstance(data, list):
+        return [one for value in data for one in _strings(value)]
+    return data.splitlines() if isinstance(data, str) else []
+
+
+@every_page
+def test_what_the_text_names_exists(page: Page) -> None:
+    inline = " ".join(re.findall(r"`[^`\n]+`", page.prose))
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    known = {
+        option
+        for command in (main, *commands)
+        if command is not None
+        for parameter in command.get_params(context)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    foreign = {"--index-url", "--strict"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", inline)) <= known | foreign
+    named = set(re.findall(r"\b(?:AMP|TCU)\d{3}\b", page.text))
+    assert named <= set(codes())
+    files = {
+        path.as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts
+    }
+    for name in re.findall(r"`([\w./]+\.py)`", page.prose):
+        titles = {block.title for block in page.blocks}
+        assert name in titles or any(path.endswith(f"/{name}") for path in files), name
+
+
+def test_the_readme_is_short_and_sets_up_with_two_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.encode()) <= 10_000
+    assert len(re.findall(r"^python3 -m venv \.venv && ", text, flags=re.M)) == 2
+
+
+def test_links_lead_somewhere() -> None:
+    """mkdocs looks after those inside of docs/; here those of the pages beside it."""
+    for name in ("README.md", "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#:]+)", (ROOT / name).read_text("utf-8")):
+            assert (ROOT / target).exists(), f"{name}: {target}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for path in DOCS.rglob("*.md"):
+        name = path.relative_to(DOCS).as_posix()
+        assert name in text or re.match(r"rules/[A-Z]+\d+\.md", name), name
+
+
+def test_the_whole_api_is_documented() -> None:
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^::: amp_migrate\.api\.(\w+)$", text, flags=re.M)) == {
+        *api.__all__
+    }
