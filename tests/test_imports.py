@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import collections
 import graphlib
+import itertools
+import re
 from pathlib import Path
 
 import amp_migrate
@@ -70,6 +72,35 @@ def test_a_room_imports_only_rooms_below_it() -> None:
         or ROOMS.index(room(imported)) < ROOMS.index(room(module))
     }
     assert not upwards
+
+
+def test_the_drawing_of_the_rooms_is_that_of_their_imports() -> None:
+    """docs/architecture.md leaves out what follows from other arrows."""
+    imported: dict[str, set[str]] = {name: set() for name in ROOMS}
+    for module in FILES:
+        if room(module) in ROOMS:
+            found = {room(one) for one in imports_of(module)} & set(ROOMS)
+            imported[room(module)] |= found - {room(module)}
+    below: dict[str, set[str]] = {}
+    for name in reversed(ROOMS):
+        inner = [below[one] for one in imported[name]]
+        below[name] = imported[name].union(*inner)
+    arrows = {
+        (name, one)
+        for name in ROOMS
+        for one in imported[name]
+        if not any(one in below[other] for other in imported[name])
+    }
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (drawing,) = re.findall(
+        r"^```mermaid\ngraph TD\n(.*?)^```", text, flags=re.M | re.S
+    )
+    drawn = [line.split(" --> ") for line in drawing.split("\n    ")]
+    assert {
+        (first.strip(), second.strip())
+        for line in drawn
+        for first, second in itertools.pairwise(line)
+    } == arrows
 
 
 def test_folders_import_one_way() -> None:

@@ -181,7 +181,7 @@ def test_what_the_text_names_exists(page: Page) -> None:
         for parameter in command.get_params(context)
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
-    foreign = {"--index-url", "--strict"}
+    foreign = {"--index-url", "--update-golden"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", inline)) <= known | foreign
     named = set(re.findall(r"\b(?:AMP|TCU)\d{3}\b", page.text))
     assert named <= set(codes())
