@@ -33,6 +33,7 @@ from amp_migrate import api
 from amp_migrate.catalogue.rules import codes
 from amp_migrate.cli.main import main
 from amp_migrate.run.config import load
+from amp_migrate.validate.harness.protocol.rules import RULES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -218,3 +219,9 @@ def test_the_whole_api_is_documented() -> None:
     assert set(re.findall(r"^::: amp_migrate\.api\.(\w+)$", text, flags=re.M)) == {
         *api.__all__
     }
+
+
+def test_the_rules_of_the_monitor_are_documented() -> None:
+    text = (DOCS / "validate.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| (.+) \|$", text, flags=re.M)
+    assert rows == [(name, rule.severity, rule.message) for name, rule in RULES.items()]
