@@ -164,7 +164,9 @@ class Sandbox:
         self.environment = {
             key: value
             for key, value in os.environ.items()
-            if not key.startswith(("GIT_", "PYTHON", "VIRTUAL_ENV", "COLUMNS"))
+            if not key.startswith(
+                ("GIT_", "PYTHON", "VIRTUAL_ENV", "COLUMNS", "FORCE_COLOR")
+            )
         } | {
             "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
