@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -40,7 +41,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TITLED = {"python", "toml", "yaml", "diff"}
+TITLED = {"python", "toml", "yaml", "json", "diff"}
 PROGRAMS = {"amp-migrate", "python", "python3", "pip", "git", "mkdocs", ".ci/run"}
 """What commands that are only listed may begin with."""
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
@@ -146,6 +147,8 @@ def _file(block: Block, sandbox: Sandbox) -> None:
         if Path(block.title).name == "pyproject.toml":
             folder = (sandbox.work / block.title).parent
             assert load([str(folder)]).config_file == folder / "pyproject.toml"
+    elif block.language == "json":
+        json.loads(block.text)
     elif block.language == "yaml":
         data = yaml.safe_load(block.text)
         for line in _strings(data):
