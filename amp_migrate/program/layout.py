@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from amp_migrate.program.glance import seen_from
 from amp_migrate.program.imports import ImportScan
 
 _INIT = "__init__.py"
@@ -90,6 +91,27 @@ class Layout:
             file: starts for file, starts in self._starts.items() if file in files
         }
         return narrow
+
+    def facts(self, files: Collection[str]) -> list[object]:
+        """All that `narrowed` says of some files beside what stands in them, wherever the project lies."""
+
+        def inside(path: str) -> str:
+            return seen_from(self.root, path)
+
+        folders = _folders_above(files)
+        starts = {
+            inside(file): sorted((inside(one), how) for one, how in starts.items())
+            for file in files
+            if (starts := self._starts.get(file))
+        }
+        return [
+            sorted(map(inside, self._packages & folders)),
+            sorted(map(inside, self._libraries & folders)),
+            sorted(starts.items()),
+            self._edits_path,
+            sorted(self.configured),
+            sorted(self.documented),
+        ]
 
     def _take(self, scans: Mapping[str, ImportScan]) -> None:
         self._scans = scans

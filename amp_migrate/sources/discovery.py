@@ -191,11 +191,8 @@ def discover(paths: Sequence[str], filters: Filters) -> Found:
     return Found(files, tuple(search.errors), search.skipped)
 
 
-def every_file(
-    root: str, endings: tuple[str, ...] = (".py", NOTEBOOK_SUFFIX)
-) -> list[str]:
-    """All programs of a project, or files with other endings, whatever the user's patterns say, readable
-    or not."""
+def every_file(root: str, endings: tuple[str, ...]) -> list[str]:
+    """All files of a project with some endings, whatever the user's patterns say, readable or not."""
     nothing = Patterns(root, ())
     search = _Search(nothing, nothing, nothing, root, endings=endings)
     search.name(root)
