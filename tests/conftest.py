@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,13 @@ import pytest
 
 # The helper modules beside the tests are imported by their plain names, however pytest is run.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+# Tests are about what is found now, and leave nothing in the user's folder; those of the cache have one
+# of their own. Processes that tests start inherit it.
+os.environ["AMP_MIGRATE_NO_CACHE"] = "1"
+for name in ("AMP_MIGRATE_CACHE_DIR", "AMP_MIGRATE_CACHE_LIMIT"):
+    os.environ.pop(name, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

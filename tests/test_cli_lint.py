@@ -124,7 +124,7 @@ def test_a_closed_pipe_is_no_error() -> None:
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
-        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
     )
     assert (done.returncode, done.stderr) in [(0, b""), (1, b"")]
@@ -335,7 +335,7 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         check=True,

@@ -30,6 +30,7 @@ from amp_migrate.report.findings.listing import Listing, relative_to, told
 from amp_migrate.report.findings.output import Output
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
+from amp_migrate.run.cache.store import Store
 from amp_migrate.run.config_lint import (
     FAIL_ON,
     FORMATS,
@@ -175,6 +176,7 @@ def lint(
     diff: bool,
     probe: tuple[str, ...],
     python: str,
+    store: Store | None,
     stdin_filename: str | None,
     config_file: str | None,
     jobs: int | None,
@@ -222,7 +224,9 @@ def lint(
         if not settle(settings, terminal, write=fix and data is None):
             return Lint.ERROR
         settings = judged(settings, probe, python, terminal)
-        report = do(Job.LINT, paths, data, stdin_filename, settings, jobs, terminal)
+        report = do(
+            Job.LINT, paths, data, stdin_filename, settings, jobs, terminal, store
+        )
         changed = bool(report.changed)
         if diff:
             _show_diff(report, terminal)

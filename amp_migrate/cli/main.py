@@ -27,6 +27,7 @@ from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import Outcome, Place, SourceError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
+from amp_migrate.run.cache.store import Store
 from amp_migrate.run.jobs import Job
 from amp_migrate.sources.ignore import PatternError
 
@@ -155,6 +156,7 @@ def modernize(**given: Any) -> ExitCode:
 main.add_lazily("lint", "amp_migrate.cli.lint:lint")
 main.add_lazily("explain", "amp_migrate.cli.explain:explain")
 main.add_lazily("validate", "amp_migrate.cli.validate:validate")
+main.add_lazily("cache", "amp_migrate.cli.cache:cache")
 
 
 def _run(
@@ -165,6 +167,7 @@ def _run(
     write: bool,
     check: bool,
     exit_code: bool,
+    store: Store | None,
     stdin_filename: str | None,
     config_file: str | None,
     jobs: int | None,
@@ -205,7 +208,7 @@ def _run(
             terminal.say(describe(settings))
         if not settle(settings, terminal, write=write):
             return ExitCode.ERROR
-        report = do(job, paths, data, stdin_filename, settings, jobs, terminal)
+        report = do(job, paths, data, stdin_filename, settings, jobs, terminal, store)
     except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
+from amp_migrate.run.cache.store import Store, folder
 from amp_migrate.run.jobs import Job
 from amp_migrate.sources import journal
 
@@ -42,6 +44,50 @@ def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
 
 PATHS: Callable[[Any], Any] = click.argument("paths", nargs=-1, metavar="[PATHS]...")
 
+
+def _caching(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the three options as one, ``store``."""
+
+    @wraps(command)
+    def with_store(
+        *, no_cache: bool, cache_dir: str | None, cache_limit: int, **given: Any
+    ) -> Any:
+        store = None if no_cache else Store(folder(cache_dir), cache_limit * 2**20)
+        return command(store=store, **given)
+
+    return with_store
+
+
+CACHE_DIR: Callable[[Any], Any] = click.option(
+    "--cache-dir",
+    metavar="DIR",
+    envvar="AMP_MIGRATE_CACHE_DIR",
+    show_envvar=True,
+    help="Where results are kept: the user's cache folder.",
+)
+
+CACHING: Callable[[Any], Any] = decorated_with(
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        envvar="AMP_MIGRATE_NO_CACHE",
+        show_envvar=True,
+        help="Neither read nor keep results of unchanged programs.",
+    ),
+    CACHE_DIR,
+    click.option(
+        "--cache-limit",
+        type=click.IntRange(min=0),
+        default=256,
+        metavar="MB",
+        envvar="AMP_MIGRATE_CACHE_LIMIT",
+        show_envvar=True,
+        help="The most that is kept: 256.",
+    ),
+    _caching,
+)
+"""What is remembered from run to run."""
+
 READING: Callable[[Any], Any] = decorated_with(
     _patterns(
         "include", "Of the files in directories, take only these: all *.py and *.ipynb."
@@ -66,6 +112,7 @@ READING: Callable[[Any], Any] = decorated_with(
         metavar="N",
         help="Processes: one per CPU.",
     ),
+    CACHING,
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
@@ -115,15 +162,25 @@ def do(
     settings: config.Settings,
     jobs: int | None,
     terminal: Terminal,
+    store: Store | None,
 ) -> engine.Report:
     """The job, on ``data`` or else on the paths."""
     if data is not None:
         return engine.run_text(
-            data, path=stdin_filename or "<stdin>", settings=settings, job=job
+            data,
+            path=stdin_filename or "<stdin>",
+            settings=settings,
+            job=job,
+            store=store,
         )
     with terminal.progress() as progress:
         report = engine.run(
-            paths or (".",), settings=settings, job=job, jobs=jobs, progress=progress
+            paths or (".",),
+            settings=settings,
+            job=job,
+            jobs=jobs,
+            progress=progress,
+            store=store,
         )
     if report.skipped:
         # Imported here: most runs have no notebook that cannot be read.

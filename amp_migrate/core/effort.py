@@ -20,11 +20,27 @@ class TooLargeError(Exception):
     """A program that cannot be analysed in sensible time."""
 
 
-class _Effort(threading.local):
+class Effort(threading.local):
+    """What a thread may still spend, and whether all was well."""
+
     left: float = math.inf
+    cut: bool = False
+    """Whether the machine set a bound that its answer goes around: another time, it may be another."""
 
 
-_effort = _Effort()
+_effort = Effort()
+
+
+@contextmanager
+def watched() -> Iterator[Effort]:
+    """Tells whether what this thread does inside was cut."""
+    _effort.cut = False
+    yield _effort
+
+
+def cut() -> None:
+    """Say that something was left out for lack of memory, or of room for recursion."""
+    _effort.cut = True
 
 
 def spend(steps: int) -> None:
@@ -35,10 +51,11 @@ def spend(steps: int) -> None:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def limited() -> Iterator[Effort]:
     """So many steps for what this thread does inside."""
     before, _effort.left = _effort.left, MOST_STEPS
     try:
-        yield
+        with watched() as effort:
+            yield effort
     finally:
         _effort.left = before

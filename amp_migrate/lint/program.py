@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from amp_migrate.core.effort import cut
 from amp_migrate.core.findings import Finding
 from amp_migrate.core.options import LintOptions
 from amp_migrate.core.results import Result, SourceError
@@ -83,6 +84,7 @@ class Looked:
                     if wanted.takes(finding.code)
                 ]
             except RecursionError:
+                cut()
                 error = SourceError(file, "nested too deeply to be analysed")
                 work.errors[file] = work.telling.error(file, error)
                 continue

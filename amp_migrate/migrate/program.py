@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
+from amp_migrate.core.effort import cut
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import (
     Loop,
@@ -98,8 +99,11 @@ class Migration(ProgramWork):
             return unaligned(
                 context, (one for one in self.given if one not in self.errors)
             )
+        except (RecursionError, MemoryError):
+            cut()
         except Exception:
-            return Unaligned()
+            pass
+        return Unaligned()
 
     def _plan(self, texts: Mapping[str, str]) -> Planned:
         modules = []

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from amp_migrate.core.deep import bounded
+from amp_migrate.core.effort import cut
 from amp_migrate.core.results import SourceError
 from amp_migrate.program import ir
 from amp_migrate.program.each import as_loop, steps_each
@@ -66,6 +67,7 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
         with bounded(_FRAMES):
             reader.read_top(tree)
     except RecursionError:
+        cut()
         raise SourceError(path, "nested too deeply to be read") from None
     off_lines, off = off_marks(text, tree)
     return ir.ModuleFacts(

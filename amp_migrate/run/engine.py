@@ -16,11 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amp_migrate.core.deep import with_room
-from amp_migrate.core.effort import TooLargeError, limited
+from amp_migrate.core.effort import TooLargeError, limited, watched
 from amp_migrate.core.garbage import collect_seldom, collected_seldom
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
-from amp_migrate.program.programs import FileBytes, ProgramSources, key, programs_of
+from amp_migrate.program.programs import (
+    FileBytes,
+    Group,
+    ProgramSources,
+    groups_of,
+    key,
+)
+from amp_migrate.run.cache.programs import Answers, Cache, Failed, Told, cache_of
+from amp_migrate.run.cache.store import Store
 from amp_migrate.run.config import Settings
 from amp_migrate.run.jobs import Job, Work, subject
 from amp_migrate.sources import discovery, files, journal
@@ -117,11 +125,13 @@ def run(
     job: Job = Job.MIGRATE,
     jobs: int | None = 1,
     progress: Progress | None = None,
+    store: Store | None = None,
 ) -> Report:
     """Do a job on the files that ``paths`` name, in memory.
 
     ``jobs`` is the most processes to use, None for one per processor. More than one needs, as all
     of `multiprocessing` does, a main module that can be imported without running the program.
+    ``store``: where earlier runs left what they found out, and this one leaves it.
     Raises `PatternError` for a pattern in ``settings`` that means nothing.
     """
     found = discovery.discover([str(path) for path in paths], settings.filters)
@@ -132,12 +142,17 @@ def run(
             given[key(path)] = FileBytes(path, files.read(path))
         except SourceError as error:
             failures.append(Failure(error))
-    migrations, more = _do_all(job, given, settings, jobs, progress or _unheard)
+    migrations, more = _do_all(job, given, settings, jobs, progress or _unheard, store)
     return Report(migrations, (*failures, *more), found.files, found.skipped)
 
 
 def run_text(
-    data: bytes, *, path: str, settings: Settings, job: Job = Job.MIGRATE
+    data: bytes,
+    *,
+    path: str,
+    settings: Settings,
+    job: Job = Job.MIGRATE,
+    store: Store | None = None,
 ) -> Report:
     """Do a job on one source that is not read from a file; ``path`` is the name it goes by."""
     if discovery.is_force_excluded(path, settings.filters):
@@ -147,7 +162,7 @@ def run_text(
     except SourceError as error:
         return Report((), (Failure(error),), (path,))
     given = {key(path): FileBytes(path, data)}
-    return Report(*_do_all(job, given, settings, 1, _unheard), (path,))
+    return Report(*_do_all(job, given, settings, 1, _unheard, store), (path,))
 
 
 def _unheard(done: int, total: int) -> None:
@@ -198,28 +213,46 @@ def _do_all(
     settings: Settings,
     jobs: int | None,
     progress: Progress,
+    store: Store | None,
 ) -> tuple[tuple[Migration, ...], tuple[Failure, ...]]:
-    programs = programs_of(given, settings.filters, subject(job))
-    tasks = [
-        _Task(
-            number,
-            sources,
-            tuple(file for file in sources.texts if file in given),
-            settings.options,
-            job,
-        )
-        for number, sources in enumerate(programs.found)
-    ]
-    workers = min(jobs or _processors(), len(tasks))
-    if workers > 1 and len(given) >= WORTH_PROCESSES:
-        outcomes = _in_processes(tasks, workers, progress)
-    else:
-        outcomes = []
-        for task in tasks:
-            outcomes.append(_do(task))
-            progress(len(outcomes), len(tasks))
-    found = {file: one for outcome in outcomes for file, one in outcome.items()}
-    found |= {file: Failure(error) for file, error in programs.errors.items()}
+    cache = cache_of(store, settings.root, job.value, settings.options)
+    memory = None if cache is None else cache.memory
+    found: _Outcome = {}
+    errors: _Outcome = {}
+    tasks: list[_Task] = []
+    new: dict[int, tuple[Cache, str, Group, _Outcome]] = {}
+    """Of each program that is to be kept: where, its key, and the files that cannot be read."""
+    groups = groups_of(given, settings.filters, subject(job), memory)
+    for number, group in enumerate(groups):
+        name = ""
+        if cache is not None:
+            name = cache.key(group, given.keys())
+            known = cache.find(name, group)
+            if known is not None:
+                found |= _remembered(known, number)
+                continue
+        with watched() as opening:
+            sources, wrong = group.open()
+        failures: _Outcome = {file: Failure(error) for file, error in wrong.items()}
+        errors |= failures
+        if cache is not None and not opening.cut:
+            new[number] = cache, name, group, failures
+        if sources is not None:
+            named = tuple(file for file in sources.texts if file in given)
+            tasks.append(_Task(number, sources, named, settings.options, job))
+        elif number in new:
+            _keep(new[number], _Done({}))
+
+    def done(number: int, one: _Done) -> None:
+        found.update(one.outcome)
+        # At once: what is interrupted does not begin anew.
+        if number in new:
+            _keep(new[number], one)
+
+    _do_tasks(tasks, jobs, progress, done)
+    if cache is not None:
+        cache.close()
+    found |= errors
     ordered = [found[file] for file in given if file in found]
     return (
         tuple(one for one in ordered if isinstance(one, Migration)),
@@ -230,37 +263,97 @@ def _do_all(
 _Outcome = dict[str, "Migration | Failure"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of one program."""
+
+    outcome: _Outcome
+    lasting: bool = True
+    """Whether the same will come of it another time: no bound of this machine decided."""
+
+
+def _remembered(known: Answers, number: int) -> _Outcome:
+    """What an earlier run found out."""
+    outcome: _Outcome = {}
+    for file, one in known.items():
+        if isinstance(one, Failed):
+            outcome[file] = Failure(one.error, others=one.others)
+        else:
+            output = one.document.encode(one.result.output)
+            outcome[file] = Migration(one.document, one.result, output, number)
+    return outcome
+
+
+def _keep(new: tuple[Cache, str, Group, _Outcome], one: _Done) -> None:
+    """Leave what came of a program to later runs."""
+    cache, name, group, failures = new
+    if one.lasting:
+        answers: dict[str, Told | Failed] = {}
+        for file, outcome in {**one.outcome, **failures}.items():
+            if isinstance(outcome, Failure):
+                answers[file] = Failed(outcome.error, outcome.others)
+            else:
+                answers[file] = Told(outcome.document, outcome.result)
+        cache.keep(name, group, answers)
+
+
+def _do_tasks(
+    tasks: Sequence[_Task],
+    jobs: int | None,
+    progress: Progress,
+    done: Callable[[int, _Done], None],
+) -> None:
+    """Do all, and tell each when it is done."""
+    count = 0
+
+    def told(number: int, one: _Done) -> None:
+        nonlocal count
+        count += 1
+        done(number, one)
+        progress(count, len(tasks))
+
+    workers = min(jobs or _processors(), len(tasks))
+    if workers > 1 and sum(len(task.given) for task in tasks) >= WORTH_PROCESSES:
+        _in_processes(tasks, workers, told)
+    else:
+        for task in tasks:
+            told(task.number, _do(task))
+
+
 def _in_processes(
-    tasks: Sequence[_Task], workers: int, progress: Progress
-) -> list[_Outcome]:
+    tasks: Sequence[_Task], workers: int, told: Callable[[int, _Done], None]
+) -> None:
     from concurrent.futures import BrokenExecutor, as_completed
 
-    outcomes: dict[int, _Outcome] = {}
+    rest = {task.number: task for task in tasks}
     with _pool(workers) as pool:
-        pending: dict[Future[_Outcome], int] = {}
+        pending: dict[Future[_Done], int] = {}
         with contextlib.suppress(BrokenExecutor):
             for task in tasks:
                 pending[pool.submit(_do, task)] = task.number
         for future in as_completed(pending):
             if future.exception() is None:
-                outcomes[pending[future]] = future.result()
-                progress(len(outcomes), len(tasks))
+                del rest[pending[future]]
+                told(pending[future], future.result())
     # A process that dies takes the pool with it, and does not say over which program. So the rest go
     # one by one, each death costing one program and one new process.
-    rest = [task for task in tasks if task.number not in outcomes]
-    while rest:
+    left = list(rest.values())
+    while left:
         with _pool(1) as pool:
-            while rest:
-                task = rest.pop(0)
+            while left:
+                task = left.pop(0)
                 future = pool.submit(_do, task)
                 died = future.exception() is not None
-                outcomes[task.number] = (
-                    _failed(task, "the process died") if died else future.result()
+                told(
+                    task.number,
+                    (
+                        _Done(_failed(task, "the process died"), lasting=False)
+                        if died
+                        else future.result()
+                    ),
                 )
-                progress(len(outcomes), len(tasks))
                 if died:
                     break
-    return [outcomes[task.number] for task in tasks]
 
 
 @contextlib.contextmanager
@@ -294,21 +387,23 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _do(task: _Task) -> _Outcome:
+def _do(task: _Task) -> _Done:
     """The map over programs: everything that can go wrong with one becomes its `Failure`."""
     try:
-        return _encoded(task, with_room(lambda: _found(task)))
+        found, cut = with_room(lambda: _found(task))
+        return _Done(_encoded(task, found), lasting=not cut)
     except RecursionError:
-        return _too_much(task, "nested too deeply to be analysed")
+        outcome = _too_much(task, "nested too deeply to be analysed")
     except MemoryError:
-        return _too_much(task, "too large to be analysed: out of memory")
+        outcome = _too_much(task, "too large to be analysed: out of memory")
     except TooLargeError:
-        return _too_much(task, "too large to be analysed")
+        outcome = _too_much(task, "too large to be analysed")
     except Exception as error:
         words = " ".join(str(error).split())
         name = type(error).__name__
         what = f"{name}: {words}" if words else name
-        return _failed(task, what, traceback.format_exc())
+        outcome = _failed(task, what, traceback.format_exc())
+    return _Done(outcome, lasting=False)
 
 
 def work(job: Job) -> Work:
@@ -326,14 +421,16 @@ def work(job: Job) -> Work:
     return migrate_program
 
 
-def _found(task: _Task) -> dict[str, Result | SourceError]:
-    with limited():
-        return work(task.job)(
+def _found(task: _Task) -> tuple[dict[str, Result | SourceError], bool]:
+    """The results, and whether this machine cut them short."""
+    with limited() as effort:
+        found = work(task.job)(
             task.sources,
             task.options,
             given=task.given,
             shown={file: task.sources.documents[file].path for file in task.given},
         )
+        return found, effort.cut
 
 
 def _encoded(task: _Task, found: dict[str, Result | SourceError]) -> _Outcome:

@@ -67,8 +67,9 @@ class _Search:
     """Whether they can be read; if not, those in directories are counted and left out."""
     skipped: int = 0
 
-    def add(self, path: str, *, link: bool) -> None:
-        real = str(Path(path).resolve())
+    def add(self, path: str, *, link: bool, real: str | None = None) -> None:
+        """Take in a file; ``real``: its path without links, where that is known."""
+        real = real or str(Path(path).resolve())
         known = self.files.get(real)
         if known is None or (known[1] and not link):
             self.files[real] = (path, link)
@@ -118,6 +119,8 @@ class _Search:
                 )
                 continue
             below = []
+            # Asking for each file takes longer than all else here.
+            real = Path(directory).resolve()
             for entry in entries:
                 path = (
                     entry.name if shown == os.curdir else str(Path(shown, entry.name))
@@ -138,8 +141,10 @@ class _Search:
                     continue
                 elif not self.notebooks and entry.name.endswith(NOTEBOOK_SUFFIX):
                     self.skipped += 1
+                elif entry.is_symlink():
+                    self.add(path, link=True)
                 else:
-                    self.add(path, link=entry.is_symlink())
+                    self.add(path, link=False, real=str(real / entry.name))
             pending += reversed(below)
 
     def _is_candidate(self, entry: os.DirEntry[str]) -> bool:

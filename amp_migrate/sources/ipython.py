@@ -29,6 +29,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from amp_migrate.core.effort import cut
+
 INERT = frozenset("""
     alias autoreload autosave bookmark cat cd colors conda config cp dhist dirs doctest_mode env gui
     hist history ldir less lf lk ll load_ext logoff logon logstart logstate logstop ls lsmagic lx magic
@@ -397,7 +399,10 @@ def _parsed(text: str) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
+        return None
+    except (RecursionError, MemoryError):
+        cut()
         return None
 
 

@@ -6,6 +6,7 @@ import ast
 import sys
 import warnings
 
+from amp_migrate.core.effort import cut
 from amp_migrate.core.results import SourceError
 
 
@@ -22,4 +23,5 @@ def parse(text: str, path: str) -> ast.Module:
     except ValueError as error:
         raise SourceError(path, f"not valid for Python {version}: {error}") from None
     except (RecursionError, MemoryError):
+        cut()
         raise SourceError(path, "nested too deeply to be parsed") from None
