@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ _SWITCHES = {
 }
 
 
-@lru_cache(maxsize=64)
 def mode_for(directory: str) -> black.Mode:
     """Black's mode as the project around a directory configures it; black's defaults elsewhere."""
     settings: dict[str, Any] = {}

@@ -397,7 +397,8 @@ def _do(task: _Task) -> _Done:
     except MemoryError:
         outcome = _too_much(task, "too large to be analysed: out of memory")
     except TooLargeError:
-        outcome = _too_much(task, "too large to be analysed")
+        # Counted in steps, which are the same another time.
+        return _Done(_too_much(task, "too large to be analysed"))
     except Exception as error:
         words = " ".join(str(error).split())
         name = type(error).__name__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,11 +97,20 @@ class Cache:
 
     def keep(self, key: str, group: Group, answers: Answers) -> None:
         """Remember what came of a program."""
+        told = [one.result for one in answers.values() if isinstance(one, Told)]
+        if any(result.changed for result in told) and self._has_moved(answers):
+            return
         numbers = {file: number for number, file in enumerate(group.files)}
         plain = [(numbers[file], _plain(one)) for file, one in answers.items()]
         # A place that is told in full is true of this project only.
-        told = json.dumps(self._root)[1:-1] in json.dumps(plain)
-        self._store.write(key, {"root": self._root if told else "", "answers": plain})
+        in_full = json.dumps(self._root)[1:-1] in json.dumps(plain)
+        root = self._root if in_full else ""
+        self._store.write(key, {"root": root, "answers": plain})
+
+    def _has_moved(self, files: Iterable[str]) -> bool:
+        """Whether what is read when files are rewritten has changed since the run began."""
+        folders = {Path(file).parent for file in files}
+        return Surroundings().of(folders) != self._surroundings.of(folders)
 
     def close(self) -> None:
         """Once all is kept that there is to keep."""

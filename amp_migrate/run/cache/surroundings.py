@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 from amp_migrate.program.glance import digest, digest_of
@@ -21,6 +20,7 @@ class Surroundings:
 
     def __init__(self) -> None:
         self._known: dict[Path, str] = {}
+        self._of_user = _of_user()
 
     def of(self, folders: Iterable[Path]) -> list[str]:
         """Digests of what `edit.formatting` may read for files in some folders."""
@@ -28,7 +28,7 @@ class Surroundings:
         for folder in sorted(folders):
             # The one follows links, the other does not.
             found += [self._above(folder), self._above(folder.resolve())]
-        return [*found, _of_user()]
+        return [*found, self._of_user]
 
     def _above(self, folder: Path) -> str:
         if folder not in self._known:
@@ -42,7 +42,6 @@ class Surroundings:
         return self._known[folder]
 
 
-@cache
 def _of_user() -> str:
     """Black's own configuration of this user."""
     try:
