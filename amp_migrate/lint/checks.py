@@ -102,7 +102,8 @@ CHECKS: tuple[Check, ...] = (
     _misuse(
         "protocol", _UNDER_AMP, *_numbered("AMP", *range(101, 117), *range(201, 208))
     ),
-    _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 122))),
+    _misuse("scaled", rf"{_AMP}|\.(scale|register\w*_hook)\b", "AMP102", "AMP103", "AMP120"),
+    _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 120), 121)),
     _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),
     _misuse("interfaces", r"amp\b|cast|bf16", *_numbered("AMP", *range(208, 214), 215)),
     _misuse("placement", r"autocast", "AMP214", "AMP216", "AMP217"),

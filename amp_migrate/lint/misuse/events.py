@@ -14,9 +14,11 @@ from amp_migrate.analysis.tables.vocabulary import (
     FRAMEWORK_RECEIVERS,
     GRADIENT_CLIPPERS,
 )
+from amp_migrate.analysis.tables.degrees import Unclear
+from amp_migrate.analysis.values.scales import LOSS, Scales
 from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp, Key
-from amp_migrate.lint.misuse.gradients import touch
-from amp_migrate.lint.misuse.numerics import Numerics
+from amp_migrate.lint.misuse.gradients import Gradients
+from amp_migrate.lint.misuse.numerics import Numerics, Values
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 
@@ -43,7 +45,7 @@ _AMP_TOGETHER = frozenset(("autocast", "scale", "backward", "update"))
 class AmpEvent(Event):
     """``kind``: ``scaled`` and ``plain`` (a backward), ``foreign`` (one that is not understood),
     ``unscale``, ``step``, ``update`` (of a scaler), ``plain step``, ``zero``, ``clip``, ``read`` and
-    ``edit`` (of gradients), ``rescale`` (the scale is asked for), ``opaque`` (a scaler is handed to
+    ``edit`` (of gradients), ``descend`` (they change parameters by hand), ``rescale`` (the scale is asked for), ``opaque`` (a scaler is handed to
     somebody unseen), ``new scaler``, ``new optimizer``, ``numeric`` (see `Numerics`), ``region``,
     ``enter`` (a region by an instance that was made before), ``call``."""
 
@@ -60,11 +62,13 @@ class AmpEvents(Events):
 
     def __init__(self, amp: Amp) -> None:
         self.amp = amp
+        self.program = amp.program
         self._scalers: dict[tuple[str, ir.Expr], bool] = {}
         self._may_be_scaled: dict[tuple[ir.Expr, str], bool] = {}
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
         self._numerics = Numerics(amp)
-        self.program = amp.program
+        self.scales = Scales(amp.program, amp.program.noted(Values), self.is_scaler)
+        self._gradients = Gradients(amp.program, self.scales)
         self.optimizers = Optimizers(amp.program, any_step=True)
         self._of, self._direct, self._kinds, self._steps = {}, {}, {}, {}
         self._settle(self._with_amp())
@@ -109,7 +113,7 @@ class AmpEvents(Events):
         for found in self._numerics.of(stmt, function):
             where = (found.call.line, found.call.column, found.call)
             yield AmpEvent("numeric", *where, code=found.code, message=found.message)
-        kind = touch(stmt, function, self.program)
+        kind = self._gradients.touch(stmt, function)
         if kind:
             yield AmpEvent(kind, stmt.line, stmt.column)
         yield from self._births(stmt, function)
@@ -215,7 +219,7 @@ class AmpEvents(Events):
         scaled = self.scaled_by(loss, stmt, function)
         if scaled is not None:
             return AmpEvent("scaled", *where, scaler=scaled, subject=loss)
-        if loss is None or self.may_be_scaled(loss, function):
+        if loss is None or self._carries_scale(loss, stmt, function):
             return AmpEvent("foreign", *where)
         name = ir.key_of(loss) or ""
         if name.rpartition(".")[2] in FRAMEWORK_RECEIVERS:
@@ -255,6 +259,14 @@ class AmpEvents(Events):
             if made.kind == "assign" and loss in made.targets:
                 return self.scaled_by(made.value, made, function, 1)
         return None
+
+    def _carries_scale(self, loss: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        if self.may_be_scaled(loss, function):
+            return True
+        try:
+            return LOSS in self.scales.of(loss, function, stmt).sources
+        except Unclear:
+            return False
 
     def may_be_scaled(self, loss: ir.Expr, function: str) -> bool:
         """Whether a loss has something to do with ``scale()`` that is not read."""

@@ -15,6 +15,7 @@ from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
 from amp_migrate.lint.misuse.owners import Owners
 from amp_migrate.lint.misuse.state import NOBODY
+from amp_migrate.lint.misuse.turns import Turns
 from amp_migrate.lint.misuse.ways import Open, Ways
 from amp_migrate.program import ir
 
@@ -103,6 +104,9 @@ class Judged(Ways):
         self.step_roots: set[tuple[Key, str]] = set()
         """The scalers that step, and where the ways begin on which they do."""
         self.steps_plainly = False
+        self.turns = Turns(events.amp.points_to)
+        self.each_update: dict[Key, Fault] = {}
+        """An update of each scaler that no test of a count is around."""
         self.blamed: dict[tuple[int, int, str], Site] = {}
         """The plain backward that a step is wrong for."""
 
@@ -144,7 +148,9 @@ class Judged(Ways):
     ) -> None:
         """``told``: the statement that is to blame, where it is not where it is noticed."""
         place = here.place
-        key = (code, here.function, place.line, place.column, manner, told)
+        # By another call it is another manner.
+        calls = tuple(site for site in self._frames if site[0] != here.function)
+        key = (code, here.function, place.line, place.column, manner, told, calls)
         if not wrong:
             self.good.add(key)
             return
@@ -173,6 +179,10 @@ class Judged(Ways):
         for scaler in silent:
             yield self.steps[scaler]
         places = set()
+        for scaler, fault in self.each_update.items():
+            if self.turns.updates_in_each(scaler):
+                places.add((fault.code, fault.function, fault.at.line, fault.at.column))
+                yield fault
         for key, fault in self.bad.items():
             if key in self.good or (fault.again and fault.scaler in silent):
                 continue

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.analysis.tables.degrees import Unclear
+from amp_migrate.analysis.values.scales import (
+    GRADIENT,
+    PLAIN,
+    SCALE,
+    Mixed,
+    Scales,
+    without_data,
+)
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -13,65 +22,122 @@ _TELLS = frozenset(
 )
 """Methods that give values of gradients away, or make numbers of them."""
 _CUTS = frozenset(("clamp_", "clamp_min_", "clamp_max_", "clip_", "renorm_"))
-_ADDS = frozenset(("add_", "sub_"))
+_MULTIPLIES = frozenset(("mul_", "div_"))
+_FOREACH = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _ANY_SCALE = frozenset("isnan isinf isfinite sign".split())
 """What is the same for gradients of any scale."""
 
 
-def touch(stmt: ir.Stmt, function: str, program: Program) -> str:
-    """``edit``, ``read``, ``rescale`` (it knows of the scale), ``zero`` or ``""``."""
-    if not any(_mentions(expr) for expr in stmt.exprs):
+class Gradients:
+    """Tells it for one program."""
+
+    def __init__(self, program: Program, scales: Scales) -> None:
+        self.program = program
+        self.scales = scales
+
+    def touch(self, stmt: ir.Stmt, function: str) -> str:
+        """``edit``, ``descend`` (a parameter is changed by them), ``read``, ``rescale`` (it knows of the
+        scale), ``zero`` or ``""``."""
+        program = self.program
+        if "grad" not in program.modules[ir.file_of(function)].identifiers:
+            return ""
+        if stmt.kind in ("if", "while", "assert", "for"):
+            return ""
+        mentions = any(_mentions(expr) for expr in stmt.exprs)
+        if mentions and any(
+            _word(inner, "scale") for expr in stmt.exprs for inner in ir.walk(expr)
+        ):
+            return "rescale"
+        if mentions and stmt.kind == "assign" and stmt.value == ir.Const(None):
+            return "zero"
+        written = self._written(stmt, function)
+        if written:
+            return written
+        if not mentions:
+            return ""
+        if _edits(stmt, function, program):
+            return "edit"
+        if stmt.kind == "augassign" and any(_is_grad(t) for t in stmt.targets):
+            # p.grad /= scale: a division that is not read may be the unscaling.
+            return "rescale" if stmt.op in ("*", "/") else ""
+        if any(
+            isinstance(call.func, ir.Attr)
+            and call.func.attr in _MULTIPLIES
+            and _mentions(call.func.value)
+            for call in _calls(stmt)
+        ):
+            return "rescale"
+        return "read" if _reads(stmt, function, program) else ""
+
+    def _written(self, stmt: ir.Stmt, function: str) -> str:
+        """What is written, by its power of the scale: gradients have one, parameters none."""
+        for target, value in self._writes(stmt, function):
+            owner = _owner(value)
+            # What has a gradient has none of the scale itself.
+            given = {(function, ir.key_of(owner) or ""): PLAIN} if owner else {}
+            is_gradient = _holds(target)
+            try:
+                if not is_gradient and without_data(target) != owner:
+                    held = self.scales.of(target, function, stmt)
+                    is_gradient = GRADIENT in held.sources
+                    if not (
+                        is_gradient or self.scales.is_parameter(target, function, stmt)
+                    ):
+                        continue
+                made = self.scales.of(value, function, stmt, given)
+            except Mixed as mixed:
+                if not mixed.of_gradients:
+                    continue
+                return "edit" if is_gradient else "descend"
+            except Unclear:
+                continue
+            if SCALE in made.sources:
+                return "rescale"
+            if GRADIENT in made.sources:
+                if is_gradient and made.degree == 0.0:
+                    return "edit"
+                if not is_gradient and made.is_scaled:
+                    return "descend"
         return ""
-    if stmt.kind in ("if", "while", "assert", "for"):
-        return ""
-    if any(_word(inner, "scale") for expr in stmt.exprs for inner in ir.walk(expr)):
-        return "rescale"
-    if stmt.kind == "assign" and stmt.value == ir.Const(None):
-        return "zero"
-    if _edits(stmt, function, program):
-        return "edit"
-    if stmt.kind == "augassign" and any(_is_grad(t) for t in stmt.targets):
-        # p.grad /= scale: a division that is not read may be the unscaling.
-        return "rescale" if stmt.op in ("*", "/") else ""
-    for expr in stmt.exprs:
-        for call in ir.calls_in(expr):
-            if isinstance(call.func, ir.Attr) and call.func.attr in ("mul_", "div_"):
-                if _mentions(call.func.value):
-                    return "rescale"
-    return "read" if _reads(stmt, function, program) else ""
+
+    def _writes(
+        self, stmt: ir.Stmt, function: str
+    ) -> Iterator[tuple[ir.Expr, ir.Expr]]:
+        """What a statement writes into, and the value that it then has, as an expression."""
+        if stmt.value is not None and stmt.kind in ("assign", "augassign"):
+            for target in stmt.targets:
+                if stmt.kind == "augassign":
+                    yield target, ir.Operation(stmt.op, (target, stmt.value))
+                elif isinstance(target, ir.Attr) and target.attr in ("grad", "data"):
+                    yield target, stmt.value
+        for call in _calls(stmt):
+            origin = self.program.origin(call.func, function) or ""
+            if isinstance(call.func, ir.Attr) and not origin:
+                name, written = call.func.attr, call.func.value
+                if name.endswith("_") and not name.endswith("__"):
+                    plain = ir.Attr(written, name.rstrip("_"))
+                    args = call.args
+                    if name == "copy_" and args:
+                        yield written, args[0].value
+                    else:
+                        yield written, ir.Call(plain, args, call.line, call.column)
+            elif origin.startswith("torch._foreach_") and origin.endswith("_"):
+                if len(call.args) > 1:
+                    written, other = call.args[0].value, call.args[1].value
+                    op = _FOREACH.get(origin[len("torch._foreach_") : -1])
+                    if op is not None:
+                        yield written, ir.Operation(op, (written, other))
 
 
 def _edits(stmt: ir.Stmt, function: str, program: Program) -> bool:
     if stmt.kind == "assign" and any(_is_grad(target) for target in stmt.targets):
         return stmt.value is not None and _is_random(stmt.value, function, program)
-    if stmt.kind == "augassign" and any(_is_grad(target) for target in stmt.targets):
-        return (
-            stmt.op in ("+", "-")
-            and stmt.value is not None
-            and _is_of_another_scale(stmt.value, stmt.targets[0], function, program)
-        )
-    for call in _calls(stmt):
-        if not isinstance(call.func, ir.Attr) or not _holds(call.func.value):
-            continue
-        if call.func.attr in _CUTS:
-            return True
-        if call.func.attr in _ADDS and call.args:
-            return _is_of_another_scale(
-                call.args[0].value, call.func.value, function, program
-            )
-    return False
-
-
-def _is_of_another_scale(
-    value: ir.Expr, target: ir.Expr, function: str, program: Program
-) -> bool:
-    """Whether what is added to a gradient is noise, or made of the parameter itself."""
-    if _mentions(value):
-        return False
-    if _is_random(value, function, program):
-        return True
-    owner = _owner(target)
-    return owner is not None and any(inner == owner for inner in ir.walk(value))
+    return any(
+        isinstance(call.func, ir.Attr)
+        and call.func.attr in _CUTS
+        and _holds(call.func.value)
+        for call in _calls(stmt)
+    )
 
 
 def _is_random(value: ir.Expr, function: str, program: Program, depth: int = 0) -> bool:

@@ -48,7 +48,7 @@ class Numeric:
     message: str = ""
 
 
-class _Values(PointsTo):
+class Values(PointsTo):
     """Tensors: what ``x.to(...)`` gives is another one."""
 
     returns_self = frozenset()
@@ -60,7 +60,7 @@ class Numerics:
     def __init__(self, amp: Amp) -> None:
         self.amp = amp
         self.program = amp.program
-        self._values = self.program.noted(_Values)
+        self._values = self.program.noted(Values)
         self._losses = BceLosses(self.program)
         self._numbers = Numbers(self.program, _FP16)
         self._names_bce: dict[str, bool] = {}

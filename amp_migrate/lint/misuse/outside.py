@@ -51,8 +51,18 @@ class Outside(Judged):
         return replace(held.used(optimizer), grads=held.grads - {(PLAIN, NOBODY)})
 
     def _touched(self, held: Held, here: Here) -> None:
-        code = {"clip": CLIPPED, "read": READ, "edit": EDITED}[here.event.kind]
+        code = {"clip": CLIPPED, "read": READ}.get(here.event.kind, EDITED)
         if not any(kind in (SCALED, STALE) for kind, _ in held.grads):
+            return
+        if here.event.kind == "descend":
+            raw = {kind for kind, _ in held.grads} <= {SCALED, STALE}
+            wrong = raw and not held.by_hand and not held.status
+            self._judge(
+                wrong,
+                code,
+                here,
+                message="parameters are changed here by gradients that are scaled",
+            )
             return
         known = self.optimizers
         told = self.owners.of(here.event.subject, here.function, known, self)

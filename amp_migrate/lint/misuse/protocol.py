@@ -98,7 +98,7 @@ class Protocol(Outside):
                 else:
                     held = replace(held, grads=frozenset(), cleared=frozenset())
                 held = held.without(APPLIED)
-            case "clip" | "read" | "edit":
+            case "clip" | "read" | "edit" | "descend":
                 self._touched(held, here)
             case "rescale":
                 held = replace(held, by_hand=True)
@@ -156,6 +156,7 @@ class Protocol(Outside):
                     scaler=scaler,
                     told=updated.site,
                 )
+        self.turns.note("scaled", scaler, self._around)
         held = held.after_backward((SCALED, scaler))
         return held.marked(SCALED, scaler, here.site)
 
@@ -218,6 +219,7 @@ class Protocol(Outside):
             return self._lost(held)
         self.optimizers.add(optimizer)
         self.stepping[optimizer].add((scaler, here.function))
+        self.turns.note("step", scaler, self._around)
         self.step_roots.add((scaler, self._active[0]))
         self.steps.setdefault(
             scaler, Fault(MISSING_UPDATE, here.function, here.place, scaler=scaler)
@@ -305,8 +307,35 @@ class Protocol(Outside):
                 self._judge(
                     not checked, UPDATE_WITHOUT_STEP, here, manner, scaler=scaler
                 )
+        self._update_in_turn(held, scaler, here)
         held = held.updated(scaler)
         return held.marked("update", scaler, here.site)
+
+    def _update_in_turn(self, held: Held, scaler: Key, here: Here) -> None:
+        """Judge an update by the loop that it is in."""
+        if self.turns.note("update", scaler, self._around):
+            message = (
+                "the scale may change in each turn of the loop, between backwards that accumulate:"
+                " update() belongs where step() is"
+            )
+            self.each_update[scaler] = Fault(
+                UPDATED_BETWEEN, here.function, here.place, message, scaler=scaler
+            )
+        loop = next(
+            (one for one in reversed(self._around) if one[1].kind in ("for", "while")),
+            None,
+        )
+        if loop is None or loop[1].kind != "for" or not self._goes_through(*loop):
+            return
+        stepped = any(what == STEPPED and by == scaler for _, what, by in held.status)
+        fed = self.turns.is_fed_outside(scaler, (loop[0], loop[1].path))
+        self._judge(
+            stepped and fed,
+            UPDATED_BEFORE_STEP,
+            here,
+            message="the scale may change here, while other optimizers of the loop still hold"
+            " gradients of this backward: update() belongs behind the loop",
+        )
 
     def _opaque(self, held: Held, here: Here) -> Held:
         event = here.event

@@ -16,12 +16,10 @@ from amp_migrate.program import ir
 CLOSURE = "AMP117"
 HALF_PARAMETERS = "AMP118"
 BFLOAT16 = "AMP119"
-SCALED_LOSS = "AMP120"
 NONFINITE = "AMP121"
 
 _LBFGS = re.compile(r"(optim|lbfgs)\.LBFGS$")
 _HALF = ("torch.float16", "torch.half")
-_TELLS = frozenset(("item", "cpu", "tolist", "numpy"))
 
 
 def check(context: Context, file: str) -> Iterable[Finding]:
@@ -38,7 +36,6 @@ def check(context: Context, file: str) -> Iterable[Finding]:
                 yield from _closure(context, events, function, stmt, event)
         if "unscale" in kinds:
             yield from _nonfinite(context, function)
-        yield from _scaled_losses(context, events, function)
         yield from _halves(context, protocol.owners, protocol.all_optimizers, function)
 
 
@@ -82,73 +79,6 @@ def _nonfinite(context: Context, function: str) -> Iterator[Finding]:
         if origin.startswith("torch.nn.utils.clip_grad") and stmt.path not in caught:
             if call.argument(99, "error_if_nonfinite") == ir.Const(True):
                 yield context.finding(NONFINITE, function, call)
-
-
-# -- the scaled loss ----------------------------------------------------------------------------
-
-
-def _scaled_losses(
-    context: Context, events: AmpEvents, function: str
-) -> Iterator[Finding]:
-    body = context.program.functions[function].body
-    for block in _blocks(body):
-        for index, stmt in enumerate(block):
-            name = _scaled(stmt, events, function)
-            if name is not None:
-                for later in block[index + 1 :]:
-                    at = _tells(context, later, name, function)
-                    if at is not None:
-                        message = (
-                            f"{name} is the loss times the scale here: keep the loss itself for"
-                            " what is reported"
-                        )
-                        yield context.finding(SCALED_LOSS, function, at, message)
-                    if at is not None or _binds(later, name):
-                        break
-
-
-def _scaled(stmt: ir.Stmt, events: AmpEvents, function: str) -> str | None:
-    """The variable that a statement gives a scaled loss."""
-    match stmt:
-        case ir.Stmt(
-            kind="assign",
-            targets=(ir.Name(id=name),),
-            value=ir.Call(func=ir.Attr(value=receiver, attr="scale")),
-        ) if events.is_scaler(receiver, function):
-            return name
-    return None
-
-
-def _tells(context: Context, stmt: ir.Stmt, name: str, function: str) -> ir.Call | None:
-    """Where a statement makes a number of a tensor that is told to somebody."""
-    for inner in ir.statements((stmt,)):
-        for expr in inner.exprs:
-            if any(
-                isinstance(part, ir.Attr) and "scale" in part.attr
-                for part in ir.walk(expr)
-            ):
-                return None
-            for call in ir.calls_in(expr):
-                match call.func:
-                    case ir.Attr(value=ir.Name(id=found), attr=attr):
-                        if found == name and attr in _TELLS:
-                            return call
-                if any(arg.value == ir.Name(name) for arg in call.args):
-                    origin = context.program.origin(call.func, function)
-                    if origin in ("builtins.float", "builtins.print"):
-                        return call
-        if _binds(inner, name):
-            return None
-    return None
-
-
-def _binds(stmt: ir.Stmt, name: str) -> bool:
-    return any(
-        part == ir.Name(name)
-        for inner in ir.statements((stmt,))
-        for target in inner.targets
-        for part in ir.walk(target)
-    )
 
 
 def _blocks(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ...]]:

@@ -1,0 +1,266 @@
+"""What is computed of values that carry the scale: of scaled losses, of gradients that are asked for, and by
+hooks on gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.analysis.tables.degrees import Unclear, flat
+from amp_migrate.analysis.values.scales import (
+    ASKED,
+    GRADIENT,
+    LOSS,
+    SCALE,
+    Environment,
+    Mixed,
+    Value,
+)
+from amp_migrate.core.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.events import AmpEvents
+from amp_migrate.lint.misuse.faults import EDITED, READ
+from amp_migrate.lint.misuse.protocol import protocol_of
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+
+SCALED_LOSS = "AMP120"
+
+_MAKES_NUMBERS = frozenset("item tolist numpy cpu detach float".split())
+_SHOWS = frozenset("print format add_scalar set_postfix set_description write".split())
+_LOOKS = frozenset("isnan isinf isfinite backward scale step len".split())
+"""What may be asked of a scaled loss, or done with it."""
+_HOOKS = frozenset(("register_hook", "register_post_accumulate_grad_hook"))
+_CHANGES = frozenset(("edit", "clip", "descend"))
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is wrong in one file of a program."""
+    protocol = protocol_of(context)
+    if not protocol.stepping:
+        return
+    scaled = _Scaled(context, protocol.events)
+    steps = {ir.file_of(there) for by in protocol.stepping.values() for _, there in by}
+    trains = file in context.program.around(steps)
+    for function in context.functions(file):
+        for stmt in ir.statements(context.program.functions[function].body):
+            if function in protocol.events.read:
+                yield from scaled.told(stmt, function)
+                yield from scaled.penalties(stmt, function)
+            if trains:
+                yield from scaled.hooks(stmt, function)
+
+
+class _Scaled:
+    def __init__(self, context: Context, events: AmpEvents) -> None:
+        self.context = context
+        self.program = context.program
+        self.events = events
+        self.scales = events.scales
+        self._scaling = {
+            file: "scale" in facts.identifiers
+            for file, facts in self.program.modules.items()
+        }
+
+    # -- the scaled loss --------------------------------------------------------------------------
+
+    def told(self, stmt: ir.Stmt, function: str) -> Iterator[Finding]:
+        """Scaled losses that are shown to somebody, or added up to be shown."""
+        for expr, at in self._sinks(stmt, function):
+            value = self._value(expr, function, stmt)
+            if value is None or LOSS not in value.sources:
+                continue
+            if value.sources & {ASKED, SCALE} or not any(
+                one == 1.0 for one in flat(value.degree)
+            ):
+                continue
+            name = ir.render(_number_of(expr) or expr)
+            message = (
+                f"{name} is the loss times the scale here: keep the loss itself for what is reported"
+                if name and name.isidentifier()
+                else ""
+            )
+            yield self.context.finding(SCALED_LOSS, function, at, message)
+            return
+
+    def _sinks(
+        self, stmt: ir.Stmt, function: str
+    ) -> Iterator[tuple[ir.Expr, ir.Call | ir.Stmt]]:
+        """What a statement tells, and where."""
+        for call in calls_of(stmt):
+            name = _last(call.func)
+            if name in _LOOKS or name in _MAKES_NUMBERS:
+                continue
+            for arg in call.args:
+                for part in _parts(arg.value):
+                    if name in _SHOWS or self._is_number(part, function, stmt):
+                        if not self._is_told_before(part, function, stmt):
+                            yield part, call
+        keeps = stmt.kind == "augassign" or any(
+            not isinstance(target, ir.Name) for target in stmt.targets
+        )
+        if stmt.value is not None and (keeps or stmt.kind == "return"):
+            for part in _parts(stmt.value):
+                if self._is_number(part, function, stmt):
+                    yield part, stmt
+
+    def _is_number(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a value is made a number, or cut from the graph: it is for showing."""
+        if any(_makes_number(inner) for inner in ir.walk(expr)):
+            return True
+        if not isinstance(expr, ir.Name):
+            return False
+        made = self.scales.values.of(expr, function, stmt)
+        return bool(made) and all(_makes_number(one.expr) for one in made)
+
+    def _is_told_before(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a function that is called has made a number of it."""
+        made = self.scales.values.of(expr, function, stmt)
+        return any(one.function != function and _makes_number(one.expr) for one in made)
+
+    def _value(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> Value | None:
+        try:
+            return self.scales.of(expr, function, stmt)
+        except Unclear:
+            return None
+
+    # -- penalties --------------------------------------------------------------------------------
+
+    def penalties(self, stmt: ir.Stmt, function: str) -> Iterator[Finding]:
+        """What is computed of scaled gradients as if they were not scaled."""
+        for expr in stmt.exprs if stmt.value is not None else ():
+            try:
+                self.scales.of(expr, function, stmt)
+            except Mixed as mixed:
+                if ASKED in mixed.sources and mixed.stmt is stmt:
+                    yield self._penalty(function, stmt)
+                    return
+            except Unclear:
+                pass
+        for call in calls_of(stmt):
+            if _last(call.func) != "scale" or not isinstance(call.func, ir.Attr):
+                continue
+            if self.events.is_scaler(call.func.value, function) and any(
+                self._has_scaled_part(arg.value, function, stmt) for arg in call.args
+            ):
+                yield self._penalty(function, call)
+
+    def _has_scaled_part(
+        self, loss: ir.Expr, function: str, stmt: ir.Stmt | None, depth: int = 0
+    ) -> bool:
+        """Whether something is added to a loss that is made of gradients of a scaled one."""
+        if isinstance(loss, ir.Operation) and loss.op in ("+", "-"):
+            return any(
+                self._has_scaled_part(one, function, stmt, depth)
+                for one in loss.operands
+            )
+        if isinstance(loss, ir.Name) and depth < 4:
+            return any(
+                self._has_scaled_part(one.expr, one.function, one.stmt, depth + 1)
+                for one in self.scales.values.of(loss, function, stmt)
+                if one.kind == "value" and not one.fields
+            )
+        try:
+            value = self.scales.of(loss, function, stmt)
+        except Unclear:
+            return False
+        return ASKED in value.sources and value.is_scaled
+
+    def _penalty(self, function: str, at: ir.Call | ir.Stmt) -> Finding:
+        message = (
+            "the gradients in this penalty are those of a scaled loss: divide them by"
+            " scaler.get_scale() first"
+        )
+        return self.context.finding(READ, function, at, message)
+
+    # -- hooks ------------------------------------------------------------------------------------
+
+    def hooks(self, stmt: ir.Stmt, function: str) -> Iterator[Finding]:
+        """Hooks whose result is another one where the gradient is scaled."""
+        for call in calls_of(stmt):
+            hook = call.argument(0, "hook")
+            if _last(call.func) in _HOOKS and hook is not None:
+                if self._is_uneven(hook, _last(call.func), function, stmt):
+                    message = (
+                        "this hook sees scaled gradients, and what it makes of them is not their"
+                        " multiple: change them after scaler.unscale_(optimizer) instead"
+                    )
+                    yield self.context.finding(EDITED, function, call, message)
+
+    def _is_uneven(
+        self, hook: ir.Expr, registers: str, function: str, stmt: ir.Stmt
+    ) -> bool:
+        gradient = Value(1.0, frozenset((GRADIENT,)))
+        if isinstance(hook, ir.Deferred):
+            if registers != "register_hook" or len(hook.params) != 1:
+                return False
+            given: Environment = {(function, hook.params[0]): gradient}
+            return self._is_another(hook.body, function, stmt, given)
+        for ref in self.program.resolve(hook, function):
+            if ref.kind != "function":
+                continue
+            facts = self.program.functions[ref.name]
+            if registers != "register_hook":
+                direct = self.events.direct(ref.name)
+                if any(event.kind in _CHANGES for _, event in direct):
+                    return True
+            elif facts.params:
+                given = {(ref.name, facts.params[-1].name): gradient}
+                if any(
+                    one.kind == "return"
+                    and one.value is not None
+                    and self._is_another(one.value, ref.name, one, given)
+                    for one in ir.statements(facts.body)
+                ):
+                    return True
+        return False
+
+    def _is_another(
+        self, made: ir.Expr, function: str, stmt: ir.Stmt, given: Environment
+    ) -> bool:
+        try:
+            value = self.scales.of(made, function, stmt, given)
+        except Mixed:
+            return True
+        except Unclear:
+            return False
+        return GRADIENT in value.sources and value.degree == 0.0
+
+
+def _parts(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """The values in what is shown: of a text with values in it, of a dict or a tuple."""
+    match expr:
+        case ir.Operation(op="joinedstr", operands=parts):
+            for part in parts:
+                yield from _parts(part)
+        case ir.Operation(op="formattedvalue", operands=(shown, *_)):
+            yield shown
+        case ir.Operation(op="%", operands=(ir.Const(value=str()), shown)):
+            yield from _parts(shown)
+        case ir.Display(items=items):
+            for item in items:
+                yield from _parts(item)
+        case ir.Const():
+            return
+        case _:
+            yield expr
+
+
+def _makes_number(expr: ir.Expr) -> bool:
+    if isinstance(expr, ir.Attr):
+        return expr.attr == "data"
+    return isinstance(expr, ir.Call) and _last(expr.func) in _MAKES_NUMBERS
+
+
+def _number_of(expr: ir.Expr) -> ir.Expr | None:
+    """What a number is made of."""
+    for inner in ir.walk(expr):
+        match inner:
+            case ir.Call(func=ir.Attr(value=value)) | ir.Attr(value=value) if (
+                _makes_number(inner)
+            ):
+                return _number_of(value) or value
+    return None
+
+
+def _last(func: ir.Expr) -> str:
+    return func.attr if isinstance(func, ir.Attr) else ir.key_of(func) or ""
