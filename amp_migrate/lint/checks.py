@@ -82,7 +82,10 @@ def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:
 
 
 _AMP = r"autocast|[Ss]caler|unscale_"
-_UNDER_AMP = rf"{_AMP}|\.(scale|backward|step|apply|grad)\b|clip_grad|fill|full|log\(|BCE|bce|binary_cross"
+_UNDER_AMP = (
+    rf"{_AMP}|\.(scale|backward|step|apply|grad|register\w*_hook)\b|clip_grad|fill|full|log\("
+    "|BCE|bce|binary_cross"
+)
 """Files without a word of AMP may be what a region, or a step, of another file calls."""
 
 
@@ -100,9 +103,10 @@ CHECKS: tuple[Check, ...] = (
     _throughput("parallel", rf"DataParallel|{_TRAINS}", "TCU308"),
     _throughput("hints", _TRAINS, "TCU309"),
     _misuse(
-        "protocol", _UNDER_AMP, *_numbered("AMP", *range(101, 117), *range(201, 208))
+        "training",
+        _UNDER_AMP,
+        *_numbered("AMP", *range(101, 117), 120, *range(201, 208)),
     ),
-    _misuse("scaled", rf"{_AMP}|\.(scale|register\w*_hook)\b", "AMP102", "AMP103", "AMP120"),
     _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 120), 121)),
     _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),
     _misuse("interfaces", r"amp\b|cast|bf16", *_numbered("AMP", *range(208, 214), 215)),

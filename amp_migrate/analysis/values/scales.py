@@ -64,7 +64,8 @@ class Mixed(Unclear):
 @dataclass(frozen=True, slots=True)
 class Value:
     """What is known of a value: its power of the scale, what gave it that, and whether a power of 0 is
-    certain: of a constant, of noise, of a parameter, and not of what is out of sight."""
+    certain: of a constant, of noise, of a parameter, and not of what is out of sight.
+    """
 
     degree: Degree
     sources: frozenset[str] = frozenset()
@@ -108,9 +109,7 @@ class Scales:
         parameters carry that somebody out of sight gives."""
         return self._of(expr, (function, stmt, ()), given or {})
 
-    def is_parameter(
-        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
-    ) -> bool:
+    def is_parameter(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> bool:
         """Whether a value is a parameter of a module, or several."""
         found = self.values.of(without_data(expr), function, stmt)
         return bool(found) and all(map(self._holds_parameters, found))
@@ -119,9 +118,7 @@ class Scales:
         if isinstance(one.expr, ir.Call) and one.expr.args:
             origin = self.program.origin(one.expr.func, one.function)
             if origin in ("builtins.list", "builtins.tuple"):
-                return self.is_parameter(
-                    one.expr.args[0].value, one.function, one.stmt
-                )
+                return self.is_parameter(one.expr.args[0].value, one.function, one.stmt)
         return _is_parameter(one)
 
     # -- expressions ------------------------------------------------------------------------------
@@ -213,9 +210,7 @@ class Scales:
             return self._of_made_call(expr, at, given)
         return self._of(expr, at, given)
 
-    def _of_operation(
-        self, expr: ir.Operation, at: Place, given: Environment
-    ) -> Value:
+    def _of_operation(self, expr: ir.Operation, at: Place, given: Environment) -> Value:
         op = expr.op
         if op in ("is", "is not", "in", "not in", "joinedstr", "not"):
             return PLAIN
@@ -302,7 +297,10 @@ class Scales:
             receiver is not None,
             (origin or "").startswith("builtins."),
             tuple(map(degree, written, plain)),
-            {k: degree(call.argument(99, k) or ir.Name(""), v) for k, v in named.items()},
+            {
+                k: degree(call.argument(99, k) or ir.Name(""), v)
+                for k, v in named.items()
+            },
             said,
         )
         try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.amp import Key
-from amp_migrate.lint.misuse.protocol import Protocol, protocol_of
+from amp_migrate.lint.misuse.order.amp import Key
+from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 

@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.core.findings import Finding, Fix
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
-from amp_migrate.lint.misuse.amp import AUTOCAST, GRAD_SCALER, Amp, all_calls, amp_of
+from amp_migrate.lint.misuse.order.amp import (
+    AUTOCAST,
+    GRAD_SCALER,
+    Amp,
+    all_calls,
+    amp_of,
+)
 from amp_migrate.program import ir
 
 DEVICE_OBJECT = "AMP208"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.amp import Amp, amp_of
+from amp_migrate.lint.misuse.order.amp import Amp, amp_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 

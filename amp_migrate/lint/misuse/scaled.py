@@ -3,7 +3,7 @@ hooks on gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from amp_migrate.analysis.tables.degrees import Unclear, flat
 from amp_migrate.analysis.values.scales import (
@@ -17,9 +17,9 @@ from amp_migrate.analysis.values.scales import (
 )
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.events import AmpEvents
-from amp_migrate.lint.misuse.faults import EDITED, READ
-from amp_migrate.lint.misuse.protocol import protocol_of
+from amp_migrate.lint.misuse.order.events import AmpEvents
+from amp_migrate.lint.misuse.order.faults import EDITED, READ
+from amp_migrate.lint.misuse.order.protocol import Protocol
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
@@ -33,9 +33,8 @@ _HOOKS = frozenset(("register_hook", "register_post_accumulate_grad_hook"))
 _CHANGES = frozenset(("edit", "clip", "descend"))
 
 
-def check(context: Context, file: str) -> Iterable[Finding]:
+def findings(context: Context, protocol: Protocol, file: str) -> Iterator[Finding]:
     """What is wrong in one file of a program."""
-    protocol = protocol_of(context)
     if not protocol.stepping:
         return
     scaled = _Scaled(context, protocol.events)
@@ -255,9 +254,9 @@ def _number_of(expr: ir.Expr) -> ir.Expr | None:
     """What a number is made of."""
     for inner in ir.walk(expr):
         match inner:
-            case ir.Call(func=ir.Attr(value=value)) | ir.Attr(value=value) if (
-                _makes_number(inner)
-            ):
+            case ir.Call(func=ir.Attr(value=value)) | ir.Attr(
+                value=value
+            ) if _makes_number(inner):
                 return _number_of(value) or value
     return None
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.amp import Amp, all_calls
-from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.owners import Owners
-from amp_migrate.lint.misuse.protocol import protocol_of
+from amp_migrate.lint.misuse.order.amp import Amp, all_calls
+from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.owners import Owners
+from amp_migrate.lint.misuse.order.protocol import protocol_of
 from amp_migrate.program import ir
 
 CLOSURE = "AMP117"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.amp import amp_of
+from amp_migrate.lint.misuse.order.amp import amp_of
 from amp_migrate.lint.throughput.layers import layers_near
 from amp_migrate.lint.throughput.training import Step, Training
 from amp_migrate.program import ir

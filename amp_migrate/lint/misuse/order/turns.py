@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.walk import Site
-from amp_migrate.lint.misuse.amp import Key
+from amp_migrate.lint.misuse.order.amp import Key
 from amp_migrate.program import ir
 
 Around = Sequence[tuple[str, ir.Stmt]]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from amp_migrate.analysis.objects.makers import parameters_of
-from amp_migrate.lint.misuse.amp import Amp, Key
-from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.ways import Ways
+from amp_migrate.lint.misuse.order.amp import Amp, Key
+from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.ways import Ways
 from amp_migrate.program import ir
 
 _GIVES_PARAMETERS = ("parameters", "named_parameters")

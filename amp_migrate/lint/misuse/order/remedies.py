@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from amp_migrate.core.findings import Fix
 from amp_migrate.lint.fixes import edits
-from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.faults import CLIPPED, MISSING_UPDATE, Fault
+from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.faults import CLIPPED, MISSING_UPDATE, Fault
 from amp_migrate.program import ir
 
 

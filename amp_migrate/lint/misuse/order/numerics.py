@@ -11,7 +11,7 @@ from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES
 from amp_migrate.analysis.values.bce import BceLosses
 from amp_migrate.analysis.values.numbers import Numbers
-from amp_migrate.lint.misuse.amp import Amp
+from amp_migrate.lint.misuse.order.amp import Amp
 from amp_migrate.program import ir
 
 BCE = "AMP204"

@@ -10,10 +10,10 @@ from itertools import product
 
 from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import Flow, Site, State, Walk
-from amp_migrate.lint.misuse import conditions
-from amp_migrate.lint.misuse.amp import Amp, Key, Region
-from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.state import Held
+from amp_migrate.lint.misuse.order import conditions
+from amp_migrate.lint.misuse.order.amp import Amp, Key, Region
+from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.state import Held
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite
 
@@ -53,6 +53,8 @@ class Ways(Walk[Held]):
         self._idle: dict[Site, bool] = {}
         self._asked: dict[str, frozenset[str]] = {}
         self._called: dict[str, set[str]] = {}
+        self._decorated: dict[str, str | None] = {}
+        """What functions that decorators have made stand for, on the present way."""
         self._endless: set[tuple[object, ...]] = set()
         """Calls, with what holds when they are made, that were found to have too many ways."""
 
@@ -87,11 +89,15 @@ class Ways(Walk[Held]):
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
         caller = self._frames[-1][0]
         after: set[State[Held]] = set()
-        for callee in event.callees:
+        for callee in self._chosen(event, caller):
             if not self.events.kinds(callee):
                 after.add(state)
                 continue
             bound, known = self._given(event, callee, caller, state)
+            decorated = self._decorated_by(event, callee, caller)
+            if decorated is not None:
+                inside, told = self._given(event, decorated, caller, state)
+                bound, known = {**inside, **bound}, known | told
             tests = self._tests_below(callee)
             shared = frozenset(
                 k for k in state.known if k[0] == _EVERYWHERE and _raw(k[1]) in tests
@@ -106,9 +112,13 @@ class Ways(Walk[Held]):
                     self._too_many = True
                     return {state}
                 self._bound.append(bound)
+                outer = self._decorated.get(callee)
+                if decorated is not None:
+                    self._decorated[callee] = decorated
                 entered = State(state.held, shared | known)
                 self._memo[key] = frozenset(self._function(callee, {entered}))
                 self._bound.pop()
+                self._decorated[callee] = outer
                 if self._too_many:
                     self._endless.add(again)
             own = state.known - shared
@@ -117,6 +127,19 @@ class Ways(Walk[Held]):
                 for s in self._memo[key]
             }
         return after
+
+    def _chosen(self, event: Event, caller: str) -> tuple[str, ...]:
+        """What a call runs on this way: a decorator's function calls the one that it stands for."""
+        decorated = self._decorated.get(caller)
+        return (decorated,) if decorated in event.callees else event.callees
+
+    def _decorated_by(self, event: Event, callee: str, caller: str) -> str | None:
+        """The function that a decorator's stands for in a call."""
+        if event.call is None:
+            return None
+        said = self.program.callees(event.call, caller)
+        found = [one for one in said if self.events.wrapped.stands_in(one) == callee]
+        return found[0] if len(found) == 1 else None
 
     def _below(self, function: str) -> set[str]:
         """A function with all that a call of it may call."""
@@ -193,6 +216,9 @@ class Ways(Walk[Held]):
             value = self.program.argument_at(site, param.name)
             if value is None and not starred:
                 value = param.default
+            if starred and value is None and self._decorated.get(caller) == callee:
+                # What a decorator's function was given, it hands on.
+                continue
             if value is None:
                 bound.pop((callee, param.name), None)
                 continue
@@ -302,7 +328,9 @@ class Ways(Walk[Held]):
                 self.open.append(Open(region, site, instance))
         flow = super()._inner(function, stmt, states)
         del self.open[depth:]
-        if stmt.kind in ("continue", "break", "return"):
+        # A function that has no update of its own leaves none out.
+        skips = stmt.kind == "return" and "update" in self.events.kinds(function)
+        if stmt.kind in ("continue", "break") or skips:
             for name in ("continues", "breaks", "returns"):
                 setattr(flow, name, self._left(site, getattr(flow, name)))
         return flow

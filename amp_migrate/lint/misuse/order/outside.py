@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from amp_migrate.analysis.paths.walk import Site
-from amp_migrate.lint.misuse.amp import Key
-from amp_migrate.lint.misuse.faults import (
+from amp_migrate.lint.misuse.order.amp import Key
+from amp_migrate.lint.misuse.order.faults import (
     CLIPPED,
     EDITED,
     READ,
@@ -16,7 +16,7 @@ from amp_migrate.lint.misuse.faults import (
     Here,
     Judged,
 )
-from amp_migrate.lint.misuse.state import (
+from amp_migrate.lint.misuse.order.state import (
     APPLIED,
     NOBODY,
     PLAIN,

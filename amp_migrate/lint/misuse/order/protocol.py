@@ -6,16 +6,15 @@ condition which is not read may rule out is never the only witness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import State
-from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.amp import Key, amp_of
-from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.faults import (
+from amp_migrate.lint.misuse.order.amp import Key, amp_of
+from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.faults import (
     BACKWARD_IN_REGION,
     MISSING_UPDATE,
     NOT_SCALED,
@@ -31,10 +30,9 @@ from amp_migrate.lint.misuse.faults import (
     Fault,
     Here,
 )
-from amp_migrate.lint.misuse.outside import Outside
-from amp_migrate.lint.misuse.owners import Owners
-from amp_migrate.lint.misuse.remedies import remedy
-from amp_migrate.lint.misuse.state import (
+from amp_migrate.lint.misuse.order.outside import Outside
+from amp_migrate.lint.misuse.order.owners import Owners
+from amp_migrate.lint.misuse.order.state import (
     APPLIED,
     NOBODY,
     PLAIN,
@@ -46,7 +44,7 @@ from amp_migrate.lint.misuse.state import (
     Held,
     Mark,
 )
-from amp_migrate.lint.misuse.ways import SCALED_LOSS
+from amp_migrate.lint.misuse.order.ways import SCALED_LOSS
 from amp_migrate.program import ir
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
@@ -363,21 +361,6 @@ def protocol_of(context: Context) -> Protocol:
             found.judge_from(root)
         context.shared["misuse.protocol"] = found
     return found
-
-
-def check(context: Context, file: str) -> Iterable[Finding]:
-    """What is wrong with the protocol in one file of a program."""
-    protocol = protocol_of(context)
-    for fault in protocol.faults():
-        if ir.file_of(fault.function) == file:
-            yield context.finding(
-                fault.code,
-                fault.function,
-                fault.at,
-                fault.message,
-                severity=fault.severity,
-                fix=remedy(fault, protocol.events),
-            )
 
 
 def _roots(events: AmpEvents) -> Iterator[str]:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.core.findings import Severity
-from amp_migrate.lint.misuse import conditions
-from amp_migrate.lint.misuse.amp import Key
-from amp_migrate.lint.misuse.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.numerics import BCE, CUSTOM
-from amp_migrate.lint.misuse.owners import Owners
-from amp_migrate.lint.misuse.state import NOBODY
-from amp_migrate.lint.misuse.turns import Turns
-from amp_migrate.lint.misuse.ways import Open, Ways
+from amp_migrate.lint.misuse.order import conditions
+from amp_migrate.lint.misuse.order.amp import Key
+from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.numerics import BCE, CUSTOM
+from amp_migrate.lint.misuse.order.owners import Owners
+from amp_migrate.lint.misuse.order.state import NOBODY
+from amp_migrate.lint.misuse.order.turns import Turns
+from amp_migrate.lint.misuse.order.ways import Open, Ways
 from amp_migrate.program import ir
 
 CLIPPED = "AMP101"

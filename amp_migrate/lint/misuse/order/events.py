@@ -10,15 +10,16 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.optimizers import Optimizers
 from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.tables.degrees import Unclear
 from amp_migrate.analysis.tables.vocabulary import (
     FRAMEWORK_RECEIVERS,
     GRADIENT_CLIPPERS,
 )
-from amp_migrate.analysis.tables.degrees import Unclear
 from amp_migrate.analysis.values.scales import LOSS, Scales
-from amp_migrate.lint.misuse.amp import GRAD_SCALER, Amp, Key
-from amp_migrate.lint.misuse.gradients import Gradients
-from amp_migrate.lint.misuse.numerics import Numerics, Values
+from amp_migrate.lint.misuse.order.amp import GRAD_SCALER, Amp, Key
+from amp_migrate.lint.misuse.order.gradients import Gradients
+from amp_migrate.lint.misuse.order.numerics import Numerics, Values
+from amp_migrate.lint.misuse.order.wrapped import Wrapped
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 
@@ -45,9 +46,10 @@ _AMP_TOGETHER = frozenset(("autocast", "scale", "backward", "update"))
 class AmpEvent(Event):
     """``kind``: ``scaled`` and ``plain`` (a backward), ``foreign`` (one that is not understood),
     ``unscale``, ``step``, ``update`` (of a scaler), ``plain step``, ``zero``, ``clip``, ``read`` and
-    ``edit`` (of gradients), ``descend`` (they change parameters by hand), ``rescale`` (the scale is asked for), ``opaque`` (a scaler is handed to
-    somebody unseen), ``new scaler``, ``new optimizer``, ``numeric`` (see `Numerics`), ``region``,
-    ``enter`` (a region by an instance that was made before), ``call``."""
+    ``edit`` (of gradients), ``descend`` (they change parameters by hand), ``rescale`` (the scale is
+    asked for), ``opaque`` (a scaler is handed to somebody unseen), ``new scaler``, ``new optimizer``,
+    ``numeric`` (see `Numerics`), ``region``, ``enter`` (a region by an instance that was made before),
+    ``call``."""
 
     scaler: ir.Expr | None = field(default=None, compare=False)
     subject: ir.Expr | None = field(default=None, compare=False)
@@ -67,6 +69,7 @@ class AmpEvents(Events):
         self._may_be_scaled: dict[tuple[ir.Expr, str], bool] = {}
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
         self._numerics = Numerics(amp)
+        self.wrapped = Wrapped(amp.program, amp.points_to)
         self.scales = Scales(amp.program, amp.program.noted(Values), self.is_scaler)
         self._gradients = Gradients(amp.program, self.scales)
         self.optimizers = Optimizers(amp.program, any_step=True)
@@ -196,7 +199,7 @@ class AmpEvents(Events):
                 subject=call.argument(0, "parameters"),
             )
             return
-        callees = program.callees(call, function)
+        callees = self.wrapped.called(program.callees(call, function), call, function)
         if callees:
             yield AmpEvent("call", *where, callees=callees)
             return

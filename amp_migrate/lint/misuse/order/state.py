@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.paths.walk import Site
-from amp_migrate.lint.misuse.amp import Key
+from amp_migrate.lint.misuse.order.amp import Key
 
 SCALED = "scaled"
 """Gradients of a scaled loss."""
