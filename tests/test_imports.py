@@ -12,7 +12,7 @@ from pathlib import Path
 import amp_migrate
 
 HARNESS = "amp_migrate.validate.harness."
-ROOMS = """cli report validate run modernize migrate lint edit analysis program sources catalogue
+ROOMS = """cli server report validate run modernize migrate lint edit analysis program sources catalogue
 core""".split()
 PACKAGE = Path(amp_migrate.__file__).parent
 

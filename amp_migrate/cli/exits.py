@@ -50,6 +50,14 @@ class Told(_Exit):
     ERROR = 2, "there is no such code; usage"
 
 
+class Served(_Exit):
+    """Of the command that serves an editor."""
+
+    OK = 0, "the editor has ended the session"
+    ERROR = 2, "pygls is not installed; usage"
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+
+
 class Proof(_Exit):
     """Of the command that runs scripts."""
 

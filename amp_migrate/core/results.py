@@ -52,6 +52,8 @@ class Loop:
     """Qualified name of the function that holds it; ``<module>`` for module level."""
     outcome: Outcome
     diagnostic: Diagnostic | None = None
+    group: int = 0
+    """The same for the loops of a program that are migrated together, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,9 @@ from amp_migrate.catalogue.rules import refusal
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Diagnostic, Place, Result, SourceError
 from amp_migrate.edit.rewritten import WrongError, laid_out
+from amp_migrate.program.ir import ModuleFacts
 from amp_migrate.program.programs import ProgramSources
+from amp_migrate.program.reader import read_module
 from amp_migrate.program.telling import Telling
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ class ProgramWork(ABC):
         self.telling = Telling(sources, shown)
         self.errors: dict[str, SourceError] = {}
         """Files that cannot be read."""
+        self.read: Callable[[str, str], ModuleFacts] = read_module
+        """What makes facts of a text and its file; raises `SourceError`."""
 
     @classmethod
     def work(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from amp_migrate.core.effort import cut
 from amp_migrate.core.findings import Finding
-from amp_migrate.core.options import LintOptions
+from amp_migrate.core.options import LintOptions, Options
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.edit.program_work import ProgramWork
 from amp_migrate.lint.checks import CHECKS, Check
@@ -16,7 +16,6 @@ from amp_migrate.lint.selection import Selection, selection
 from amp_migrate.lint.suppressions import silenced
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
-from amp_migrate.program.reader import read_module
 
 if TYPE_CHECKING:
     from amp_migrate.lint.fixes.mending import Look
@@ -24,6 +23,19 @@ if TYPE_CHECKING:
 
 class Lint(ProgramWork):
     """The lint of one program."""
+
+    def __init__(
+        self,
+        sources: ProgramSources,
+        options: Options,
+        given: Collection[str],
+        shown: Mapping[str, str],
+        *,
+        wanted: Callable[[Finding], bool] = lambda finding: True,
+    ) -> None:
+        """``wanted``: what is mended, where something is."""
+        super().__init__(sources, options, given, shown)
+        self.wanted = wanted
 
     def run(self) -> dict[str, Result | SourceError]:
         """An entry for each given file that uses torch, or cannot be read."""
@@ -34,7 +46,9 @@ class Lint(ProgramWork):
             # Imported only where something may be written.
             from amp_migrate.lint.fixes.mending import Mender
 
-            mender = Mender(before, unsafe=self.options.lint.unsafe_fixes)
+            mender = Mender(
+                before, unsafe=self.options.lint.unsafe_fixes, wanted=self.wanted
+            )
             after, fixed = mender.run(), mender.fixed
         found: dict[str, Result | SourceError] = {}
         for file in self.given:
@@ -97,7 +111,9 @@ class Looked:
     def again(self, sources: ProgramSources) -> Looked:
         """The same for other texts; raises `SourceError` where they cannot be read."""
         old = self.work
-        looked = Looked(Lint(sources, old.options, old.given, old.shown))
+        work = Lint(sources, old.options, old.given, old.shown)
+        work.read = old.read
+        looked = Looked(work)
         for file, error in looked.work.errors.items():
             if file not in old.errors:
                 raise error
@@ -108,7 +124,7 @@ class Looked:
         for file in files:
             text = self.work.sources.texts[file]
             try:
-                modules.append(read_module(text, file))
+                modules.append(self.work.read(text, file))
             except SourceError as error:
                 if "torch" in text:
                     self.work.errors[file] = self.work.telling.error(file, error)

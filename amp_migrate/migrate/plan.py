@@ -44,6 +44,8 @@ class Planned:
     """What is to be done with a program."""
 
     loops: list[TrainingLoop] = field(default_factory=list)
+    groups: list[list[TrainingLoop]] = field(default_factory=list)
+    """The same loops: those that are migrated together, or not at all."""
     file_plans: dict[str, FilePlan] = field(default_factory=dict)
     """The edits of each file that has any."""
     explanation: dict[str, list[str]] = field(default_factory=dict)
@@ -101,10 +103,11 @@ def plan_program(
                         Refusal(group.refusal.code, group.refusal.message, line)
                     )
             planned.loops += group.loops
+            planned.groups.append(group.loops)
             for file in {ir.file_of(loop.function) for loop in group.loops}:
                 lines = explain_group(group, program, shown, spot)
                 planned.explanation.setdefault(file, []).extend(lines)
-    for loop, placed in _driven(planner, planned.loops, wanted):
+    for loop, placed in _driven(planner, planned, wanted):
         if placed is not None and not (writable is None or placed[0] in writable):
             loop.refuse(Refusal("AMP017", _OUTSIDE + shown(placed[0])))
         elif placed is not None:
@@ -189,19 +192,20 @@ def _out_of_reach(
 
 def _driven(
     planner: Planner,
-    loops: list[TrainingLoop],
+    planned: Planned,
     wanted: Callable[[TrainingLoop], bool],
 ) -> list[tuple[TrainingLoop, Placed | None]]:
-    """The loops that a framework drives, with the edits that switch them; new ones join ``loops``."""
+    """The loops that a framework drives, with the edits that switch them; new ones join ``planned``."""
     neighbours = Neighbours(
         planner.program, planner.options, planner.torch_names, planner.events
     )
     driven = list(neighbours.loops())
     for loop in driven:
         loop.off = loop.off or not wanted(loop)
-    loops += driven
+    planned.loops += driven
+    planned.groups += ([loop] for loop in driven)
     found: list[tuple[TrainingLoop, Placed | None]] = []
-    for loop in loops:
+    for loop in planned.loops:
         if loop.refusal is not None and loop.refusal.code == "AMP003" and not loop.off:
             neighbours.tell(loop)
             found.append((loop, neighbours.edit(loop)))

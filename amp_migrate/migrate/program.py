@@ -25,7 +25,6 @@ from amp_migrate.migrate.plan import Planned, plan_program
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
-from amp_migrate.program.reader import read_module
 
 
 class Migration(ProgramWork):
@@ -61,6 +60,11 @@ class Migration(ProgramWork):
                 for loop in planned.loops:
                     if loop.refusal is None and not loop.off:
                         loop.refuse(refused)
+        groups = {
+            id(loop): number
+            for number, group in enumerate(planned.groups)
+            for loop in group
+        }
         found: dict[str, Result | SourceError] = {}
         for file in self.given:
             if file in self.errors:
@@ -74,7 +78,7 @@ class Migration(ProgramWork):
                     self.telling.file(file),
                     text,
                     outputs[file],
-                    tuple(self._loop(loop) for loop in loops),
+                    tuple(self._loop(loop, groups[id(loop)]) for loop in loops),
                     tuple(planned.explanation.get(file, ())),
                     tuple(
                         Note(self._place(note.line, 1), note.message)
@@ -113,7 +117,7 @@ class Migration(ProgramWork):
                 modules.append(read[file])
                 continue
             try:
-                modules.append(read_module(text, file))
+                modules.append(self.read(text, file))
             except SourceError as error:
                 self.errors[file] = self.telling.error(file, error)
                 self.unread[file] = text
@@ -161,21 +165,21 @@ class Migration(ProgramWork):
 
     # -- what is told ---------------------------------------------------------------------------
 
-    def _loop(self, loop: TrainingLoop) -> Loop:
+    def _loop(self, loop: TrainingLoop, group: int) -> Loop:
         event = loop.backwards[0].event
         place = self._place(event.line, event.column)
         function = ir.local_name(loop.function)
         if loop.off:
-            return Loop(place, function, Outcome.OFF)
+            return Loop(place, function, Outcome.OFF, group=group)
         found = loop.refusal
         if found is None:
-            return Loop(place, function, Outcome.MIGRATED)
+            return Loop(place, function, Outcome.MIGRATED, group=group)
         blame = self._place(found.line, 1) if found.line else None
         diagnostic = self.diagnostic(
             found.code, place, found.message, blame, found.by_hand
         )
         outcome = Outcome.ALREADY if found.code == "AMP001" else Outcome.LEFT_ALONE
-        return Loop(place, function, outcome, diagnostic)
+        return Loop(place, function, outcome, diagnostic, group)
 
     def _place(self, line: int, column: int) -> Place:
         assert isinstance(line, ir.Line)

@@ -124,6 +124,26 @@ def load(
     )
 
 
+def overrides(table: object, source: str) -> Overrides:
+    """What a table of the form of ``[tool.amp-migrate]`` says, but for what belongs to the project.
+
+    ``source``: what messages call it. Raises `ConfigError`.
+    """
+    values = _validate(table, Path(source))
+    lint = values.get("lint", {})
+    for key in lint.keys() & {"per-file-ignores", "extend-rules"}:
+        raise ConfigError(f"{source}: {key} is read from pyproject.toml alone")
+    return Overrides(
+        dtype=values.get("dtype"),
+        torch_version=values.get("torch-version"),
+        evaluation=values.get("eval"),
+        include=values.get("include"),
+        exclude=values.get("exclude"),
+        force_exclude=values.get("force-exclude"),
+        lint=lint,
+    )
+
+
 def _first(*candidates: Any) -> Any:
     return next(one for one in candidates if one is not None)
 

@@ -131,8 +131,8 @@ class _Search:
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and not self._is_candidate(entry):
                     continue
-                if self._left_out(
-                    absolute, rules, is_directory, obey_exclude=not named
+                if self.leaves_out(
+                    absolute, rules, directory=is_directory, obey_exclude=not named
                 ):
                     continue
                 if is_directory:
@@ -160,14 +160,15 @@ class _Search:
         # What a link brings in from outside would be written outside.
         return Path(entry.path).resolve().is_relative_to(Path(self.root).resolve())
 
-    def _left_out(
+    def leaves_out(
         self,
         absolute: str,
         rules: Sequence[Patterns],
-        directory: bool,
         *,
-        obey_exclude: bool,
+        directory: bool,
+        obey_exclude: bool = True,
     ) -> bool:
+        """Whether the patterns of the user, or ignore files, leave out an entry of a directory."""
         if self.force_exclude.decide(absolute, directory=directory) is True:
             return True
         verdict = self.exclude.decide(absolute, directory=directory)
@@ -183,17 +184,21 @@ def discover(paths: Sequence[str], filters: Filters) -> Found:
 
     Raises `PatternError` for a pattern in ``filters`` that means nothing.
     """
-    search = _Search(
+    search = _search(filters)
+    for path in paths:
+        search.name(path)
+    files = tuple(path for path, _ in search.files.values())
+    return Found(files, tuple(search.errors), search.skipped)
+
+
+def _search(filters: Filters) -> _Search:
+    return _Search(
         include=Patterns(filters.root, map(_without_dot, filters.include)),
         exclude=Patterns(filters.root, map(_without_dot, filters.exclude)),
         force_exclude=_force_exclude(filters),
         root=filters.root,
         notebooks=readable(),
     )
-    for path in paths:
-        search.name(path)
-    files = tuple(path for path, _ in search.files.values())
-    return Found(files, tuple(search.errors), search.skipped)
 
 
 def every_file(root: str, endings: tuple[str, ...]) -> list[str]:
@@ -213,6 +218,24 @@ def check_kind(path: str) -> None:
 def is_force_excluded(path: str, filters: Filters) -> bool:
     """Whether ``path`` is left out even when it is named."""
     return _force_exclude(filters).covers(lexical(path))
+
+
+def is_left_out(path: str, filters: Filters) -> bool:
+    """Whether a search of the whole project passes a file by, be it there or not."""
+    search = _search(filters)
+    absolute, root = lexical(path), lexical(filters.root)
+    if search.include and not search.include.covers(absolute):
+        return True
+    rules = _ignore_files_above(root, root)
+    inside = [one for one in Path(absolute).parents if one.is_relative_to(root)]
+    for directory in reversed(inside):
+        if str(directory) != root and search.leaves_out(
+            str(directory), rules, directory=True
+        ):
+            return True
+        own = ignore_file(str(directory))
+        rules += [] if own is None else [own]
+    return search.leaves_out(absolute, rules, directory=False)
 
 
 def _force_exclude(filters: Filters) -> Patterns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -42,9 +42,12 @@ class Look(Protocol):
 class Mender:
     """Applies the fixes that are wanted until there are none left."""
 
-    def __init__(self, look: Look, *, unsafe: bool) -> None:
+    def __init__(
+        self, look: Look, *, unsafe: bool, wanted: Callable[[Finding], bool]
+    ) -> None:
         self.look = look
         self.unsafe = unsafe
+        self.wanted = wanted
         self.fixed: dict[str, list[Finding]] = {}
         """What was mended in each file, as it was found."""
         self._mistakes: set[_Key] = set()
@@ -93,7 +96,7 @@ class Mender:
             fix = finding.fix
             if fix is None or not fix.edits or not (fix.safe or self.unsafe):
                 continue
-            if _key(file, finding) in self._mistakes:
+            if _key(file, finding) in self._mistakes or not self.wanted(finding):
                 continue
             lines = {
                 _statement(self.look.program, file, line_of(edit))

@@ -1,0 +1,36 @@
+"""`amp-migrate server`: what an editor starts, to be told while somebody types."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import click
+
+from amp_migrate.cli.commands import Command, UserError
+from amp_migrate.cli.exits import Served
+
+INSTALL = 'pip install "amp-migrate[server]"'
+
+
+@click.command(
+    cls=Command,
+    short_help="Serve an editor (language server protocol).",
+    exits=Served,
+)
+@click.option(
+    "--stdio",
+    is_flag=True,
+    help="Speak on standard input and output, which is what it does anyway.",
+)
+def server(*, stdio: bool) -> Served:
+    """Tell an editor of findings and training loops while somebody types, fix and rewrite them.
+
+    It speaks the language server protocol on standard input and output; an editor starts it.
+    """
+    if find_spec("pygls") is None:
+        raise UserError(f"the server needs pygls: {INSTALL}")
+    # Imported here: nothing else needs it.
+    from amp_migrate.server.app import serve
+
+    serve()
+    return Served.OK
