@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
 from pygls.uris import to_fs_path
@@ -97,10 +97,14 @@ def open_buffers(workspace: Workspace) -> Iterator[Buffer]:
         path = path_of(notebook.uri, workspace)
         if path is not None and path.endswith(NOTEBOOK_SUFFIX):
             documents = [
-                workspace.get_text_document(cell.document) for cell in notebook.cells
+                # An editor need not send cells of prose.
+                workspace.text_documents.get(unquote(cell.document))
+                or Document(cell.document, "", language_id="markdown")
+                for cell in notebook.cells
             ]
             texts = tuple(map(Text.of, documents))
-            yield Buffer(notebook.uri, path, _notebook(notebook, documents), texts)
+            content = _notebook(notebook, documents)
+            yield Buffer(notebook.uri, path, content, texts)
     for uri, document in workspace.text_documents.items():
         path = path_of(document.uri, workspace)
         if path is None or workspace.get_notebook_document(cell_uri=uri) is not None:
@@ -125,7 +129,9 @@ def path_of(uri: str, workspace: Workspace) -> str | None:
     return path
 
 
-def _notebook(notebook: types.NotebookDocument, documents: list[TextDocument]) -> bytes:
+def _notebook(
+    notebook: types.NotebookDocument, documents: Sequence[TextDocument]
+) -> bytes:
     cells: list[dict[str, object]] = []
     for cell, document in zip(notebook.cells, documents, strict=True):
         made: dict[str, object] = {"metadata": {}, "source": document.source}

@@ -16,7 +16,7 @@ class Lane:
     def __init__(
         self, run: Callable[[Path], Awaitable[None]], delay: Callable[[], float]
     ) -> None:
-        """``delay``: seconds to wait for further edits."""
+        """``delay``: how many seconds without an edit to wait for."""
         self._run = run
         self._delay = delay
         self._dirty: set[Path] = set()
@@ -36,8 +36,9 @@ class Lane:
     async def _work(self, root: Path) -> None:
         try:
             while root in self._dirty:
-                await asyncio.sleep(self._delay())
-                self._dirty.discard(root)
+                while root in self._dirty:
+                    self._dirty.discard(root)
+                    await asyncio.sleep(self._delay())
                 try:
                     await self._run(root)
                 except Exception:

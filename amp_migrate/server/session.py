@@ -65,7 +65,7 @@ class Session:
         self.published: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
         """By URI: the version, and what the editor shows."""
         self._pages = Pages()
-        self._linter, self._planner = Worker(), Worker()
+        self._linter, self._planner = Worker(), Worker(behind=True)
         self._fresh: dict[Worker, set[Path]] = {
             self._linter: set(),
             self._planner: set(),
@@ -219,7 +219,7 @@ class Session:
             # Of what cannot be read at the moment, or is being looked at, the last stays.
             if state is None or not _same(state.linted, buffer):
                 continue
-            for text in buffer.texts:
+            for text in (one for one in buffer.texts if one.version is not None):
                 found = list(self._diagnostics(teller, state, buffer, text))
                 self._publish(text.uri, text.version, found)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pickle
 import sys
 import traceback
@@ -20,7 +21,10 @@ from amp_migrate.core.garbage import collect_seldom
 Answer = TypeVar("Answer")
 _HEAD = 8
 """Bytes that say how many follow."""
-_START = "import sys; sys.path[:] = {path!r}; from amp_migrate.server.worker import serve; serve()"
+_START = (
+    "import sys; sys.path[:] = {path!r};"
+    " from amp_migrate.server.worker import serve; serve({behind})"
+)
 
 
 class WorkerError(Exception):
@@ -30,7 +34,9 @@ class WorkerError(Exception):
 class Worker:
     """A process that answers one question after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, behind: bool = False) -> None:
+        """``behind``: others that compute come first."""
+        self._behind = behind
         self._process: asyncio.subprocess.Process | None = None
         self._one = asyncio.Lock()
 
@@ -62,7 +68,8 @@ class Worker:
     async def _alive(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
             # Not with -m, which would look for modules in the folder of the user's project first.
-            code = _START.format(path=[one for one in sys.path if one])
+            path = [one for one in sys.path if one]
+            code = _START.format(path=path, behind=self._behind)
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", code),
                 stdin=asyncio.subprocess.PIPE,
@@ -83,8 +90,10 @@ def _framed(message: object) -> bytes:
     return len(data).to_bytes(_HEAD, "big") + data
 
 
-def serve() -> None:
-    """Answer what is asked on standard input, until it ends."""
+def serve(behind: bool) -> None:
+    """Answer what is asked on standard input, until it ends; ``behind``: see `Worker`."""
+    if behind and hasattr(os, "nice"):
+        os.nice(10)
     collect_seldom()
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whoever prints does not speak to the server
