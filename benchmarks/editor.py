@@ -2,8 +2,9 @@
 
 ``python benchmarks/editor.py [--files 50] [--lines 500] [--edits 40]`` writes such a program into a temporary
 folder, starts ``amp-migrate server`` as an editor does, types in the training script, and prints the median
-and the 95th percentile of the time from the change to the diagnostics, all debouncing included. The peer is
-`ast.parse` of all files of the program, measured in this process between the edits.
+and the 95th percentile of the time from the change to the diagnostics of lint, debouncing included. After
+each edit it pauses, so that the server also plans the migration, which is in the way of the next edit where
+it is still at work. The peer is `ast.parse` of all files of the program, in this process between the edits.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def loaders(args: argparse.Namespace) -> DataLoader:
     return DataLoader(TensorDataset(images, labels), batch_size=args.batch_size, shuffle=True)
 
 
-def train(model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer, device: torch.device) -> float:
+def train(model: nn.Module, loader: DataLoader, optimizer, device: torch.device) -> float:
     criterion = nn.CrossEntropyLoss()
     total = 0.0
     model.train()
@@ -231,3 +232,116 @@ def write_program(folder: Path, files: int, lines: int) -> Path:
     script = folder / "train.py"
     script.write_text(text + MAIN)
     return script
+
+
+class Client:
+    """An editor with one open file."""
+
+    def __init__(self) -> None:
+        self.connection = LanguageClient("benchmark", "1")
+        self.shown: asyncio.Queue[int | None] = asyncio.Queue()
+
+        @self.connection.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+        def published(params: types.PublishDiagnosticsParams) -> None:
+            self.shown.put_nowait(params.version)
+
+    async def start(self, script: Path) -> float:
+        """Open the file; the seconds until its first findings, from the start of the server."""
+        start = time.perf_counter()
+        command = (sys.executable, "-m", "amp_migrate", "server")
+        await self.connection.start_io(*command)
+        folder = script.parent.as_uri()
+        options = {"lint": {"severity": "info"}}
+        capabilities = types.ClientCapabilities()
+        await self.connection.initialize_async(
+            types.InitializeParams(
+                capabilities=capabilities,
+                root_uri=folder,
+                initialization_options=options,
+            )
+        )
+        self.connection.initialized(types.InitializedParams())
+        document = types.TextDocumentItem(
+            script.as_uri(), "python", 1, script.read_text()
+        )
+        self.connection.text_document_did_open(
+            types.DidOpenTextDocumentParams(document)
+        )
+        await self.until(1)
+        return time.perf_counter() - start
+
+    async def until(self, version: int) -> None:
+        """Wait for the diagnostics of a version."""
+        while await self.shown.get() != version:
+            pass
+
+    async def edit(self, script: Path, version: int, text: str) -> float:
+        """The seconds from a change to its diagnostics."""
+        start = time.perf_counter()
+        self.connection.text_document_did_change(
+            types.DidChangeTextDocumentParams(
+                types.VersionedTextDocumentIdentifier(
+                    version=version, uri=script.as_uri()
+                ),
+                [types.TextDocumentContentChangeWholeDocument(text)],
+            )
+        )
+        await self.until(version)
+        return time.perf_counter() - start
+
+    async def stop(self) -> None:
+        """End the session."""
+        await self.connection.shutdown_async(None)
+        self.connection.exit(None)
+        await self.connection.stop()
+
+
+def seconds_to_parse(texts: list[str]) -> float:
+    """What the peer needs for all files."""
+    start = time.perf_counter()
+    for text in texts:
+        ast.parse(text)
+    return time.perf_counter() - start
+
+
+async def measure(script: Path, edits: int, pause: float) -> None:
+    """Type, and print what it took."""
+    texts = [file.read_text() for file in script.parent.rglob("*.py")]
+    client = Client()
+    first = await client.start(script)
+    text = script.read_text()
+    waits, peers = [], []
+    for number in range(edits):
+        await asyncio.sleep(pause)
+        # A statement more in main(), which grows by a character an edit.
+        body = f"    args = parse()\n    name = {'x' * (number + 1)!r}\n"
+        edited = text.replace("    args = parse()\n", body)
+        waits.append(await client.edit(script, number + 2, edited))
+        peers.append(seconds_to_parse(texts))
+    await client.stop()
+    lines = sum(one.count("\n") for one in texts)
+    percentiles = statistics.quantiles(waits, n=20)
+    p50, p95, peer = percentiles[9], percentiles[18], statistics.median(peers)
+    print(f"Python {platform.python_version()}, {platform.machine()}")
+    print("| files | lines | start | p50 | p95 | ast.parse | p50 to ast.parse |")
+    print("|---|---|---|---|---|---|---|")
+    cells = [len(texts), lines, f"{first:.1f} s"]
+    cells += [f"{1000 * one:.0f} ms" for one in (p50, p95, peer)]
+    print(f"| {' | '.join(map(str, cells))} | {p50 / peer:.1f} |")
+
+
+def main() -> None:
+    """Print one line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=50)
+    parser.add_argument("--lines", type=int, default=500)
+    parser.add_argument("--edits", type=int, default=40)
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        script = write_program(Path(folder), given.files, given.lines)
+        asyncio.run(measure(script, given.edits, given.pause))
+
+
+if __name__ == "__main__":
+    main()

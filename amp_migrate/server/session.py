@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -15,7 +15,6 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.core.places import Place
 from amp_migrate.core.results import Loop
 from amp_migrate.run import config
-from amp_migrate.server import analysis
 from amp_migrate.server.actions import UNDER_AMP, Offer
 from amp_migrate.server.buffers import Buffer, Text, open_buffers
 from amp_migrate.server.diagnostics import Teller
@@ -28,7 +27,6 @@ from amp_migrate.server.worker import Worker, WorkerError
 from amp_migrate.sources.ignore import PatternError
 from amp_migrate.sources.lines import matching_blocks
 
-Answer = TypeVar("Answer")
 _log = logging.getLogger(__name__)
 _IDLE = 0.5
 """Seconds without an edit before a migration is planned, which takes longer than lint."""
@@ -84,6 +82,11 @@ class Session:
         except config.ConfigError as error:
             self.settings = EditorSettings()
             self.say(str(error))
+
+    async def start(self) -> None:
+        """Get ready for the first file."""
+        for worker in (self._linter, self._planner):
+            await worker.start()
 
     def changed(self, *, fresh: bool) -> None:
         """Something is open that was not, or is different; ``fresh``: perhaps on disk, too."""
@@ -160,7 +163,7 @@ class Session:
     # -- analysis ---------------------------------------------------------------------------------
 
     async def _lint(self, root: Path) -> None:
-        found = await self._ask(self._linter, root, analysis.look)
+        found = await self._ask(self._linter, root, "look")
         if found is not None:
             current, looked = found
             for path, buffer in current.items():
@@ -171,7 +174,7 @@ class Session:
 
     async def _plan(self, root: Path) -> None:
         await self.lint.settled(root)
-        found = await self._ask(self._planner, root, analysis.find_loops)
+        found = await self._ask(self._planner, root, "find_loops")
         if found is not None:
             current, planned = found
             for path, buffer in current.items():
@@ -184,9 +187,9 @@ class Session:
         self,
         worker: Worker,
         root: Path,
-        question: Callable[..., Answer],
+        question: str,
         *about: object,
-    ) -> tuple[dict[str, Buffer], Answer] | None:
+    ) -> tuple[dict[str, Buffer], Any] | None:
         """An answer, with the buffers that are still what they were when it was asked for."""
         buffers = self.buffers()
         project = self.projects(buffers).get(root)
@@ -305,12 +308,12 @@ class Session:
         place = None if data["place"] is None else Place(**data["place"])
         if data["kind"] == UNDER_AMP:
             found = await self._ask(
-                self._planner, settings.root, analysis.put_under_amp, place
+                self._planner, settings.root, "put_under_amp", place
             )
         else:
             only = None if place is None else (data["code"], place)
             found = await self._ask(
-                self._linter, settings.root, analysis.mend, Mend(path, only)
+                self._linter, settings.root, "mend", Mend(path, only)
             )
         if found is None:
             raise OutdatedError("the file could not be analysed")

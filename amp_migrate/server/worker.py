@@ -14,11 +14,10 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from amp_migrate.core.garbage import collect_seldom
 
-Answer = TypeVar("Answer")
 _HEAD = 8
 """Bytes that say how many follow."""
 _START = (
@@ -40,14 +39,17 @@ class Worker:
         self._process: asyncio.subprocess.Process | None = None
         self._one = asyncio.Lock()
 
-    async def ask(self, question: Callable[..., Answer], *about: object) -> Answer:
-        """What a function of `analysis` answers. Raises `WorkerError`."""
+    async def start(self) -> None:
+        """Have the process ready before there is a question."""
+        async with self._one:
+            await self._alive()
+
+    async def ask(self, question: str, *about: object) -> Any:
+        """What a function of `analysis`, by its name, answers. Raises `WorkerError`."""
         # Who no longer wants to know does not tear a conversation apart.
         return await asyncio.shield(self._ask(question, about))
 
-    async def _ask(
-        self, question: Callable[..., Answer], about: tuple[object, ...]
-    ) -> Answer:
+    async def _ask(self, question: str, about: tuple[object, ...]) -> Any:
         async with self._one:
             try:
                 process = await self._alive()
@@ -62,8 +64,7 @@ class Worker:
                 raise WorkerError(f"the analysis died: {error}") from None
         if not answered:
             raise WorkerError(value)
-        answer: Answer = value
-        return answer
+        return value
 
     async def _alive(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
@@ -94,17 +95,20 @@ def serve(behind: bool) -> None:
     """Answer what is asked on standard input, until it ends; ``behind``: see `Worker`."""
     if behind and hasattr(os, "nice"):
         os.nice(10)
+    # Imported here: the server itself has no use for it.
+    from amp_migrate.server import analysis
+
     collect_seldom()
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whoever prints does not speak to the server
     while head := asked.read(_HEAD):
         question, about = pickle.loads(asked.read(int.from_bytes(head, "big")))
-        answers.write(_framed(_answer(question, about)))
+        answers.write(_framed(_answer(getattr(analysis, question), about)))
         answers.flush()
 
 
 def _answer(
-    question: Callable[..., object], about: tuple[Any, ...]
+    question: Callable[..., object], about: tuple[object, ...]
 ) -> tuple[bool, object]:
     try:
         return True, question(*about)
