@@ -9,11 +9,13 @@ import click
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Served
 
+EXAMPLES = [("amp-migrate server", "what an editor starts")]
 INSTALL = 'pip install "amp-migrate[server]"'
 
 
 @click.command(
     cls=Command,
+    examples=EXAMPLES,
     short_help="Serve an editor (language server protocol).",
     exits=Served,
 )

@@ -31,8 +31,8 @@ def _milliseconds(value: object) -> int:
 
 KEYS: Mapping[str, Callable[[object], Any]] = {
     "migration": _a_bool,
-    "config": _a_text,
     "debounce": _milliseconds,
+    "config": _a_text,
     "rule-pages": _a_text,
 }
 """Those of the server itself; all others are those of ``[tool.amp-migrate]``."""

@@ -34,6 +34,7 @@ from amp_migrate import api
 from amp_migrate.catalogue.rules import codes
 from amp_migrate.cli.main import main
 from amp_migrate.run.config import load
+from amp_migrate.server.settings import KEYS, EditorSettings
 from amp_migrate.validate.harness.protocol.rules import RULES
 
 if sys.version_info >= (3, 11):
@@ -41,7 +42,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TITLED = {"python", "toml", "yaml", "json", "diff"}
+TITLED = {"python", "toml", "yaml", "json", "diff", "lua"}
 PROGRAMS = {"amp-migrate", "python", "python3", "pip", "git", "mkdocs", ".ci/run"}
 """What commands that are only listed may begin with."""
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
@@ -143,12 +144,17 @@ def _file(block: Block, sandbox: Sandbox) -> None:
     if block.language == "python":
         compile(block.text, block.place, "exec")
     elif block.language == "toml":
-        tomllib.loads(block.text)
+        _served(tomllib.loads(block.text))
         if Path(block.title).name == "pyproject.toml":
             folder = (sandbox.work / block.title).parent
             assert load([str(folder)]).config_file == folder / "pyproject.toml"
     elif block.language == "json":
-        json.loads(block.text)
+        _served(json.loads(block.text))
+    elif block.language == "lua":
+        (words,) = re.findall(r"cmd = \{(.*)\}", block.text)
+        (options,) = re.findall(r"init_options = \{ (\w+) = true \}", block.text)
+        parse(" ".join(json.loads(f"[{words}]")))
+        EditorSettings.read({options: True})
     elif block.language == "yaml":
         data = yaml.safe_load(block.text)
         for line in _strings(data):
@@ -156,6 +162,20 @@ def _file(block: Block, sandbox: Sandbox) -> None:
                 parse(line)
         if block.title == ".pre-commit-config.yaml":
             _hooks(data)
+
+
+def _served(data: dict[str, Any]) -> None:
+    """How an editor starts the server, where that is what it is about."""
+    if "migration" in data:
+        EditorSettings.read(data)
+    for inner in (data.get("language-server", {}).get("amp-migrate"), data):
+        if inner is None:
+            continue
+        short = {key.rpartition(".")[2]: value for key, value in inner.items()}
+        if "command" in short:
+            arguments = short.get("args") or short["commandArguments"]
+            parse(shlex.join([short["command"], *arguments]))
+            EditorSettings.read(short.get("config") or short["initializationOptions"])
 
 
 def _hooks(data: dict[str, Any]) -> None:
@@ -228,3 +248,8 @@ def test_the_rules_of_the_monitor_are_documented() -> None:
     text = (DOCS / "validate.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| (.+) \|$", text, flags=re.M)
     assert rows == [(name, rule.severity, rule.message) for name, rule in RULES.items()]
+
+
+def test_the_settings_of_the_server_are_documented() -> None:
+    text = (DOCS / "editors.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([\w-]+)` \|", text, flags=re.M) == [*KEYS]
