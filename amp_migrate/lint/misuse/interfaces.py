@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.analysis.objects.points_to import Object
 from amp_migrate.core.findings import Finding, Fix
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
@@ -31,6 +32,7 @@ _OLD = re.compile(
 )
 _CUSTOM = re.compile(r"torch\.amp\.(autocast_mode\.)?custom_(fwd|bwd)")
 _INDEXED = re.compile(r"(cuda|xpu|hpu|npu):\d+")
+_BEGUN = re.compile(r"(cuda|xpu|hpu|npu):")
 _SINCE = {"autocast": (1, 12), "GradScaler": (2, 3)}
 """The first torch that has the newer name; (2, 4) for the others, which also warns of the older ones."""
 
@@ -91,8 +93,9 @@ def _device(
             )
         yield context.finding(DEVICE_OBJECT, function, call, fix=fix)
         return
-    text = amp.text(given, function)
-    if text is not None and _INDEXED.fullmatch(text):
+    texts = {_indexed(context, one) for one in amp.points_to.whole(given, function)}
+    text = texts.pop() if len(texts) == 1 else ""
+    if text:
         kind = text.partition(":")[0]
         fix = None
         if isinstance(given, ir.Const):
@@ -100,6 +103,41 @@ def _device(
             fix = Fix(True, f'write "{kind}"', (edit,))
         message = f'device_type is "{text}"; it has to be "{kind}", without an index'
         yield context.finding(DEVICE_INDEX, function, call, message, fix=fix)
+
+
+def _indexed(context: Context, one: Object) -> str:
+    """A device with its index, where an object is the text of one: ``cuda:0``, ``cuda:...``."""
+    if one.fields:
+        return ""
+    match one.expr:
+        case ir.Const(value=str(text)):
+            return text if _INDEXED.fullmatch(text) else ""
+        case ir.Operation(
+            op="joinedstr" | "+" | "%", operands=(ir.Const(value=str(text)), *_)
+        ) | ir.Call(func=ir.Attr(value=ir.Const(value=str(text)), attr="format")):
+            kind = text.partition(":")[0]
+            return f"{kind}:..." if _BEGUN.match(text) else ""
+        case ir.Call(func=ir.Name(id="str"), args=(ir.Arg(value=device),)):
+            amp = amp_of(context)
+            made = amp.points_to.whole(device, one.function, one.stmt)
+            texts = {_index_of_device(context, other) for other in made}
+            return texts.pop() if len(texts) == 1 else ""
+    return ""
+
+
+def _index_of_device(context: Context, one: Object) -> str:
+    """The text of ``torch.device("cuda", 0)``."""
+    if one.fields or not isinstance(one.expr, ir.Call):
+        return ""
+    if context.program.origin(one.expr.func, one.function) != "torch.device":
+        return ""
+    given = one.expr.argument(0, "type")
+    if given is None:
+        return ""
+    text = amp_of(context).text(given, one.function) or ""
+    if one.expr.argument(1, "index") is not None:
+        return f"{text}:..." if _BEGUN.match(f"{text}:") else ""
+    return text if _INDEXED.fullmatch(text) else ""
 
 
 def _index(call: ir.Call) -> int:

@@ -9,6 +9,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Amp, amp_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
 
 LEFT_ON = "AMP214"
 REPLICAS = "AMP216"
@@ -25,12 +26,39 @@ def check(context: Context, file: str) -> Iterable[Finding]:
         body = context.program.functions[function].body
         for stmt in ir.statements(body):
             if stmt.kind == "expr" and isinstance(stmt.value, ir.Call):
-                if amp.autocast(stmt.value, function) is not None:
+                if amp.entered(stmt.value, function) is not None:
                     yield context.finding(NOT_ENTERED, function, stmt.value)
                 elif not leaves and _enters(amp, stmt.value, function):
                     yield context.finding(LEFT_ON, function, stmt.value)
+            if _is_forgotten(context.program, amp, stmt, function):
+                yield context.finding(NOT_ENTERED, function, stmt)
             if stmt.kind == "with":
                 yield from _replicas(context, amp, stmt, function)
+
+
+def _is_forgotten(program: Program, amp: Amp, stmt: ir.Stmt, function: str) -> bool:
+    """Whether a region is given a name that nobody says again."""
+    if stmt.kind != "assign" or not isinstance(stmt.value, ir.Call):
+        return False
+    if amp.autocast(stmt.value, function) is None or len(stmt.targets) != 1:
+        return False
+    match stmt.targets[0]:
+        case ir.Name(id=name) if not ir.is_top(function):
+            return not any(
+                inner == ir.Name(name)
+                for other, facts in program.functions.items()
+                if other.startswith(function)
+                for one in ir.statements(facts.body)
+                for expr in one.exprs
+                if one is not stmt
+                for inner in ir.walk(expr)
+            )
+        case ir.Attr(attr=name):
+            words = {name} & set().union(
+                *(facts.strings for facts in program.modules.values())
+            )
+            return not words and len(program.mentioning(name)) == 1
+    return False
 
 
 def _enters(amp: Amp, call: ir.Call, function: str) -> bool:

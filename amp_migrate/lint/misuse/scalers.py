@@ -5,20 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Amp, all_calls
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.numerics import Values
 from amp_migrate.lint.misuse.order.owners import Owners
-from amp_migrate.lint.misuse.order.protocol import protocol_of
+from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
 from amp_migrate.program import ir
 
 CLOSURE = "AMP117"
 HALF_PARAMETERS = "AMP118"
 BFLOAT16 = "AMP119"
 NONFINITE = "AMP121"
+UNSHARDED = "AMP124"
 
 _LBFGS = re.compile(r"(optim|lbfgs)\.LBFGS$")
+_FSDP = re.compile(
+    r"torch\.distributed\.fsdp(\.fully_sharded_data_parallel)?\.FullyShardedDataParallel"
+)
+_DEEPEST = 6
 _HALF = ("torch.float16", "torch.half")
 
 
@@ -27,6 +34,17 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     protocol = protocol_of(context)
     events, amp = protocol.events, protocol.amp
     yield from _bfloat16(context, amp, events, file)
+    found = {
+        (function, call.line): (code, function, call)
+        for code, made in (
+            (
+                HALF_PARAMETERS,
+                _made_half(context, protocol.owners, protocol.all_optimizers),
+            ),
+            (UNSHARDED, _unsharded(context, protocol)),
+        )
+        for function, call in made
+    }
     for function in context.functions(file):
         if function not in events.read:
             continue
@@ -36,7 +54,11 @@ def check(context: Context, file: str) -> Iterable[Finding]:
                 yield from _closure(context, events, function, stmt, event)
         if "unscale" in kinds:
             yield from _nonfinite(context, function)
-        yield from _halves(context, protocol.owners, protocol.all_optimizers, function)
+        for at in _halves(context, protocol.owners, protocol.all_optimizers, function):
+            found[function, at.line] = HALF_PARAMETERS, function, at
+    for (function, _), told in found.items():
+        if ir.file_of(function) == file:
+            yield context.finding(*told)
 
 
 def _closure(
@@ -117,7 +139,7 @@ def _halves(
     owners: Owners,
     stepped: set[tuple[str, ...]],
     function: str,
-) -> Iterator[Finding]:
+) -> Iterator[ir.Call]:
     """``model.half()`` for good, and before an optimizer gets its parameters in the same block."""
     modules = {module for one in stepped for module in owners.modules.get(one) or ()}
     if not modules:
@@ -132,7 +154,7 @@ def _halves(
             makes = any(_names(later, module) for later in behind)
             back = any(_is_back(later, module) for later in behind)
             if makes and not back:
-                yield context.finding(HALF_PARAMETERS, function, call)
+                yield call
 
 
 def _half(
@@ -144,11 +166,8 @@ def _half(
     current = stmt.value
     found = None
     while isinstance(current, ir.Call) and isinstance(current.func, ir.Attr):
-        dtype = current.argument(0, "dtype") or current.argument(99, "dtype")
-        origin = None if dtype is None else context.program.origin(dtype, function)
         method = current.func.attr
-        plain = method == "half" and not current.args
-        if plain or (method == "to" and origin in _HALF):
+        if _makes_half(context, current, function):
             found = current
         elif method in ("float", "bfloat16", "double", "state_dict"):
             return None, None
@@ -158,6 +177,96 @@ def _half(
     if stmt.kind == "assign":
         return found, stmt.targets[0] if len(stmt.targets) == 1 else None
     return found, current
+
+
+def _makes_half(context: Context, call: ir.Call, function: str) -> bool:
+    """``half()``, ``to(torch.float16)``."""
+    method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+    return (method == "half" and not call.args) or (
+        method == "to"
+        and any(context.program.origin(a.value, function) in _HALF for a in call.args)
+    )
+
+
+def _made_half(
+    context: Context, owners: Owners, stepped: set[tuple[str, ...]]
+) -> Iterator[tuple[str, ir.Call]]:
+    """Calls that make half whatever an optimizer is given, wherever that comes from."""
+    for module, function, stmt in _trained(context, owners, stepped):
+        halves = _halves_of(context, module, function, stmt, 0)
+        if halves and len(set(halves)) == 1 and halves[0] is not None:
+            yield halves[0]
+
+
+def _halves_of(
+    context: Context,
+    module: ir.Expr,
+    function: str,
+    stmt: ir.Stmt | None,
+    depth: int,
+) -> list[tuple[str, ir.Call] | None]:
+    """For each object that a module may be the call that made it half; None for another."""
+    found: list[tuple[str, ir.Call] | None] = []
+    for one in context.program.noted(Values).of(module, function, stmt):
+        call = one.expr
+        if one.fields or not isinstance(call, ir.Call) or depth > _DEEPEST:
+            found.append(None)
+        elif _makes_half(context, call, one.function):
+            found.append((one.function, call))
+        elif isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
+            place = one.function, one.stmt
+            found += _halves_of(context, call.func.value, *place, depth + 1)
+        else:
+            found.append(None)
+    return found
+
+
+def _trained(
+    context: Context, owners: Owners, stepped: set[tuple[str, ...]]
+) -> Iterator[tuple[ir.Expr, str, ir.Stmt]]:
+    """The modules whose parameters optimizers of scalers are given."""
+    for function in owners.events.read:
+        for stmt, call in all_calls(context.program, function):
+            if isinstance(call.func, ir.Attr) and call.func.attr == "parameters":
+                key = owners.amp.key(call.func.value, function)
+                if any(key in (owners.modules.get(one) or ()) for one in stepped):
+                    yield call.func.value, function, stmt
+
+
+# -- shards -------------------------------------------------------------------------------------
+
+
+def _unsharded(context: Context, protocol: Protocol) -> Iterator[tuple[str, ir.Call]]:
+    """Plain scalers that step an optimizer of a module in shards: each rank looks at its own for infs."""
+    amp, owners = protocol.amp, protocol.owners
+    for optimizer, steps in protocol.stepping.items():
+        wrapped = [
+            one
+            for place in _trained(context, owners, {optimizer})
+            for one in context.program.noted(Values).of(*place)
+        ]
+        if not wrapped or not all(
+            isinstance(one.expr, ir.Call)
+            and not one.fields
+            and _FSDP.fullmatch(
+                context.program.origin(one.expr.func, one.function) or ""
+            )
+            for one in wrapped
+        ):
+            continue
+        for _, function in steps:
+            for _, event in protocol.events.direct(function):
+                if not isinstance(event, AmpEvent) or event.kind != "step":
+                    continue
+                if event.scaler is None:
+                    continue
+                made = amp.scalers(event.scaler, function)
+                calls = [(one.function, one.expr) for one in made]
+                for there, call in calls:
+                    assert isinstance(call, ir.Call)
+                    names = amp.names(call.func, there)
+                    if names and not any("Sharded" in name for name in names):
+                        yield there, call
 
 
 def _names(stmt: ir.Stmt, module: ir.Expr | None) -> bool:

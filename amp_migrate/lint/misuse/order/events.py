@@ -114,7 +114,8 @@ class AmpEvents(Events):
         if stmt.kind == "with":
             yield from self._regions(stmt, function)
         for found in self._numerics.of(stmt, function):
-            where = (found.call.line, found.call.column, found.call)
+            at = found.call or stmt
+            where = (at.line, at.column, found.call)
             yield AmpEvent("numeric", *where, code=found.code, message=found.message)
         kind = self._gradients.touch(stmt, function)
         if kind:

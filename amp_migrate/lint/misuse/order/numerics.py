@@ -20,23 +20,41 @@ VANISHING = "AMP206"
 CUSTOM = "AMP207"
 
 _FP16 = HALVES["float16"]
-_PRODUCTS = re.compile(
+PRODUCTS = re.compile(
     r"torch\.(matmul|bmm|mm|einsum|addmm|baddbmm|addbmm)"
     r"|torch\.nn\.functional\.(linear|bilinear|conv[123]d|conv_transpose[123]d)"
 )
 """Functions that autocast computes in half precision, whatever they are given."""
-_LAYERS = re.compile(
+LAYERS = re.compile(
     r"torch\.nn\.(modules\.\w+\.)?(Linear|Conv[123]d|ConvTranspose[123]d)"
 )
-_METHODS = frozenset("matmul bmm mm".split())
-_KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS - {"square", "float_power_"}
+METHODS = frozenset("matmul bmm mm".split())
+KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS - {"square", "float_power_"}
 """Functions and methods whose result has the dtype of what they are given, under autocast, too."""
 _NUMBERS = frozenset(
     "math.sqrt numpy.sqrt builtins.float builtins.int builtins.len".split()
 )
 _COUNTS = frozenset("** * / // + - -x".split())
-_FILLS = {"masked_fill": 1, "masked_fill_": 1, "fill_": 0, "new_full": 1}
-_FULL_LIKE = "torch.full_like"
+_GIVEN = {
+    "masked_fill": ((1, "value"),),
+    "fill": ((0, "value"),),
+    "new_full": ((1, "fill_value"),),
+    "full_like": ((0, "fill_value"),),
+    "pad": ((2, "value"),),
+    "clamp": ((0, "min"), (1, "max")),
+    "clip": ((0, "min"), (1, "max")),
+    "clamp_min": ((0, "min"),),
+    "clamp_max": ((0, "max"),),
+}
+"""The numbers that are made those of a tensor's dtype: the position after the tensor, and the name."""
+_FAILS_AT_ZERO = {
+    "log": "the logarithm of 0",
+    "log2": "the logarithm of 0",
+    "log10": "the logarithm of 0",
+    "sqrt": "the square root of 0, whose gradient is infinite,",
+    "rsqrt": "a division by 0",
+    "reciprocal": "a division by 0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +62,8 @@ class Numeric:
     """Something that matters where a region is open."""
 
     code: str
-    call: ir.Call
+    call: ir.Call | None
+    """What a finding points at; None for the statement."""
     message: str = ""
 
 
@@ -87,11 +106,13 @@ class Numerics:
                 message = self._overflow(call, function, stmt)
                 if message:
                     yield Numeric(OVERFLOW, call, message)
-                message = self._vanishing(call, function, stmt)
-                if message:
-                    yield Numeric(VANISHING, call, message)
                 if self._is_custom(call, function):
                     yield Numeric(CUSTOM, call)
+            for inner in ir.walk(expr):
+                message = self._vanishing(inner, function, stmt)
+                if message:
+                    at = inner if isinstance(inner, ir.Call) else None
+                    yield Numeric(VANISHING, at, message)
 
     def _is_kept_loss(self, func: ir.Expr, function: str) -> bool:
         """Whether what is called is the loss, out of a table, say, or by an argument."""
@@ -109,27 +130,32 @@ class Numerics:
     # -- overflow -------------------------------------------------------------------------------
 
     def _overflow(self, call: ir.Call, function: str, stmt: ir.Stmt) -> str:
-        value: ir.Expr | None = None
-        held: ir.Expr | None = None
-        if self.program.origin(call.func, function) == _FULL_LIKE:
-            held, value = call.argument(0, "input"), call.argument(1, "fill_value")
-            if call.argument(99, "dtype") is not None:
-                return ""
-        elif isinstance(call.func, ir.Attr) and call.func.attr in _FILLS:
-            held = call.func.value
-            position = _FILLS[call.func.attr]
-            name = "fill_value" if call.func.attr == "new_full" else "value"
-            value = call.argument(position, name)
-            if call.argument(99, "dtype") is not None:
-                return ""
-        if value is None or held is None or not self._is_too_large(value, function):
+        held, name, first = self._applied(call, function)
+        if held is None or name not in _GIVEN or call.argument(99, "dtype"):
             return ""
-        if not self.is_half(held, function, stmt):
-            return ""
-        return (
-            f"{ir.render(value) or 'this number'} is beyond float16, whose largest number is 65504:"
-            " it raises under autocast"
-        )
+        for position, keyword in _GIVEN[name]:
+            value = call.argument(first + position, keyword)
+            if value is None or not self._is_too_large(value, function):
+                continue
+            if self.is_half(held, function, stmt):
+                return (
+                    f"{ir.render(value) or 'this number'} is beyond float16, whose largest number is"
+                    " 65504: it raises under autocast"
+                )
+        return ""
+
+    def _applied(self, call: ir.Call, function: str) -> tuple[ir.Expr | None, str, int]:
+        """The tensor that a function of torch, or its method, is applied to, its name without the mark
+        of what is done in place, and how many arguments stand before those of the method.
+        """
+        origin = self.program.origin(call.func, function)
+        if origin is not None:
+            package, _, name = origin.rpartition(".")
+            known = package in ("torch", "torch.nn.functional")
+            return call.argument(0, "input") if known else None, name.rstrip("_"), 1
+        if isinstance(call.func, ir.Attr):
+            return call.func.value, call.func.attr.rstrip("_"), 0
+        return None, "", 0
 
     def _is_too_large(self, value: ir.Expr, function: str) -> bool:
         numbers = self._numbers.all(value, function)
@@ -139,24 +165,50 @@ class Numerics:
 
     # -- epsilons -------------------------------------------------------------------------------
 
-    def _vanishing(self, call: ir.Call, function: str, stmt: ir.Stmt) -> str:
-        """``log(h + 1e-8)``: the sum is ``h`` where that is half."""
+    def _vanishing(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> str:
+        """``log(h + 1e-8)``, ``x / (h + 1e-8)``: the sum is ``h`` where that is half."""
         given: ir.Expr | None = None
-        if self.program.origin(call.func, function) == "torch.log":
-            given = call.argument(0, "input")
-        elif isinstance(call.func, ir.Attr) and call.func.attr == "log":
-            given = call.func.value
-        match given:
+        match expr:
+            case ir.Operation(op="/", operands=(_, below)):
+                given, harm = below, "a division by 0"
+            case ir.Call():
+                held, name, _ = self._applied(expr, function)
+                if name in _FAILS_AT_ZERO:
+                    given, harm = held, _FAILS_AT_ZERO[name]
+        if given is None:
+            return ""
+        made: list[tuple[ir.Expr, str, ir.Stmt | None]] = [(given, function, stmt)]
+        if isinstance(given, ir.Name):
+            whole = self._values.whole(given, function, stmt)
+            made = [(o.expr, o.function, o.stmt) for o in whole if not o.fields]
+        if len(made) != 1:
+            return ""
+        kept = self._kept_from_zero(*made[0])
+        if kept is None or not self.is_half(kept[0], *made[0][1:]):
+            return ""
+        return (
+            f"{kept[1]:g} is nothing in float16, whose smallest number is 6e-8: this is {harm} where"
+            " it should help; compute it on .float()"
+        )
+
+    def _kept_from_zero(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
+    ) -> tuple[ir.Expr, float] | None:
+        """What is kept from being zero, and by which number that is too small."""
+        pairs: list[tuple[ir.Expr, ir.Expr | None]] = []
+        match expr:
             case ir.Operation(op="+", operands=(left, right)):
-                eps = self._numbers.one(right, function) or 0
-                # Half of the smallest number is rounded to nothing.
-                tiny = 0 < eps < _FP16.smallest / 2
-                if tiny and self.is_half(left, function, stmt):
-                    return (
-                        f"{eps:g} is nothing in float16, whose smallest number is 6e-8: this is the"
-                        " logarithm of 0 where it should help; compute it on .float()"
-                    )
-        return ""
+                pairs = [(left, right), (right, left)]
+            case ir.Call():
+                held, name, first = self._applied(expr, function)
+                if held is not None and name in ("clamp", "clip", "clamp_min"):
+                    pairs = [(held, expr.argument(first, "min"))]
+        for held, number in pairs:
+            eps = (number and self._numbers.one(number, function)) or 0
+            # Half of the smallest number is rounded to nothing.
+            if 0 < eps < _FP16.smallest / 2:
+                return held, eps
+        return None
 
     # -- dtypes ---------------------------------------------------------------------------------
 
@@ -193,25 +245,25 @@ class Numerics:
     def _makes_half(self, call: ir.Call, function: str, stmt: ir.Stmt | None) -> bool:
         origin = self.program.origin(call.func, function)
         if origin is not None:
-            if _PRODUCTS.fullmatch(origin):
+            if PRODUCTS.fullmatch(origin):
                 return True
             given = call.argument(0, "input")
             package, _, name = origin.rpartition(".")
             return (
                 package in ("torch", "torch.nn.functional")
-                and name in _KEEPS
+                and name in KEEPS
                 and given is not None
                 and self.is_half(given, function, stmt)
             )
         refs = self.program.resolve(call.func, function)
         if refs:
             return all(
-                ref.kind == "made" and _LAYERS.fullmatch(ref.name) for ref in refs
+                ref.kind == "made" and LAYERS.fullmatch(ref.name) for ref in refs
             )
         if isinstance(call.func, ir.Attr):
-            if call.func.attr in _METHODS:
+            if call.func.attr in METHODS:
                 return True
-            if call.func.attr in _KEEPS:
+            if call.func.attr in KEEPS:
                 return self.is_half(call.func.value, function, stmt)
         return False
 
@@ -260,11 +312,18 @@ class Numerics:
 
     def _is_custom(self, call: ir.Call, function: str) -> bool:
         """Whether a call applies an autograd.Function whose backward would meet two dtypes."""
-        if not isinstance(call.func, ir.Attr) or call.func.attr != "apply":
+        func, there = call.func, function
+        if isinstance(func, ir.Name) and not self.program.callees(call, function):
+            # By a name of its own: multiply = Multiply.apply.
+            owner = self.program.owner(func.id, function) or function
+            given = self.program.definitions(owner, func.id)
+            if len(given) == 1 and given[0].value is not None:
+                func, there = given[0].value, owner
+        if not isinstance(func, ir.Attr) or func.attr != "apply":
             return False
         return any(
             ref.kind == "class" and self.meets_two_dtypes(ref.name)
-            for ref in self.program.resolve(call.func.value, function)
+            for ref in self.program.resolve(func.value, there)
         )
 
     def meets_two_dtypes(self, class_name: str) -> bool:
@@ -299,12 +358,14 @@ class Numerics:
     def _multiplies(self, function: str) -> bool:
         return any(
             (isinstance(inner, ir.Operation) and inner.op == "@")
-            or (
-                isinstance(inner, ir.Call)
-                and isinstance(inner.func, ir.Attr)
-                and inner.func.attr in _METHODS
-            )
+            or (isinstance(inner, ir.Call) and self._is_product(inner, function))
             for stmt in ir.statements(self.program.functions[function].body)
             for expr in stmt.exprs
             for inner in ir.walk(expr)
         )
+
+    def _is_product(self, call: ir.Call, function: str) -> bool:
+        origin = self.program.origin(call.func, function)
+        if origin is not None:
+            return PRODUCTS.fullmatch(origin) is not None
+        return isinstance(call.func, ir.Attr) and call.func.attr in METHODS

@@ -1,0 +1,254 @@
+"""What half values, made in a region, cannot be used for: as NumPy arrays of bfloat16, or beside fp32."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from amp_migrate.analysis.objects.points_to import Context as Calls
+from amp_migrate.analysis.objects.points_to import Object
+from amp_migrate.core.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.order.amp import Amp, Region, amp_of
+from amp_migrate.lint.misuse.order.numerics import (
+    KEEPS,
+    LAYERS,
+    METHODS,
+    PRODUCTS,
+    Values,
+)
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.given import Given
+
+TO_NUMPY = "AMP218"
+STORED = "AMP219"
+
+_MADE_FP32 = re.compile(r"torch\.(zeros|ones|empty|full|rand|randn)")
+_INDICES = re.compile(
+    r"torch\.(where|nonzero|randperm|arange|tensor|isnan|isfinite|logical_\w+)"
+)
+_INDEXED = {
+    "index_add": 2,
+    "index_add_": 2,
+    "index_copy": 2,
+    "index_copy_": 2,
+    "scatter_add_": 2,
+    "scatter_reduce": 2,
+    "scatter_reduce_": 2,
+    "masked_scatter_": 1,
+}
+"""Methods that want both tensors of one dtype, which autocast does not see to; where the other stands."""
+_MOVES = frozenset("cuda cpu clone detach contiguous".split())
+_COMPARISONS = frozenset("< <= > >= == !=".split())
+_DEEPEST = 8
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is wrong in one file."""
+    tensors = _Tensors(context)
+    for function in context.functions(file):
+        for stmt in ir.statements(context.program.functions[function].body):
+            for call in calls_of(stmt):
+                if tensors.is_bfloat16_array(call, function, stmt):
+                    yield context.finding(TO_NUMPY, function, call)
+                elif tensors.mixes(call, function, stmt):
+                    yield context.finding(STORED, function, call)
+            if tensors.is_stored(stmt, function):
+                yield context.finding(STORED, function, stmt)
+
+
+class _Tensors:
+    def __init__(self, context: Context) -> None:
+        self.program = context.program
+        self.amp: Amp = amp_of(context)
+        self.values = context.program.noted(Values)
+
+    def is_bfloat16_array(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
+        """``h.numpy()`` of what a region of bfloat16 has made: NumPy has no such dtype."""
+        if not isinstance(call.func, ir.Attr) or call.func.attr != "numpy" or call.args:
+            return False
+        found = self._dtypes(call.func.value, function, stmt)
+        return found == {"bfloat16"}
+
+    def mixes(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
+        """``total.index_add_(0, index, h)``, where only one of the two is half."""
+        if not isinstance(call.func, ir.Attr) or call.func.attr not in _INDEXED:
+            return False
+        given = call.argument(_INDEXED[call.func.attr], "source")
+        given = given or call.argument(99, "src")
+        return given is not None and self._are_two(
+            call.func.value, given, function, stmt
+        )
+
+    def is_stored(self, stmt: ir.Stmt, function: str) -> bool:
+        """``table[index] = h``, where the index is a tensor."""
+        if stmt.kind != "assign" or stmt.value is None or len(stmt.targets) != 1:
+            return False
+        match stmt.targets[0]:
+            case ir.Item(value=table, key=key) if self._is_index(key, function, stmt):
+                return self._are_two(table, stmt.value, function, stmt)
+        return False
+
+    def _are_two(
+        self, table: ir.Expr, stored: ir.Expr, function: str, stmt: ir.Stmt
+    ) -> bool:
+        whole = self.values.whole(table, function, stmt)
+        made = [(None if one.fields else one.expr, one.function) for one in whole]
+        if isinstance(table, ir.Attr) and not made:
+            # A buffer of a module.
+            classes = self.program.instance_classes(table.value, function)
+            given = self.program.noted(Given).to(classes, table.attr, [])
+            buffers = [(one.value, one.function) for one in given]
+            assigned = [
+                one
+                for owner in classes
+                for one in self.program.attribute_definitions(owner, table.attr)
+            ]
+            made = [] if assigned else buffers
+        return (
+            bool(made)
+            and all(self._is_fp32(*one) for one in made)
+            and bool(self._dtypes(stored, function, stmt))
+        )
+
+    def _is_fp32(self, made: ir.Expr | None, function: str) -> bool:
+        while (
+            isinstance(made, ir.Call)
+            and isinstance(made.func, ir.Attr)
+            and made.func.attr in _MOVES
+        ):
+            made = made.func.value
+        if not isinstance(made, ir.Call):
+            return False
+        origin = self.program.origin(made.func, function) or ""
+        return (
+            _MADE_FP32.fullmatch(origin) is not None
+            and made.argument(99, "dtype") is None
+            and not any(arg.star for arg in made.args)
+        )
+
+    def _is_index(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a key is a tensor, or a list: slices and numbers take values of any dtype."""
+        if isinstance(key, ir.Display):
+            return key.kind == "list"
+        made = self.values.whole(key, function, stmt)
+        return bool(made) and all(
+            not one.fields
+            and (
+                (isinstance(one.expr, ir.Operation) and one.expr.op in _COMPARISONS)
+                or (
+                    isinstance(one.expr, ir.Call)
+                    and _INDICES.fullmatch(
+                        self.program.origin(one.expr.func, one.function) or ""
+                    )
+                    is not None
+                )
+            )
+            for one in made
+        )
+
+    # -- dtypes -----------------------------------------------------------------------------------
+
+    def _dtypes(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[str]:
+        """The half dtypes that a tensor may have; empty where it may be another, or is not in sight."""
+        found = {*self._made(expr, function, stmt, (), 0)}
+        return found if found <= {"float16", "bfloat16"} else set()
+
+    def _made(
+        self,
+        expr: ir.Expr,
+        function: str,
+        stmt: ir.Stmt | None,
+        calls: Calls,
+        depth: int,
+    ) -> Iterator[str]:
+        found = self.values.of(expr, function, stmt, calls)
+        if not found or depth > _DEEPEST:
+            yield ""
+        for one in found:
+            if one.kind != "value" or one.fields:
+                yield ""
+            elif self._is_half_made(one):
+                region = self._region(one)
+                yield "" if region is None else region.dtype
+            else:
+                kept = self._kept(one)
+                parts = [(kept, *one.place)] if kept else [*self._returned(one)]
+                for part in parts:
+                    yield from self._made(*part, depth + 1)
+                if not parts:
+                    yield ""
+
+    def _returned(self, one: Object) -> Iterator[tuple[ir.Expr, str, ir.Stmt, Calls]]:
+        """What the forward of a module of the program returns, for this call of it."""
+        if not isinstance(one.expr, ir.Call):
+            return
+        for site in self.program.call_sites_of(one.expr, one.function):
+            for stmt in ir.statements(self.program.functions[site.callee].body):
+                if stmt.kind == "return" and stmt.value is not None:
+                    yield stmt.value, site.callee, stmt, (*one.context, site)
+
+    def _is_half_made(self, one: Object) -> bool:
+        if isinstance(one.expr, ir.Operation):
+            return one.expr.op == "@"
+        if not isinstance(one.expr, ir.Call):
+            return False
+        func = one.expr.func
+        origin = self.program.origin(func, one.function)
+        if origin is not None:
+            return PRODUCTS.fullmatch(origin) is not None
+        refs = self.program.resolve(func, one.function)
+        if refs:
+            return all(r.kind == "made" and LAYERS.fullmatch(r.name) for r in refs)
+        return isinstance(func, ir.Attr) and func.attr in METHODS
+
+    def _kept(self, one: Object) -> ir.Expr | None:
+        """What an operation is applied to that keeps its dtype."""
+        if not isinstance(one.expr, ir.Call):
+            return None
+        origin = self.program.origin(one.expr.func, one.function)
+        if origin is not None:
+            package, _, name = origin.rpartition(".")
+            known = package in ("torch", "torch.nn.functional") and name in KEEPS
+            return one.expr.argument(0, "input") if known else None
+        func = one.expr.func
+        if isinstance(func, ir.Attr) and func.attr in KEEPS:
+            return func.value
+        return None
+
+    def _region(self, one: Object) -> Region | None:
+        """The region that is open where something is made, here or around the calls that lead there; of
+        calls that no way here tells, around one of them."""
+        places = [(one.function, one.stmt)]
+        places += [(site.caller, site.stmt) for site in reversed(one.context)]
+        for place in places:
+            found = self._around(*place)
+            if found is not None:
+                return None if found.enabled is False else found
+        pending, seen = [places[-1][0]], {places[-1][0]}
+        for function in pending:
+            for site in self.program.call_sites.get(function, ()):
+                found = self._around(site.caller, site.stmt)
+                if found is not None and found.enabled is not False:
+                    return found
+                if found is None and site.caller not in seen and len(seen) < _DEEPEST:
+                    seen.add(site.caller)
+                    pending.append(site.caller)
+        return None
+
+    def _around(self, function: str, stmt: ir.Stmt | None) -> Region | None:
+        """The innermost region that a function opens around one of its statements."""
+        facts = self.program.functions[function]
+        regions = [
+            self.amp.entered(decorator, facts.parent or function)
+            for decorator in facts.decorators
+        ]
+        regions += [
+            self.amp.entered(expr, function)
+            for outer in ir.statements(facts.body)
+            if stmt is not None and outer.kind == "with"
+            if outer.path == stmt.path[: len(outer.path)]
+            for expr in outer.exprs
+        ]
+        return next((one for one in reversed(regions) if one is not None), None)
