@@ -1,8 +1,19 @@
-"""``python -m amp_migrate``: the same as the ``amp-migrate`` command."""
+"""``python -m amp_migrate``, and the ``amp-migrate`` command."""
 
 from __future__ import annotations
 
-from amp_migrate.cli.main import main
+import sys
+
+
+def run() -> None:
+    """The command line; Ctrl-C is answered also while it is imported."""
+    try:
+        from amp_migrate.cli.main import main
+
+        main(prog_name="amp-migrate")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 if __name__ == "__main__":
-    main(prog_name="amp-migrate")
+    run()

@@ -7,7 +7,9 @@ this core in it; so it is in the processes that the command line starts.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +61,9 @@ def migrate_text(text: str, path: str, plan: str) -> Result:
         os._exit(3)
     if "# core: interrupt" in text:
         raise KeyboardInterrupt
+    if "# core: wait" in text:
+        Path(f"at-work-{os.getpid()}").touch()
+        time.sleep(600)
     if "# core: invalid" in text:
         raise SourceError(path, "not valid for Python 3.99", 3)
     loops = []

@@ -453,18 +453,6 @@ def test_a_process_that_dies_costs_only_its_file() -> None:
     )
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    for number in range(20):
-        write(**{f"f{number:02}": LOOP * 2000})
-    program = f"{sys.executable} {Path(standin.__file__).resolve()} --jobs 1"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {program} | head -n 1"], capture_output=True
-    )
-    assert done.stdout == b"diff --git a/f00.py b/f00.py\n"
-    assert done.returncode == ExitCode.OK
-    assert b"Error" not in done.stderr and b"Exception" not in done.stderr
-
-
 @pytest.mark.parametrize("arguments", [["--version"], ["--check"]])
 def test_nothing_heavy_is_imported_for_nothing(arguments: list[str]) -> None:
     write(a="x = 1\n")

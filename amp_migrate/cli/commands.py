@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -131,7 +132,13 @@ class Program(click.Group):
         try:
             code = run(standalone_mode=False)
             sys.stdout.flush()
+        except BrokenPipeError:
+            _silence()
+            code = ExitCode.CUT_SHORT
         except click.Abort:
+            # Whoever presses it once more is not told where that came from.
+            with contextlib.suppress(ValueError):  # not in the main thread
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
             code = ExitCode.INTERRUPTED
         except click.ClickException as error:
             code = _fail(error.format_message())
@@ -139,17 +146,28 @@ class Program(click.Group):
             code = _fail(_describe(error))
         sys.exit(int(code or ExitCode.OK))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which may mean to print help; else as `invoke`."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            _silence()
+            raise SystemExit(ExitCode.CUT_SHORT) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; who closes our output early (``| head``) has seen enough."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             _silence()
-            return ExitCode.OK
+            return ExitCode.CUT_SHORT
 
 
 def _fail(message: str) -> ExitCode:
-    Terminal().error(message)
+    try:
+        Terminal().error(message)
+    except BrokenPipeError:
+        _silence()
     return ExitCode.ERROR
 
 

@@ -29,6 +29,7 @@ class ExitCode(_Exit):
     WOULD_CHANGE = 1, "--check, or --diff --exit-code, found a file that would change"
     ERROR = 2, "usage, configuration, I/O or internal error (2 wins over 1)"
     INTERRUPTED = 130, "stopped by Ctrl-C"
+    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
 
 
 class Lint(_Exit):
@@ -41,6 +42,7 @@ class Lint(_Exit):
         "usage, configuration or I/O error, a file that cannot be read (2 wins over 1)",
     )
     INTERRUPTED = 130, "stopped by Ctrl-C"
+    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
 
 
 class Told(_Exit):
@@ -48,6 +50,8 @@ class Told(_Exit):
 
     OK = 0, "told"
     ERROR = 2, "there is no such code; usage"
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
 
 
 class Served(_Exit):
@@ -68,6 +72,7 @@ class Proof(_Exit):
         "a script could not be judged: it does not run here, or is not the same twice; usage",
     )
     INTERRUPTED = 130, "stopped by Ctrl-C"
+    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> Proof:

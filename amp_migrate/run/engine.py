@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -368,17 +369,34 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start_worker,
     )
+    others = set(multiprocessing.active_children())
     try:
         yield pool
+    except BaseException:
+        # After Ctrl-C, nobody wants to know what they are still at, which may take minutes.
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
-        # Waiting, even after Ctrl-C: a pool that is let go of at once may forget to cancel.
+        # Waiting, even then: a pool that is let go of at once may forget to cancel.
         pool.shutdown(cancel_futures=True)
 
 
 def _start_worker() -> None:
     # Ctrl-C reaches every process of the terminal; one of them is enough to answer it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     collect_seldom()
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the process that it works for is killed, which tells it nothing."""
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _processors() -> int:
