@@ -155,7 +155,11 @@ def test_messages_that_nobody_reads_are_no_traceback(arguments: list[str]) -> No
     assert done.stdout == b""
 
 
-def test_a_reader_may_stop_in_the_middle() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_may_stop_in_the_middle(
+    unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     for number in range(20):
         Path(f"f{number:02}.py").write_text(LOOP * 2000)
     process = start("--jobs", "1")

@@ -28,7 +28,10 @@ class Terminal:
         """Put ``data`` on standard output as it is, whatever the locale."""
         stream = sys.stdout.buffer
         try:
-            stream.write(data)
+            rest = memoryview(data)
+            while rest:
+                # Python without buffers (PYTHONUNBUFFERED) may write only a part.
+                rest = rest[stream.write(rest) :]
             stream.flush()
         except BrokenPipeError:
             raise  # whoever reads has seen enough
