@@ -2,6 +2,9 @@
 
 ``python benchmarks/speed.py PATH ...`` runs both jobs on each directory in one process, and writes
 nothing. The peers are `ast.parse` and `libcst.parse_module` on the same files, in the same process.
+
+``--cache`` times whole processes instead, on a copy of each directory: the first run, the next one with all
+files as they were, one for a single file as a hook makes it, and one after that file has changed.
 """
 
 from __future__ import annotations
@@ -9,6 +12,10 @@ from __future__ import annotations
 import argparse
 import ast
 import platform
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,10 +40,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     parser.add_argument("--job", choices=["lint", "migrate"])
+    parser.add_argument("--cache", action="store_true")
     given = parser.parse_args()
     print(
         f"Python {platform.python_version()}, LibCST {version('libcst')}, {platform.machine()}"
     )
+    if given.cache:
+        print("| project | files | job | first | again | ratio | one file | changed |")
+        print("|---|---|---|---|---|---|---|---|")
+        for path in given.paths:
+            for job in ("lint", "migrate"):
+                if given.job in (None, job):
+                    print(f"| {' | '.join(_cached(path, job))} |", flush=True)
+        return
     print("| project | files | lint | to ast.parse | migration | to LibCST's parse |")
     print("|---|---|---|---|---|---|")
     for path in given.paths:
@@ -53,6 +69,49 @@ def main() -> None:
             else:
                 cells += ["", ""]
         print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _cached(path: Path, job: str) -> list[str]:
+    """What a cache is worth: seconds by the clock, of processes that do nothing else."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch, path.resolve().name)
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns(".git"))
+        (copy / ".git").mkdir()
+        files = sorted(copy.rglob("*.py"))
+        # The smallest that has something to say: most edits are of a file like any other.
+        one = min((f for f in files if b"torch" in f.read_bytes()), key=_size)
+
+        def run(*paths: Path) -> tuple[float, tuple[int, bytes, bytes]]:
+            options = ["--jobs", "1", "--cache-dir", str(Path(scratch, "cache"))]
+            command = [sys.executable, "-m", "amp_migrate", job, *options]
+            start = time.perf_counter()
+            done = subprocess.run(
+                [*command, *map(str, paths)], cwd=copy, capture_output=True, check=False
+            )
+            said = (done.returncode, done.stdout, done.stderr)
+            return time.perf_counter() - start, said
+
+        first, before = run()
+        again, after = min(run() for _ in range(3))
+        assert before == after, "the cache has changed an answer"
+        run(one)
+        single, _ = min(run(one) for _ in range(3))
+        one.write_bytes(one.read_bytes() + b"# changed\n")
+        changed, _ = run()
+        return [
+            copy.name,
+            str(len(files)),
+            job,
+            f"{first:.2f} s",
+            f"{again:.2f} s",
+            f"{first / again:.0f}",
+            f"{single:.2f} s",
+            f"{changed:.2f} s",
+        ]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def _parse_all(texts: list[bytes], parse: Callable[[bytes], object]) -> None:
