@@ -340,9 +340,13 @@ class PointsTo:
                     continue
                 if one.key not in given:
                     given.add(one.key)
+                    # Told first: it may be enough.
+                    is_filled = self._made_by(one) in _HOLDERS
+                    if not is_filled:
+                        yield one
                     later = [*self._set_on(one)]
                     found += later
-                    if not later or self._made_by(one) not in _HOLDERS:
+                    if is_filled and not later:
                         yield one
             for more in found:
                 if more.key not in seen:
