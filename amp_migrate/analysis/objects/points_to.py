@@ -76,7 +76,9 @@ _PLAIN_DECORATORS = frozenset(
 )
 IN_PLACE = "it is computed in place"
 _DEEPEST = 6
-"""Of both stacks, and of questions within questions; a longer one loses what is outermost."""
+"""Of both stacks; a longer one loses what is outermost."""
+_LEVELS = 2
+"""Whose attributes are set is asked in terms of whose attributes are set, and so on: so far."""
 _MOST_STATES = 600
 
 
@@ -197,6 +199,7 @@ replace = State._replace
 
 
 _Next = State | Object
+_Stores = dict[tuple[object, Fields], list[Definition]]
 
 
 class PointsTo:
@@ -212,10 +215,8 @@ class PointsTo:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._known: dict[tuple[object, ...], tuple[Object, ...]] = {}
-        self._asked: set[tuple[object, ...]] = set()
-        self._cut = False
-        self._within: dict[tuple[object, ...], tuple[Object, ...]] = {}
-        """Answers found within a question of which they are a part, for as long as that is asked."""
+        self._stores: dict[tuple[int, str], _Stores] = {}
+        self._level = 0
 
     def of(
         self,
@@ -233,29 +234,15 @@ class PointsTo:
         part of a copy is none of the original. ``enough``: behind such an object no others are asked for.
         """
         start = State(expr, function, stmt, (), context, same=same)
-        key = start.key
+        key = (self._level, *start.key)
         if key in self._known:
             return self._known[key]
-        if key in self._asked or key in self._within:
-            self._cut = True
-            return self._within.get(key, ())
-        self._asked.add(key)
         found: list[Object] = []
-        try:
-            for one in self._search(start):
-                found.append(one)
-                if enough(one):
-                    return tuple(found)
-        finally:
-            self._asked.discard(key)
-            if not self._asked:
-                self._within.clear()
-        if not self._asked or not self._cut:
-            self._known[key] = tuple(found)
-            self._cut = self._cut and bool(self._asked)
-        else:
-            # It may lack something.
-            self._within[key] = tuple(found)
+        for one in self._search(start):
+            found.append(one)
+            if enough(one):
+                return tuple(found)
+        self._known[key] = tuple(found)
         return tuple(found)
 
     def whole(
@@ -427,23 +414,31 @@ class PointsTo:
 
     def _set_on(self, one: Object) -> Iterator[State]:
         """What attributes of an object of no class in sight are given: ``args.device = ...``."""
-        if one.kind not in ("value", "lost"):
-            return
-        if one.fields and len(self._asked) > _DEEPEST:
-            # Whose attributes are set is asked, for whose attributes are set, ...
-            self._cut = True
+        if one.kind not in ("value", "lost") or self._level == _LEVELS:
             return
         for depth, (kind, attr) in enumerate(one.fields):
-            stores = self.program.attribute_targets if kind == "attribute" else {}
-            for holder, made in stores.get(str(attr), ()):
-                if made.value is not None and any(
-                    (other.site, other.fields) == (one.site, one.fields[:depth])
-                    for other in self.of(holder, made.function, made.stmt)
-                ):
-                    fields = one.fields[depth + 1 :]
-                    if made.index is not None:
-                        fields = item(made.index), *fields
-                    yield State(made.value, made.function, made.stmt, fields)
+            stores = self._stores_of(str(attr)) if kind == "attribute" else {}
+            for made in stores.get((one.site, one.fields[:depth]), ()):
+                assert made.value is not None
+                fields = one.fields[depth + 1 :]
+                if made.index is not None:
+                    fields = item(made.index), *fields
+                yield State(made.value, made.function, made.stmt, fields)
+
+    def _stores_of(self, attr: str) -> _Stores:
+        """The statements that set an attribute, by the objects that these set it of."""
+        if (self._level, attr) not in self._stores:
+            found: _Stores = {}
+            self._level += 1
+            for holder, made in self.program.attribute_targets.get(attr, ()):
+                if made.value is not None:
+                    for one in self.of(holder, made.function, made.stmt):
+                        held = found.setdefault((one.site, one.fields), [])
+                        if held[-1:] != [made]:
+                            held.append(made)
+            self._level -= 1
+            self._stores[self._level, attr] = found
+        return self._stores[self._level, attr]
 
     def _set_before(self, at: State) -> list[State]:
         """What an attribute of a variable is given by the statements before, where nothing else gives
