@@ -97,7 +97,7 @@ class Planner:
         self.optimizers = Optimizers(program, any_step=not options.scaled)
         self.closures = Closures(program, self.optimizers)
         self.events = Events(program, self.optimizers)
-        self.forward = Forward(program)
+        self.forward = program.noted(Forward)
         self.inner = InnerGradientsFinder(
             program, self.events, self.forward, options.scaled
         )
@@ -497,7 +497,7 @@ class Planner:
     def _devices_in(self, files: frozenset[str]) -> Devices:
         if files not in self._devices:
             self._devices[files] = Devices(
-                self.program, self.forward, self.torch_names, files, self.told
+                self.program, self.torch_names, files, self.told
             )
         return self._devices[files]
 

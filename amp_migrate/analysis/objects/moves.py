@@ -11,7 +11,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.points_to import Object, Place, PointsTo
 from amp_migrate.analysis.tables.destinations import DEVICE, UNKNOWN, kind_of
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
@@ -58,30 +58,34 @@ class Move:
         return self.stmt.line
 
 
-class Moves:
-    """The moves in some files of a program."""
+class _Finder:
+    """Finds the moves of a program: once, whatever files are asked for."""
 
-    def __init__(
-        self, program: Program, forward: Forward, files: Collection[str]
-    ) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.forward = forward
-        self.points_to = program.noted(PointsTo)
-        self.names = program.noted(DeviceNames)
-        self.all = [
-            move
-            for qualname, function in program.functions.items()
-            if ir.file_of(qualname) in files
-            for found in self._in_block(qualname, function.body, (), False)
-            for move in self._alternatives(found)
+        self.forward = program.noted(Forward)
+        self._by_file: dict[str, list[str]] = {}
+        for qualname in program.functions:
+            self._by_file.setdefault(ir.file_of(qualname), []).append(qualname)
+        self._known: dict[str, list[Move]] = {}
+
+    def of(self, files: Collection[str]) -> list[Move]:
+        """Those in some files, in order."""
+        return [
+            move for file in self._by_file if file in files for move in self._in(file)
         ]
 
-    @cached_property
-    def reaching(self) -> list[Move]:
-        """Those that may reach an accelerator."""
-        return [move for move in self.all if not self.is_cpu(move)]
-
-    # -- finding ------------------------------------------------------------------------------
+    def _in(self, file: str) -> list[Move]:
+        if file not in self._known:
+            self._known[file] = [
+                move
+                for qualname in self._by_file[file]
+                for found in self._in_block(
+                    qualname, self.program.functions[qualname].body, (), False
+                )
+                for move in self._alternatives(found)
+            ]
+        return self._known[file]
 
     def _in_block(
         self, function: str, body: tuple[ir.Stmt, ...], guards: Guards, looped: bool
@@ -119,12 +123,11 @@ class Moves:
         if stmt.kind != "assign" or len(names) != len(stmt.targets):
             return False
         return not any(
-            isinstance(inner, ir.Name) and inner.id in names
-            for function in self.program.functions.values()
-            for other in ir.statements(function.body)
+            isinstance(inner, ir.Name) and inner.id == name
+            for name in names
+            for _, other in self.program.mentioning(name)
             if other is not stmt
-            for expr in other.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(other)
         )
 
     def _of(
@@ -219,6 +222,22 @@ class Moves:
             yield replace(move, device=None)
         else:
             yield move
+
+
+class Moves:
+    """The moves in some files of a program."""
+
+    def __init__(self, program: Program, files: Collection[str]) -> None:
+        self.program = program
+        self.forward = program.noted(Forward)
+        self.points_to = program.noted(PointsTo)
+        self.names = program.noted(DeviceNames)
+        self.all = program.noted(_Finder).of(files)
+
+    @cached_property
+    def reaching(self) -> list[Move]:
+        """Those that may reach an accelerator."""
+        return [move for move in self.all if not self.is_cpu(move)]
 
     # -- devices ------------------------------------------------------------------------------
 

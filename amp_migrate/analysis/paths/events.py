@@ -43,7 +43,7 @@ class Events:
     def __init__(self, program: Program, optimizers: Optimizers) -> None:
         self.program = program
         self.optimizers = optimizers
-        self.forward = Forward(program)
+        self.forward = program.noted(Forward)
         self.exchange = Exchange(program)
         self._properties = frozenset(
             function.name

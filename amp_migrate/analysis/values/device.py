@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from amp_migrate.analysis.objects.collections import Collections
-from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.objects.points_to import Place as Where
@@ -63,7 +62,6 @@ class Devices:
     def __init__(
         self,
         program: Program,
-        forward: Forward,
         torch_names: TorchNames,
         files: Collection[str],
         told: Told = lambda function, birth: None,
@@ -76,7 +74,7 @@ class Devices:
         """What the file of the birth that is being decided calls torch."""
         self.points_to = program.noted(PointsTo)
         self.collections = program.noted(Collections)
-        self.moves = Moves(program, forward, files)
+        self.moves = Moves(program, files)
         self.sight = Sight(program, files)
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:

@@ -52,7 +52,7 @@ class Training:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.program = context.program
-        self.forward = Forward(self.program)
+        self.forward = self.program.noted(Forward)
         self._around: dict[str, frozenset[str]] = {}
         self._on_gpu: dict[str, bool] = {}
 
@@ -102,7 +102,7 @@ class Training:
 
     def _moves_there(self, file: str) -> bool:
         if file not in self._on_gpu:
-            moves = Moves(self.program, self.forward, {file})
+            moves = Moves(self.program, {file})
             self._on_gpu[file] = not all(map(moves.is_cpu, moves.all))
         return self._on_gpu[file]
 
