@@ -7,9 +7,11 @@ be any; then nothing is left out.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
+from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.control_flow import is_main_guard
@@ -33,6 +35,23 @@ _PLAIN_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 _ASK = frozenset(f"builtins.{name}" for name in "super isinstance issubclass".split())
 
 
+@dataclass(slots=True)
+class _Effects:
+    """What a function brings to life when it runs."""
+
+    functions: dict[str, None] = field(default_factory=dict)
+    """Those that can run then."""
+    classes: dict[str, list[str | None]] = field(default_factory=dict)
+    """Those of which there may be instances, and where these are kept: names, or None where they may
+    be anywhere."""
+    loose: set[str] = field(default_factory=set)
+    """Names whose values are more than called."""
+    is_open: bool = False
+    """Something is looked up by a name that is not in sight: it may be any function or class."""
+    is_unfolded: bool = False
+    """Something calls what an object holds without its name."""
+
+
 class Live:
     """What can run when one of some files is run as a script."""
 
@@ -41,39 +60,40 @@ class Live:
     ) -> None:
         """``started``: those that may be the script; the others are imported."""
         self.program = program
-        self.started = started
         self.functions: dict[str, None] = {}
         self.classes: dict[str, None] = {}
         """Those of which there may be instances."""
-        self.is_open = False
-        """Something is looked up by a name that is not in sight: it may be any function or class."""
-        self._apart: dict[str, list[str | None]] = {}
-        """Where the instances of a class are kept: names, or None where they may be anywhere."""
-        self._loose: set[str] = set()
-        """Names whose values are more than called."""
-        self._is_unfolded = False
-        """Something calls what an object holds without its name."""
+        self._all = _Effects()
+        reader = program.noted(_Reader)
         self._pending = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
-        self._pending += self._entry_points()
+        self._pending += reader.entry_points(started)
         while self._pending:
             function = self._pending.pop()
             if function not in self.functions and function in program.functions:
                 self.functions[function] = None
-                self._read_body(function)
+                spend(40)
+                is_started = ir.file_of(function) in started
+                self._add(reader.of(function, is_started))
 
-    def _entry_points(self) -> Iterator[str]:
-        """What nothing in a script calls, and can be called without arguments: a package's command
-        (``[project.scripts]``) is such a function."""
-        for name, function in self.program.functions.items():
-            if (
-                ir.file_of(name) in self.started
-                and function.parent == ir.top_of(name)
-                and function.class_name is None
-                and name not in self.program.escaping
-                and not self.program.call_sites.get(name)
-                and all(p.default is not None or "*" in p.kind for p in function.params)
-            ):
-                yield name
+    @property
+    def is_open(self) -> bool:
+        """Whether something is looked up by a name that is not in sight: it may be any function or
+        class."""
+        return self._all.is_open
+
+    def _add(self, more: _Effects) -> None:
+        found = self._all
+        self._pending += more.functions
+        found.loose |= more.loose
+        found.is_open |= more.is_open
+        found.is_unfolded |= more.is_unfolded
+        for class_name, holders in more.classes.items():
+            found.classes.setdefault(class_name, []).extend(holders)
+            for base in self.program.bases(class_name):
+                if base not in self.classes:
+                    self.classes[base] = None
+                    methods = self.program.classes[base].methods
+                    self._pending += [name for _, name in methods]
 
     def runs(self, function: str) -> bool:
         """Whether a function can run: a method only where there may be an instance."""
@@ -82,16 +102,50 @@ class Live:
 
     def is_apart(self, class_name: str) -> bool:
         """Whether all calls of a class's instances are in sight."""
-        holders = self._apart.get(class_name, ())
-        return not self._is_unfolded and all(
-            name is not None and name not in self._loose for name in holders
+        found = self._all
+        holders = found.classes.get(class_name, ())
+        return not found.is_unfolded and all(
+            name is not None and name not in found.loose for name in holders
         )
 
-    # -- reading ------------------------------------------------------------------------------
 
-    def _read_body(self, function: str) -> None:
-        for stmt in self._run(self.program.functions[function].body, function):
-            self._read(stmt, function)
+class _Reader:
+    """Reads what the functions of a program bring to life: once, whatever runs them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._known: dict[tuple[str, bool], _Effects] = {}
+        self._found = _Effects()
+        """Of what is being read."""
+        self._is_started = False
+
+    def of(self, function: str, is_started: bool) -> _Effects:
+        """What a function does; ``is_started``: its file may be the script."""
+        if (function, is_started) not in self._known:
+            self._found, self._is_started = _Effects(), is_started
+            for stmt in self._run(self.program.functions[function].body, function):
+                self._read(stmt, function)
+            self._known[function, is_started] = self._found
+        return self._known[function, is_started]
+
+    def entry_points(self, started: Collection[str]) -> Iterator[str]:
+        """What nothing in a script calls, and can be called without arguments: a package's command
+        (``[project.scripts]``) is such a function."""
+        for name in self._uncalled:
+            if ir.file_of(name) in started:
+                yield name
+
+    @cached_property
+    def _uncalled(self) -> list[str]:
+        return [
+            name
+            for name, function in self.program.functions.items()
+            if function.parent == ir.top_of(name)
+            and function.class_name is None
+            and name not in self.program.escaping
+            and not self.program.call_sites.get(name)
+            and all(p.default is not None or "*" in p.kind for p in function.params)
+        ]
 
     def _run(self, body: tuple[ir.Stmt, ...], function: str) -> Iterator[ir.Stmt]:
         """The statements of a block that can run."""
@@ -107,11 +161,11 @@ class Live:
                     yield from self._run(block.body, function)
 
     def _read(self, stmt: ir.Stmt, function: str) -> None:
-        program = self.program
+        program, found = self.program, self._found
         if stmt.kind == "functiondef":
             decorators = program.functions[stmt.names[1]].decorators
             if not all(self._is_plain(d, function) for d in decorators):
-                self._pending.append(stmt.names[1])
+                self._found.functions[stmt.names[1]] = None
         elif stmt.kind == "classdef":
             self._define(stmt, function)
         held = self._held(stmt, function)
@@ -125,13 +179,13 @@ class Live:
             harmless.add(id(call.func))
             if isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
                 harmless.add(id(call.func.value))
-            self.is_open = self.is_open or self._looks_up(call, function)
-            self._is_unfolded = self._is_unfolded or self._gets_any(call, function)
+            found.is_open = found.is_open or self._looks_up(call, function)
+            found.is_unfolded = found.is_unfolded or self._gets_any(call, function)
         exprs = () if stmt.kind == "classdef" else stmt.exprs
         for expr in exprs:
             for inner in self._mentioned(expr, stmt, function):
                 if isinstance(inner, ir.Const) and isinstance(inner.value, str):
-                    self._loose.add(inner.value)
+                    found.loose.add(inner.value)
                 if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Call):
                     held.setdefault(id(inner.func.func), "")
                 if not isinstance(inner, (ir.Name, ir.Attr)):
@@ -142,16 +196,15 @@ class Live:
                     and name == "__dict__"
                     and self._is_imported(inner.value, function)
                 ):
-                    self.is_open = True
+                    found.is_open = True
                 if id(inner) not in harmless:
-                    self._loose.add(name)
-                self._is_unfolded = self._is_unfolded or name in _UNFOLDED
+                    found.loose.add(name)
+                found.is_unfolded = found.is_unfolded or name in _UNFOLDED
                 for ref in program.resolve(inner, function):
                     if ref.kind == "function":
-                        self._pending.append(ref.name)
+                        found.functions[ref.name] = None
                     elif ref.kind == "class" and id(inner) not in asked:
-                        self._apart.setdefault(ref.name, []).append(held.get(id(inner)))
-                        self._make(ref.name)
+                        self._make(ref.name, held.get(id(inner)))
 
     def _mentioned(
         self, expr: ir.Expr, stmt: ir.Stmt, function: str
@@ -222,16 +275,10 @@ class Live:
             base.endswith("TestCase") for base in program.external_bases(class_name)
         )
         if registers or not all(self._is_plain(e, function) for e in written):
-            self._apart.setdefault(class_name, []).append(None)
             self._make(class_name)
 
-    def _make(self, class_name: str) -> None:
-        for base in self.program.bases(class_name):
-            if base not in self.classes:
-                self.classes[base] = None
-                self._pending += [
-                    name for _, name in self.program.classes[base].methods
-                ]
+    def _make(self, class_name: str, holder: str | None = None) -> None:
+        self._found.classes.setdefault(class_name, []).append(holder)
 
     def _is_plain(self, decorator: ir.Expr, function: str) -> bool:
         """Whether a decorator is known not to keep what it is given."""
@@ -291,12 +338,12 @@ class Live:
                 for name, _ in program.functions[top].imports
                 for ref in program.resolve(ir.Name(name), top)
             }
-            self._pending += [f for f in program.functions if ir.file_of(f) == file]
-            self._pending += [ref.name for ref in refs if ref.kind == "function"]
+            run = [f for f in program.functions if ir.file_of(f) == file]
+            run += [ref.name for ref in refs if ref.kind == "function"]
+            self._found.functions |= dict.fromkeys(run)
             made = [c for c in program.classes if ir.file_of(c) == file]
             made += [ref.name for ref in refs if ref.kind == "class"]
             for class_name in made:
-                self._apart.setdefault(class_name, []).append(None)
                 self._make(class_name)
         return True
 
@@ -349,7 +396,7 @@ class Live:
 
     def _outcome(self, test: ir.Expr, function: str) -> bool | None:
         """What a test comes to, where it is always the same."""
-        if is_main_guard(test) and ir.file_of(function) not in self.started:
+        if is_main_guard(test) and not self._is_started:
             return False
         match test:
             case ir.Operation(op="==" | "!=" as op, operands=(left, right)):

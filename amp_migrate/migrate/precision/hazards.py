@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -73,6 +74,33 @@ _HIGHER_ORDER = re.compile(
 )
 
 
+class _Called:
+    """The functions of a program that its functions may call."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def of(self, function: str) -> tuple[str, ...]:
+        """Those that a function calls, in order."""
+        if function not in self._known:
+            body = self.program.functions[function].body
+            found = (q for s in ir.statements(body) for q in self.by(function, s))
+            self._known[function] = tuple(dict.fromkeys(found))
+        return self._known[function]
+
+    def by(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        """Those that a statement calls."""
+        program = self.program
+        for call in calls_of(stmt):
+            yield from program.callees(call, function)
+            # `checkpoint(run, x)` calls what it is given.
+            for arg in call.args:
+                for ref in program.resolve(arg.value, function):
+                    if ref.kind == "function":
+                        yield ref.name
+
+
 class Hazards:
     """Looks for hazards where a program's forward can reach them."""
 
@@ -92,6 +120,7 @@ class Hazards:
         self.options = options
         self.files = program.importing(files)
         self.live = live
+        self._called = program.noted(_Called)
         self.functions = self.called_from(
             [q for q in program.functions if ir.file_of(q) in files]
         )
@@ -174,7 +203,7 @@ class Hazards:
             for stmt in _statements_of(program.functions[run.function], run):
                 yield run.function, stmt
                 yield from self._lambdas(run.function, stmt)
-                pending += self._called(run.function, stmt)
+                pending += self._called.by(run.function, stmt)
                 names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):
             if self._can_run(function):
@@ -249,28 +278,17 @@ class Hazards:
 
     def called_from(self, functions: list[str]) -> dict[str, None]:
         """Functions with all that they may call, in the order in which they are met."""
-        pending = list(functions)
+        pending = deque(functions)
         seen: dict[str, None] = {}
         while pending:
-            function = pending.pop(0)
+            function = pending.popleft()
             if function not in seen and self._can_run(function):
                 seen[function] = None
-                for stmt in ir.statements(self.program.functions[function].body):
-                    pending += self._called(function, stmt)
+                pending += self._called.of(function)
         return seen
 
     def _can_run(self, function: str) -> bool:
         return self.live is None or self.live.runs(function)
-
-    def _called(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
-        program = self.program
-        for call in calls_of(stmt):
-            yield from program.callees(call, function)
-            # `checkpoint(run, x)` calls what it is given.
-            for arg in call.args:
-                for ref in program.resolve(arg.value, function):
-                    if ref.kind == "function":
-                        yield ref.name
 
     # -- setup --------------------------------------------------------------------------------
 
