@@ -238,10 +238,11 @@ class CustomFunctions:
                 if program.call_sites.get(qualname):
                     line = program.call_sites[qualname][0].call.line
                     return refused(f"whose {method}() is called by itself", line)
+        setup = self.hazards.setup
         for qualname in self.hazards.called_from(family.all_methods):
             for stmt in ir.statements(program.functions[qualname].body):
                 for call in calls_of(stmt):
-                    found = self.hazards.of_setup_call(qualname, call)
+                    found = setup.of_call(qualname, call, self.options.scaled)
                     if found is not None:
                         return found
                 if self.options.scaled and self._mentions_gradients(qualname, stmt):

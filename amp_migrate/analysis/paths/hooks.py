@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterator
 
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -63,8 +63,8 @@ def _raises_on_inf(hook: ir.Function) -> bool:
     )
 
 
-def kept(program: Program, functions: Collection[str]) -> tuple[str, int] | None:
-    """What is taken hold of, without a call, that puts hooks on gradients; and the line."""
+def kept(program: Program) -> Iterator[tuple[str, str, int]]:
+    """What is taken hold of, without a call, that puts hooks on gradients: where, how, and the line."""
     imported = {
         local
         for function in program.functions.values()
@@ -72,21 +72,18 @@ def kept(program: Program, functions: Collection[str]) -> tuple[str, int] | None
         if target.rpartition(".")[2] in _ON_GRADIENTS
     }
     for function, stmt in program.all_statements():
-        if function not in functions:
-            continue
         for expr in stmt.exprs:
             called = {
                 id(inner.func) for inner in ir.walk(expr) if isinstance(inner, ir.Call)
             }
             for inner in ir.walk(expr):
                 if isinstance(inner, ir.Attr) and _TABLES.fullmatch(inner.attr):
-                    return f"a hook in {inner.attr} sees", stmt.line
+                    yield function, f"a hook in {inner.attr} sees", stmt.line
                 registers = (
                     isinstance(inner, ir.Attr) and inner.attr in _ON_GRADIENTS
                 ) or (isinstance(inner, ir.Name) and inner.id in imported)
                 if registers and id(inner) not in called:
-                    return "a hook may see", stmt.line
-    return None
+                    yield function, "a hook may see", stmt.line
 
 
 def _may_be_hook(name: ir.Expr) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.loops import Refusal
@@ -40,22 +40,22 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
     return None
 
 
-def of_aborts(program: Program, functions: Collection[str]) -> Refusal | None:
+def of_aborts(program: Program, function: str) -> Refusal | None:
     """``assert torch.isfinite(norm)``, or an ``if`` of the kind that ends training; also ``norm < c``."""
-    for qualname in functions:
-        body = program.functions[qualname].body
-        ends = _ends_of_training(program, qualname)
-        for stmt in ir.statements(body):
-            aborting = _aborting(stmt, ends)
-            if stmt.value is None or not aborting:
-                continue
-            judged = [
-                *_judged(stmt.value, program, qualname, 0),
-                *_compared(stmt.value, aborting, program, qualname, 0),
-            ]
-            if any(_is_of_gradients(expr, program, at) for expr, at in judged):
-                message = "stops at a gradient that is not finite, which a scaler expects to skip"
-                return Refusal("AMP025", message, stmt.line)
+    ends = _ends_of_training(program, function)
+    for stmt in ir.statements(program.functions[function].body):
+        aborting = _aborting(stmt, ends)
+        if stmt.value is None or not aborting:
+            continue
+        judged = [
+            *_judged(stmt.value, program, function, 0),
+            *_compared(stmt.value, aborting, program, function, 0),
+        ]
+        if any(_is_of_gradients(expr, program, at) for expr, at in judged):
+            message = (
+                "stops at a gradient that is not finite, which a scaler expects to skip"
+            )
+            return Refusal("AMP025", message, stmt.line)
     return None
 
 

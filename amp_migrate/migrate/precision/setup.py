@@ -1,0 +1,292 @@
+"""What breaks half precision, or a scaled gradient, wherever it stands in a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from functools import cached_property
+
+from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.paths import hooks
+from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
+from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.migrate.precision import strict
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+_HIGHER_ORDER = re.compile(
+    r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
+)
+_HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
+_DOUBLES = frozenset(("torch.double", "torch.float64"))
+_OF_TENSORS = ("torch", "torch.nn.functional")
+_GIVE_TENSORS = dtype_table.FROM_NUMBERS | dtype_table.SAME
+_ALSO_OF_MODULES = frozenset(
+    "to float half bfloat16 double cuda cpu requires_grad_".split()
+)
+_FALSE = ir.Const(False)
+_REPLACES_DATA = frozenset(
+    """Parameter register_parameter set_ __setattr__ vars vector_to_parameters
+    swap_tensors""".split()
+)
+_MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
+
+
+class Setup:
+    """Answers for one program, whose calls it looks at once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.forward = program.noted(Forward)
+        self._found: dict[bool, list[tuple[str, Refusal, bool]]] = {}
+        self._aborts: dict[str, Refusal | None] = {}
+
+    def first(self, functions: Collection[str], scaled: bool) -> Refusal | None:
+        """The first hazard in some functions; ``scaled``: of those too that a scaler brings."""
+        for function, refusal, is_of_copy in self._all(scaled):
+            if function not in functions:
+                continue
+            if not is_of_copy or not self._replacing.isdisjoint(functions):
+                return refusal
+        if not scaled:
+            return None
+        for function, seen, line in self._kept:
+            if function in functions:
+                return Refusal("AMP024", f"{seen} scaled gradients", line)
+        aborts = map(self._abort, functions)
+        return next((refusal for refusal in aborts if refusal is not None), None)
+
+    @cached_property
+    def _kept(self) -> list[tuple[str, str, int]]:
+        return [*hooks.kept(self.program)]
+
+    def _all(self, scaled: bool) -> list[tuple[str, Refusal, bool]]:
+        """The hazards of all calls, with their functions, and whether they are of a tensor of its own."""
+        if scaled not in self._found:
+            found = self._found[scaled] = []
+            for function, stmt, call in self.program.all_calls():
+                refusal = self.of_call(function, call, scaled)
+                if refusal is not None:
+                    copies = self._copies_data(function, stmt, call)
+                    found.append((function, refusal, copies))
+                if scaled and (refusal is None or copies):
+                    strictly = strict.of_call(self.program, function, call)
+                    if strictly is not None:
+                        found.append((function, strictly, False))
+        return self._found[scaled]
+
+    def _abort(self, function: str) -> Refusal | None:
+        if function not in self._aborts:
+            self._aborts[function] = strict.of_aborts(self.program, function)
+        return self._aborts[function]
+
+    def of_call(self, function: str, call: ir.Call, scaled: bool) -> Refusal | None:
+        """The hazard that a call is wherever it stands."""
+        program = self.program
+        origin = program.origin(call.func, function) or ""
+        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        line = call.line
+        if (
+            "FullyShardedDataParallel" in origin
+            or origin == "torch.distributed.fsdp.FSDP"
+        ):
+            return Refusal(
+                "AMP007",
+                "FSDP shards the gradients: a plain scaler would diverge",
+                line,
+            )
+        if origin.endswith(".MixedPrecisionPolicy"):
+            message = "MixedPrecisionPolicy sets another precision by hand"
+            return Refusal("AMP006", message, line)
+        if _HIGHER_ORDER.fullmatch(origin):
+            return Refusal(
+                "AMP023", f"{origin}() differentiates outside of backward()", line
+            )
+        seen = hooks.seen_by(program, function, call) if scaled else None
+        if seen is not None:
+            return Refusal("AMP024", f"{seen} scaled gradients", line)
+        if (
+            origin == "torch.set_default_dtype"
+            and not any(self._is_fp32_dtype(arg.value, function) for arg in call.args)
+        ) or (
+            origin == "torch.set_default_tensor_type" and "Float" not in str(call.args)
+        ):
+            return Refusal("AMP006", "the default dtype is changed", line)
+        if origin == "" and method in ("half", "bfloat16", "double") and not call.args:
+            assert isinstance(call.func, ir.Attr)
+            # x.double() of a tensor is no matter of AMP; of a module it is.
+            if method != "double" or self.forward.is_module(call.func.value, function):
+                return Refusal(
+                    "AMP006", f".{method}() sets another precision by hand", line
+                )
+        if method == "apply" and any(map(_casts, call.args)):
+            return Refusal("AMP006", "apply() sets another precision by hand", line)
+        if origin == "" and method == "to":
+            assert isinstance(call.func, ir.Attr)
+            dtypes = {
+                ref.name
+                for arg in call.args
+                for ref in program.resolve(arg.value, function)
+                if ref.kind == "external" and _HALF_DTYPES.fullmatch(ref.name)
+            }
+            if dtypes - _DOUBLES or (
+                dtypes and self.forward.is_module(call.func.value, function)
+            ):
+                message = ".to(dtype) sets another precision by hand"
+                return Refusal("AMP006", message, line)
+        if origin == "" and method == "to" and self._takes_over(function, call):
+            message = "a module takes over a dtype that need not be fp32"
+            return Refusal("AMP006", message, line)
+        return None
+
+    def _copies_data(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """``kept = p.data.half()``, ``torch.from_numpy(image).half()``: a tensor of its own, where
+        nothing makes tensors parameters. Layers of fp32 raise on it, with AMP off, until it is cast
+        back."""
+        return isinstance(call.func, ir.Attr) and (
+            (isinstance(call.func.value, ir.Attr) and call.func.value.attr == "data")
+            or (
+                call.func.attr in ("half", "bfloat16", "to")
+                and self._is_tensor(Made(call.func.value, function, stmt), set())
+            )
+        )
+
+    def _is_tensor(self, at: Made, asked: set[tuple[ir.Expr, str, ir.Path]]) -> bool:
+        """Whether a value is shown to be a tensor, which no module is."""
+        expr = at.expr
+        key = (expr, at.function, at.stmt.path)
+        if key in asked:
+            # Round a loop: what goes into the loop decides.
+            return True
+        asked.add(key)
+        if isinstance(expr, ir.Call):
+            origin = self.program.origin(expr.func, at.function)
+            if origin is not None:
+                package, _, name = origin.rpartition(".")
+                given = package in _OF_TENSORS and name in _GIVE_TENSORS
+                return given or origin == "torch.nn.Parameter"
+            if not isinstance(expr.func, ir.Attr):
+                return False
+            if expr.func.attr not in _ALSO_OF_MODULES:
+                refs = self.program.resolve(expr.func, at.function)
+                return expr.func.attr in dtype_table.SAME and not refs
+            return self._is_tensor(replace(at, expr=expr.func.value), asked)
+        made = None if rebinds(at) else Flow(self.program).made(at)
+        return bool(made) and all(
+            one.index is None and self._is_tensor(one, asked) for one in made or ()
+        )
+
+    @cached_property
+    def _replacing(self) -> frozenset[str]:
+        """The functions that give parameters other tensors: ``p.data = low``, ``Parameter(low)``, or make
+        some of their own: ``low.requires_grad_()``."""
+        return frozenset(
+            function
+            for function, stmt in self.program.all_statements()
+            if any(
+                self._gives_tensor(function, stmt, target) for target in stmt.targets
+            )
+            or any(self._makes_parameters(function, call) for call in calls_of(stmt))
+        )
+
+    def _gives_tensor(self, function: str, stmt: ir.Stmt, target: ir.Expr) -> bool:
+        """``p.data = low``, or ``low.requires_grad = True``."""
+        return any(
+            inner.attr == "_parameters"
+            or (inner.attr == "data" and not self._is_plain_self(inner.value, function))
+            or (inner.attr == "requires_grad" and stmt.value != _FALSE)
+            for inner in ir.walk(target)
+            if isinstance(inner, ir.Attr)
+        )
+
+    def _is_plain_self(self, expr: ir.Expr, function: str) -> bool:
+        """Whether it is the ``self`` of a class of the program that is no kind of tensor."""
+        own = self.program.self_class(function)
+        return (
+            own is not None
+            and expr == ir.Name(own[0])
+            and not any(
+                base == "?" or base.endswith(("Parameter", "Tensor", "Buffer"))
+                for base in self.program.external_bases(own[1])
+            )
+        )
+
+    def _makes_parameters(self, function: str, call: ir.Call) -> bool:
+        """Whether a call may make a parameter of a tensor of any dtype."""
+        func, first = call.func, call.args[0].value if call.args else None
+        wants = call.argument(99, "requires_grad")
+        if wants not in (None, _FALSE) and not _is_fresh(call):
+            return True
+        method = func.attr if isinstance(func, ir.Attr) else ""
+        match last_word(func, self.program, function) or method:
+            case "requires_grad_":
+                return first != _FALSE
+            case "load_state_dict":
+                return call.argument(99, "assign") is not None
+            case "from_pretrained":
+                return (self.program.origin(func, function) or "").startswith("torch.")
+            case "setattr":
+                name = call.argument(1, "name")
+                named = isinstance(name, ir.Const) and name.value != "data"
+                return not named and (
+                    first is None or not self._is_plain_self(first, function)
+                )
+            case name:
+                return name in _REPLACES_DATA and (
+                    first is None or not _is_fresh(first)
+                )
+
+    def _takes_over(self, function: str, call: ir.Call) -> bool:
+        """``model.to(x)``, ``model.to(x.dtype)``."""
+        assert isinstance(call.func, ir.Attr)
+        moved = call.func.value
+        last = (ir.key_of(moved) or "").rsplit(".", 1)[-1]
+        if not self.forward.is_module(moved, function) or not (
+            self.program.resolve(moved, function) or _MODEL.fullmatch(last)
+        ):
+            return False
+        return any(
+            kind_of(self.program, arg.value, function) in (DTYPE, TENSOR)
+            and not self._is_fp32_dtype(arg.value, function)
+            for arg in call.args
+        )
+
+    def _is_fp32_dtype(self, expr: ir.Expr, function: str) -> bool:
+        names = {self.program.origin(expr, function) or ""}
+        names |= {
+            r.name for r in self.program.resolve(expr, function) if r.kind == "external"
+        }
+        return any(names) and all(
+            dtype_table.FLOAT.fullmatch(name) for name in names if name
+        )
+
+
+def _casts(arg: ir.Arg) -> bool:
+    """Whether a function that is given casts what it is called with: ``lambda m: m.double()``."""
+    return isinstance(arg.value, ir.Deferred) and any(
+        isinstance(inner, ir.Attr) and inner.attr in ("half", "bfloat16", "double")
+        for inner in ir.walk(arg.value)
+    )
+
+
+def _is_fresh(expr: ir.Expr) -> bool:
+    """Whether a tensor is made of nothing but a shape: ``torch.zeros(3)``."""
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        name = expr.func.attr
+        if name in dtype_table.FACTORIES or name.endswith(("_window", "FloatTensor")):
+            return True
+        if name in _ALSO_OF_MODULES - {"cuda", "cpu"}:
+            return False
+        expr = expr.func.value
+    return False
+
+
+def last_word(func: ir.Expr, program: Program, function: str) -> str:
+    """The last word of what is called, by its own name where it was imported under another."""
+    name = program.origin(func, function) or ir.key_of(func) or ""
+    return name.rsplit(".", 1)[-1]
