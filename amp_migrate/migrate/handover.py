@@ -6,7 +6,11 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 
 from __future__ import annotations
 
-from amp_migrate.analysis.objects.looked import SCHEDULER, only_looks_at
+from amp_migrate.analysis.objects.looked import (
+    SCHEDULER,
+    is_base_of_scheduler,
+    only_looks_at,
+)
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.kept import Kept
 from amp_migrate.analysis.paths.loops import Refusal
@@ -47,7 +51,9 @@ class Handover:
             if stmt.kind == "delete":
                 continue
             binds = _binds(stmt) or any(
-                self.kept.holds(target, qualname) for target in stmt.targets
+                self.kept.holds(target, qualname)
+                or self._is_put_by(stmt, target, qualname)
+                for target in stmt.targets
             )
             for expr in stmt.exprs:
                 if stmt.kind == "for" and expr in stmt.targets:
@@ -57,6 +63,15 @@ class Handover:
                 if refusal is not None:
                     return refusal
         return self.kept.find()
+
+    def _is_put_by(self, stmt: ir.Stmt, target: ir.Expr, function: str) -> bool:
+        """``optimizers[name] = optimizer``"""
+        return (
+            isinstance(target, ir.Item)
+            and stmt.value is not None
+            and self._is_own(stmt.value, function)
+            and self.kept.keep(target.value, function)
+        )
 
     def _is_own(self, expr: ir.Expr, function: str) -> bool:
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
@@ -160,7 +175,7 @@ class Handover:
                 continue
             if self._is_own(arg.value, function):
                 if (not followed or arg.star) and not (
-                    self._is_scheduler_init(call, function)
+                    is_base_of_scheduler(self.program, call, function)
                     or self._chooses_scheduler(call, function)
                 ):
                     refusal = (
@@ -247,16 +262,6 @@ class Handover:
             if arg.star and arg.value in starred
         ]
         return len(handed) == sum(inner in starred for inner in inside)
-
-    def _is_scheduler_init(self, call: ir.Call, function: str) -> bool:
-        """``super().__init__(optimizer)`` in a class of one's own that is a scheduler."""
-        own = self.program.self_class(function)
-        if own is None or ir.key_of(call.func) is not None:
-            return False
-        if not isinstance(call.func, ir.Attr) or call.func.attr != "__init__":
-            return False
-        bases = self.program.external_bases(own[1])
-        return any(base.startswith("torch.optim.lr_scheduler.") for base in bases)
 
     def _chooses_scheduler(self, call: ir.Call, function: str) -> bool:
         """``getattr(lr_scheduler, name)(optimizer)``: a class out of a module of schedulers."""

@@ -60,6 +60,32 @@ LOOKED_AT = {
         "    schedulers.append(get_scheduler(o, 1))\n"
         "    print('a scheduler for {0}'.format(o))\n"
     ),
+    "a scheduler of one's own for a list": (
+        "class Own(torch.optim.lr_scheduler.LambdaLR):\n"
+        "    def __init__(self, o):\n"
+        "        super().__init__(o, lambda epoch: 1.0)\n"
+        "opts = []\n"
+        "opts.append(opt)\n"
+        "schedulers = []\n"
+        "for o in opts:\n"
+        "    schedulers.append(Own(o))\n"
+    ),
+    "a list whose rates a comprehension takes": (
+        "opts = []\n"
+        "opts.append(opt)\n"
+        "rates = []\n"
+        "for o in opts:\n"
+        "    rates.append([group['lr'] for group in o.param_groups])\n"
+    ),
+    "an item of a dict": 'state = {}\nstate["opt"] = opt\nprint(len(state))\n',
+    "an item of a dict, under a name": (
+        "opts = {}\n"
+        "def register(name, o):\n"
+        "    opts[name] = o\n"
+        "register('model', opt)\n"
+        "for name in ('model',):\n"
+        "    print(opts[name].param_groups[0]['lr'])\n"
+    ),
     "a list of an object, which a callback looks at": (
         "class T:\n    def __init__(self):\n        self.optimizers = [opt]\n"
         "def on_end(trainer):\n    for o in trainer.optimizers:\n        print(o.defaults)\n"
@@ -118,7 +144,20 @@ HANDED_ON = {
         "def go(pair):\n    first, net = pair\n    first.step()\ngo((opt, model))\n",
         "AMP012",
     ),
-    "an item of a dict": ('state = {}\nstate["opt"] = opt\n', "AMP012"),
+    "an item of a dict, under any name": (
+        'state = {}\nstate["opt"] = opt\ndef go():\n    for name in state:\n'
+        "        state[name].step()\ngo()\n",
+        "AMP031",
+    ),
+    "a dict that gets it, to somebody": (
+        'from helpers import run\nstate = {}\nstate["opt"] = opt\nrun(state)\n',
+        "AMP012",
+    ),
+    "a dict that gets it, its items to somebody": (
+        'from helpers import run\nstate = {}\nstate["opt"] = opt\n'
+        "for name in state:\n    run(state[name])\n",
+        "AMP010",
+    ),
     "an imported function": ("from helpers import run\nrun(opt)\n", "AMP010"),
     "an imported class": ("from helpers import Run\nr = Run(opt)\n", "AMP010"),
     "a keyword": ("from helpers import run\nrun(optim=opt)\n", "AMP010"),

@@ -20,6 +20,11 @@ ORIGINS = {
  }}[kind]
 +scaler = BORN
 {BODY}""",
+    "by the name of a module that was imported": f"""\
+ import torch.optim as opt
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+{BODY}""",
     "a class that is chosen in branches": f"""\
  make_opt = None
  if kind == "sgd":

@@ -119,6 +119,15 @@ FOLLOWED = {
         ).replace("class Saver", 'found = torch.load("c.pt")\n\n\nclass Saver'),
         'self.learner.scaler.load_state_dict(found["scaler"])',
     ),
+    "one of its attributes that is asked for by its name": (
+        trainer(
+            "def save(self):\n"
+            "    if self.__dict__.get('optimizer') is None:\n"
+            "        raise AttributeError('optimizer')\n"
+            '    torch.save({"optimizer": self.optimizer.state_dict()}, "c.pt")\n'
+        ),
+        "self.scaler.state_dict()",
+    ),
 }
 
 

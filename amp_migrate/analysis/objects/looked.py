@@ -46,6 +46,17 @@ class Looked:
             self._only_looks(expr, name, function, 0) for expr in inside
         )
 
+    def takes_to_look(self, use: tuple[ir.Expr, ...]) -> bool:
+        """Whether what is taken out of a collection is only looked at there: ``opts[name].param_groups``."""
+        match use[-4:-2]:
+            case (*_, ir.Attr(attr=attr)) if attr in _READ:
+                return True
+            case (ir.Call(func=func) as call, ir.Attr(attr=attr)) if func is use[-3]:
+                if attr in _STATES:
+                    self.states[id(call)] = call
+                    return True
+        return False
+
     def variable(
         self,
         made: ir.Comprehension,
@@ -81,7 +92,7 @@ class Looked:
         as it is, but for its learning rate."""
         if expr == ir.Name(name):
             return False
-        if isinstance(expr, (ir.Comprehension, ir.Deferred, ir.Walrus, ir.Suspend)):
+        if isinstance(expr, (ir.Deferred, ir.Walrus, ir.Suspend)):
             return ir.Name(name) not in ir.walk(expr)
         if isinstance(expr, ir.Attr) and expr.value == ir.Name(name):
             return expr.attr in _READ
@@ -118,7 +129,9 @@ class Looked:
         sites = list(self.program.call_sites_of(call, function))
         if not sites:
             local = origin is not None and self.program.is_local(origin)
-            return not local and only_looks_at(call, origin)
+            return is_base_of_scheduler(self.program, call, function) or (
+                not local and only_looks_at(call, origin)
+            )
         for site in sites:
             facts = self.program.functions[site.callee]
             given = [
@@ -131,6 +144,16 @@ class Looked:
             if not self.each_only_looks(given[0], site.callee, depth + 1):
                 return False
         return True
+
+
+def is_base_of_scheduler(program: Program, call: ir.Call, function: str) -> bool:
+    """``super().__init__(optimizer)`` in a class of one's own that is a scheduler."""
+    own = program.self_class(function)
+    match call.func:
+        case ir.Attr(value=ir.Call(), attr="__init__") if own is not None:
+            bases = program.external_bases(own[1])
+            return any(base.startswith("torch.optim.lr_scheduler.") for base in bases)
+    return False
 
 
 def only_looks_at(call: ir.Call, origin: str | None) -> bool:

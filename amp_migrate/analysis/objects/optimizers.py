@@ -38,6 +38,7 @@ from amp_migrate.analysis.objects.points_to import (
 )
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import IMPORTS
 from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
@@ -507,6 +508,15 @@ class Optimizers:
                 if given.stmt is not None:  # not the parameter's default
                     self._follow_value(slot, given, site, trace)
 
+    def _is_module(self, name: str, imported: Definition) -> bool:
+        """Whether an import gives a name a module, which is no optimizer, as far as that can be told."""
+        scope = self.program.functions[imported.function]
+        return imported.stmt.kind == "import" or any(
+            target.startswith("torch.")
+            for local, target in scope.imports
+            if local == name
+        )
+
     def _follow_definition(
         self, slot: Slot, definition: Definition, trace: Step
     ) -> None:
@@ -518,6 +528,8 @@ class Optimizers:
             self._follow_value(slot, given, site, trace)
             return
         if stmt.kind == "for" and self._follow_each(slot, definition, trace):
+            return
+        if stmt.kind in IMPORTS and self._is_module(slot.name, definition):
             return
         if stmt.kind not in ("assign", "annassign") or stmt.value is None:
             kind = SEVERAL if stmt.kind == "for" else NOT_FOUND

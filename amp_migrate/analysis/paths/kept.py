@@ -233,8 +233,13 @@ class Kept:
             case ir.Item(key=ir.Const()):
                 return around.value is mention
             case ir.Item():
-                return around in stmt.targets or (
-                    self.optimizers.slot(around, function) in self._each
+                return (
+                    around in stmt.targets
+                    or self.optimizers.slot(around, function) in self._each
+                    or (
+                        self.optimizers.slot(mention, function) in self._bags
+                        and self.looked.takes_to_look(use)
+                    )
                 )
             case ir.Operation(op="in" | "not in"):
                 return around.operands[-1] is mention

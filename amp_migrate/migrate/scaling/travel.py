@@ -38,6 +38,8 @@ Ways = frozenset[Frames]
 
 NO_WAYS: Ways = frozenset()
 
+_ONE_BY_ONE = ("update", "get", "setdefault", "pop")
+"""Methods of ``__dict__`` that leave the other attributes where they are."""
 _ABOUT_ONESELF = ("__init__", "__repr__", "__str__")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
@@ -519,7 +521,7 @@ class Travel:
                     one.value
                     for one in inner
                     if isinstance(one, ir.Item)
-                    or (isinstance(one, ir.Attr) and one.attr == "update")
+                    or (isinstance(one, ir.Attr) and one.attr in _ONE_BY_ONE)
                 ]
                 for one in inner:
                     match one:
