@@ -60,6 +60,7 @@ def test_words(rule: Refusal) -> None:
     assert rule.summary == rule.summary.strip() and len(rule.summary) < 60
     assert not rule.summary.endswith(".")
     assert rule.message.endswith(".") and "\n" not in rule.message
+    assert rule.remedy and len(rule.remedy) < 85 and not rule.remedy.endswith(".")
     assert rule.why.endswith((".", ")", '."')) and len(rule.why) > 100
     assert all(source.startswith("https://") for source in rule.sources)
     assert len(set(rule.sources)) == len(rule.sources)
@@ -121,6 +122,7 @@ name = "made-up"
 kind = "refusal"
 summary = "with a made-up reason"
 message = "It is made up."
+remedy = "unmake it"
 why = "Because."
 by_hand = ["pass"]
 example = ""

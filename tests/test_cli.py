@@ -29,7 +29,11 @@ diff --git a/{0} b/{0}
 +    scaler.update()
 """
 REFUSED = "loss = x\nloss.backward()  # AMP013\n"
-SUMMARY = "would migrate 1 of 1 training loop in 1 file\n"
+CLOSURE = "take an optimizer that needs no closure, or call the closure yourself"
+SUMMARY = (
+    "would migrate 1 of 1 training loop in 1 file\n"
+    "next: `--write` rewrites the files, `amp-migrate validate a.py` proves it by running it\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +92,10 @@ def test_write_rewrites() -> None:
         "  by hand:\n"
         "    with autocast():\n"
         "        loss = x\n"
-        "migrated 1 of 2 training loops in 2 files; 1 left alone (1 with a step closure)\n"
+        "migrated 1 of 2 training loops in 2 files\n"
+        "left alone: 1\n"
+        "  1  AMP013  with a step closure\n"
+        f"             {CLOSURE}\n"
     )
     assert result.exit_code == ExitCode.OK
     again = amp("--write")
@@ -222,7 +229,8 @@ def test_errors_do_not_stop_the_rest() -> None:
         "error: b.py: internal error: RuntimeError: first line second line; please report it,"
         " with the file if you can",
         "error: c.py:3: not valid for Python 3.99",
-        "migrated 1 of 1 training loop in 1 file; 3 errors",
+        "migrated 1 of 1 training loop in 1 file",
+        "3 errors",
     ]
 
 
@@ -246,35 +254,81 @@ def test_a_fault_of_the_command_line_itself_is_an_internal_error(
 
 # What is said
 
-SUMMARIES = {
-    "no Python files found": {},
-    "no training loops found in 2 files": {
-        "a": "x = 1\n",
-        "b": "loss.backward()  # amp: off\n",
-    },
-    "would migrate 1 of 1 training loop in 1 file": {"a": LOOP, "b": "x = 1\n"},
-    "would migrate 3 of 3 training loops in 2 files": {"a": LOOP + LOOP, "b": LOOP},
-    "would migrate 0 of 1 training loop in 1 file; 1 left alone (1 with a step closure)": {
-        "a": REFUSED
-    },
-    "would migrate 1 of 5 training loops in 2 files; 4 left alone"
-    " (2 with a step closure, 1 with optimizers that are not followed, 1 AMP0XX)": {
-        "a": LOOP + REFUSED + REFUSED,
-        "b": "loss.backward()  # AMP012\nloss.backward()  # AMP0XX\n",
-    },
-}
+_NEXT = "next: `--write` rewrites the files, `amp-migrate validate {}` proves it by running it"
+SUMMARIES = [
+    ({}, ["no Python files found"]),
+    (
+        {"a": "x = 1\n", "b": "loss.backward()  # amp: off\n"},
+        ["no training loops found in 2 files"],
+    ),
+    (
+        {"a": LOOP, "b": "x = 1\n"},
+        ["would migrate 1 of 1 training loop in 1 file", _NEXT.format("a.py")],
+    ),
+    (
+        {"a": LOOP + LOOP, "b": LOOP},
+        ["would migrate 3 of 3 training loops in 2 files", _NEXT.format("SCRIPT")],
+    ),
+    (
+        {"a": LOOP, "b": 'if __name__ == "__main__":\n    ' + LOOP},
+        ["would migrate 2 of 2 training loops in 2 files", _NEXT.format("b.py")],
+    ),
+    (
+        {"a": REFUSED},
+        [
+            "would migrate 0 of 1 training loop in 1 file",
+            "left alone: 1",
+            "  1  AMP013  with a step closure",
+            f"             {CLOSURE}",
+            "next: `amp-migrate explain AMP013` says more",
+        ],
+    ),
+    (
+        {
+            "a": LOOP + REFUSED + REFUSED,
+            "b": "loss.backward()  # AMP012\nloss.backward()  # AMP0XX\n",
+        },
+        [
+            "would migrate 1 of 5 training loops in 2 files",
+            "left alone: 4",
+            "  2  AMP013  with a step closure",
+            f"             {CLOSURE}",
+            "  1  AMP012  with optimizers that are not followed",
+            "             keep each optimizer in a variable of its own",
+            "  1  AMP0XX",
+            _NEXT.format("a.py"),
+        ],
+    ),
+]
 
 
-@pytest.mark.parametrize("summary, sources", SUMMARIES.items())
-def test_the_sum(summary: str, sources: dict[str, str]) -> None:
+@pytest.mark.parametrize("sources, wanted", SUMMARIES)
+def test_the_sum(sources: dict[str, str], wanted: list[str]) -> None:
     write(**sources)
-    assert amp().stderr.splitlines()[-1] == summary
+    assert amp().stderr.splitlines()[-len(wanted) :] == wanted
+
+
+def test_rare_reasons_are_only_counted_but_for_those_who_ask() -> None:
+    codes = [f"AMP01{digit}" for digit in range(8)]
+    write(a="".join(f"loss.backward()  # {code}\n" for code in codes) + REFUSED * 9)
+    shown = amp().stderr.partition("left alone: 17\n")[2].splitlines()
+    assert shown[0] == "  10  AMP013  with a step closure"
+    assert shown[2] == "   1  AMP010  with an optimizer of unknown origin"
+    assert shown[12] == "   2  for 2 other reasons (-v lists them)"
+    everything = amp("-v").stderr.partition("left alone: 17\n")[2]
+    assert all(f"1  {code}" in everything for code in codes if code != "AMP013")
+
+
+def test_a_reason_that_is_as_short_to_name_is_not_counted() -> None:
+    codes = [f"AMP01{digit}" for digit in range(7)]
+    write(a="".join(f"loss.backward()  # {code}\n" for code in codes))
+    assert "other reasons" not in amp().stderr
 
 
 def test_a_file_that_is_not_there_is_not_counted_as_analysed() -> None:
     write(a="x = 1\n")
-    last = amp("missing.py", "a.py").stderr.splitlines()[-1]
-    assert last == "no training loops found in 1 file; 1 error"
+    last = amp("missing.py", "a.py").stderr.splitlines()[-2:]
+    assert last == ["no training loops found in 1 file", "1 error"]
 
 
 def test_quiet_is_quiet_but_for_errors() -> None:
@@ -450,7 +504,7 @@ def test_a_process_that_dies_costs_only_its_file() -> None:
     assert result.returncode == ExitCode.ERROR
     assert b"error: f05.py: internal error: the process died" in result.stderr
     assert (
-        b"would migrate 23 of 23 training loops in 23 files; 1 error" in result.stderr
+        b"would migrate 23 of 23 training loops in 23 files\n1 error\n" in result.stderr
     )
 
 

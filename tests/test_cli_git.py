@@ -100,7 +100,10 @@ def test_a_rewrite_of_a_clean_tree_is_undone_by_checkout() -> None:
     result = amp("--write")
     assert "uncommitted" not in result.stderr
     assert advised(result) == ["git checkout -- a.py sub/b.py"]
-    assert result.stderr.splitlines()[-1].startswith("to undo: ")
+    assert result.stderr.splitlines()[-2:] == [
+        "to undo: git checkout -- a.py sub/b.py",
+        "next: `amp-migrate validate SCRIPT --against HEAD` proves it by running it",
+    ]
     run_advice(result)
     assert git("status", "--porcelain") == b""
 

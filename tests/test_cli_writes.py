@@ -107,7 +107,7 @@ def check_that_only_the_other_program_is_written(why: str) -> None:
     assert lines[0] == "rewrote other.py"
     assert lines[1].startswith(f"error: pkg/step.py: {why}")
     assert "none of the 2 files that change together was written" in lines[1]
-    assert lines[2].startswith("migrated 1 of 1 training loop in 1 file; 1 error")
+    assert lines[2:4] == ["migrated 1 of 1 training loop in 1 file", "1 error"]
     assert leftovers() == []
 
 

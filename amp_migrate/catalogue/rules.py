@@ -58,6 +58,8 @@ class Rule:
 class Refusal(Rule):
     """One reason for which a training loop, or an older use, is left byte for byte as it was."""
 
+    remedy: str = field(kw_only=True)
+    """The one command or edit that helps most often, in a few words."""
     advice: Mapping[str, Any] = field(default_factory=dict)
     """What to write by hand in place of ``by_hand``, by a phrase of the message."""
 

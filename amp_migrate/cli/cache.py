@@ -7,8 +7,8 @@ import click
 from amp_migrate.cli.commands import Command
 from amp_migrate.cli.exits import Told
 from amp_migrate.cli.shared import CACHE_DIR
-from amp_migrate.report.findings.text import number
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.report.words import number
 from amp_migrate.run.cache.store import Store, folder
 
 EXAMPLES = [

@@ -25,10 +25,11 @@ from amp_migrate.cli.shared import (
 )
 from amp_migrate.core.options import LINT_DTYPES
 from amp_migrate.core.results import SourceError
-from amp_migrate.report.findings import formats, text
+from amp_migrate.report.findings import formats
 from amp_migrate.report.findings.listing import Listing, relative_to, told
 from amp_migrate.report.findings.output import Output
 from amp_migrate.report.terminal import Terminal
+from amp_migrate.report.words import number
 from amp_migrate.run import config, engine
 from amp_migrate.run.cache.store import Store
 from amp_migrate.run.config_lint import (
@@ -267,8 +268,8 @@ def _show_diff(report: engine.Report, terminal: Terminal) -> None:
     if report.changed:
         terminal.write_diff(diff.of_migrations(report.changed))
     count = sum(len(result.fixed) for result in report.results)
-    files = text.number(len(report.changed), "file")
-    terminal.say(f"would fix {text.number(count, 'finding')} in {files}")
+    files = number(len(report.changed), "file")
+    terminal.say(f"would fix {number(count, 'finding')} in {files}")
 
 
 def _mend(
@@ -338,4 +339,4 @@ def _accept(
     looked, judged = _judged(report, settings)
     words = baseline.text(found, before, looked, judged, settings.root)
     Destination(file).write(words)
-    terminal.say(f"{text.number(len(found), 'finding')} accepted in {file}")
+    terminal.say(f"{number(len(found), 'finding')} accepted in {file}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -52,6 +54,15 @@ MODERNIZE_EXAMPLES = [
         "for torch 2.3, without custom_fwd and custom_bwd",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Afterwards:
+    """What is left to say once files have been rewritten."""
+
+    undoing: tuple[str, ...] = ()
+    committed: bool = False
+    """Whether the last commit has all of them as they were before."""
 
 
 class Mode(Enum):
@@ -213,12 +224,12 @@ def _run(
     except (config.ConfigError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 
-    advice: Iterable[str] = ()
+    afterwards = _Afterwards()
     to_stdout = data is not None and not modes
     if data is not None and to_stdout and not report.failures:
         terminal.write(report.changed[0].output if report.changed else data)
     elif write:
-        report, advice = _write(report, settings, terminal)
+        report, afterwards = _write(report, settings, terminal)
     elif not to_stdout:
         _show(report, modes[0] if modes else Mode.DIFF, terminal)
     code = _conclude(
@@ -230,8 +241,10 @@ def _run(
         strict=check or exit_code,
     )
     # Last, where it is not lost above a screenful of diagnostics.
-    for line in advice:
+    for line in afterwards.undoing:
         terminal.say(line)
+    if not to_stdout:
+        _say_next(report, terminal, job, afterwards if write else None)
     return code
 
 
@@ -266,17 +279,48 @@ def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:
 
 def _write(
     report: engine.Report, settings: config.Settings, terminal: Terminal
-) -> tuple[engine.Report, Iterable[str]]:
-    """Rewrite the files; answers with what came of it, and how to take it back."""
+) -> tuple[engine.Report, _Afterwards]:
+    """Rewrite the files; answers with what came of it, and what can be done about it."""
     if not report.changed:
-        return report, ()
+        return report, _Afterwards()
     from amp_migrate.report import undo
 
     before = undo.uncommitted_work(report.changed)
     report = engine.write(report, settings.root)
     for migration in report.changed:
         terminal.say(f"rewrote {migration.document.path}")
-    return report, () if terminal.quiet else undo.advice(before, report.changed)
+    undoing = () if terminal.quiet else undo.advice(before, report.changed)
+    committed = undo.all_committed(before, report.changed)
+    return report, _Afterwards(tuple(undoing), committed)
+
+
+def _say_next(
+    report: engine.Report, terminal: Terminal, job: Job, written: _Afterwards | None
+) -> None:
+    from amp_migrate.report.summary import next_step, summarized
+
+    proof = ""
+    if written is None:
+        proof = _script(report)
+    elif written.committed:
+        proof = f"{_script(report)} --against HEAD"
+    line = next_step(
+        summarized(report), job=job, written=written is not None, proof=proof
+    )
+    if line:
+        terminal.say(line)
+
+
+def _script(report: engine.Report) -> str:
+    """The one script that is rewritten, or a word that stands for one of several."""
+    from amp_migrate.program.imports import scan_imports
+
+    changed = report.changed
+    if len(changed) > 1:
+        changed = tuple(
+            one for one in changed if scan_imports(one.result.source).is_script
+        )
+    return shlex.quote(changed[0].document.path) if len(changed) == 1 else "SCRIPT"
 
 
 def _conclude(
@@ -294,6 +338,7 @@ def _conclude(
         if verbose and failure.traceback:
             terminal.say(failure.traceback.rstrip())
     from amp_migrate.report import messages
+    from amp_migrate.report.summary import lines, summarized
 
     by_hand: dict[tuple[str, ...], Place] = {}
     for result in report.results:
@@ -308,9 +353,9 @@ def _conclude(
     for result in report.results:
         for note in result.notes:
             terminal.say(messages.note(note), bold=True)
-    terminal.say(messages.summary(report, written=written, job=job))
-    if sizes := messages.sizes(report):
-        terminal.say(sizes)
+    summary = summarized(report)
+    for line in lines(summary, job=job, written=written, all_reasons=verbose):
+        terminal.say(line)
     if report.failures or messages.has_internal_error(report):
         return ExitCode.ERROR
     return ExitCode.WOULD_CHANGE if strict and report.changed else ExitCode.OK

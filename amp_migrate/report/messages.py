@@ -1,22 +1,11 @@
-"""What a run says beside its output: a line for each loop left alone, errors, and the sum."""
+"""What a run says beside its output: a line for each loop left alone, and for each note."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from amp_migrate.catalogue.rules import CatalogueError, refusal
-from amp_migrate.core.results import (
-    Diagnostic,
-    Loop,
-    Note,
-    OldUse,
-    Outcome,
-    Place,
-    Result,
-)
+from amp_migrate.core.results import Diagnostic, Note, Place
 from amp_migrate.run.engine import Report
-from amp_migrate.run.jobs import Job
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""
@@ -56,87 +45,3 @@ def has_internal_error(report: Report) -> bool:
         for result in report.results
         for found in result.diagnostics
     )
-
-
-def summary(report: Report, *, written: bool, job: Job = Job.MIGRATE) -> str:
-    """One line with numbers. ``written``: whether the changes are on disk by now."""
-    units = [unit for result in report.results for unit in _counted(result)]
-    already = [unit for unit in units if unit.outcome is Outcome.ALREADY]
-    units = [unit for unit in units if unit.outcome is not Outcome.ALREADY]
-    sentences = []
-    if units or not already:
-        sentences.append(_of_units(report, units, job, written=written))
-    left_alone = [unit for unit in units if unit.outcome is Outcome.LEFT_ALONE]
-    if left_alone:
-        sentences.append(f"{len(left_alone)} left alone ({_reasons(left_alone)})")
-    if already:
-        words = _number(len(already), "training loop")
-        sentences.append(f"{words} under AMP already")
-    if report.failures:
-        words = _number(len(report.failures), "error")
-        if len(report.unread) > len(report.failures):
-            words += f", {len(report.unread)} files not analysed"
-        sentences.append(words)
-    return "; ".join(sentences)
-
-
-def sizes(report: Report) -> str:
-    """One line on sizes that `amp-migrate lint` would warn of; empty where there are none."""
-    found = [one.unaligned for one in report.results if one.unaligned.sizes]
-    if not found:
-        return ""
-    count = sum(one.sizes for one in found)
-    words = _number(count, "layer size")
-    return f"{words} not divisible by {found[0].unit}: `amp-migrate lint`"
-
-
-def _of_units(
-    report: Report, units: Sequence[Loop | OldUse], job: Job, *, written: bool
-) -> str:
-    one, many, verb = _WORDS[job]
-    if not report.files:
-        return "no Python files found"
-    if not units:
-        return f"no {many} found in {_number(len(report.analysed), 'file')}"
-    done = len(units) - sum(unit.outcome is Outcome.LEFT_ALONE for unit in units)
-    files = sum(
-        any(unit.outcome is not Outcome.ALREADY for unit in _counted(result))
-        for result in report.results
-    )
-    verb = f"{verb}d" if written else f"would {verb}"
-    return (
-        f"{verb} {done} of {_number(len(units), one, many)}"
-        f" in {_number(files, 'file')}"
-    )
-
-
-_WORDS = {
-    Job.MIGRATE: ("training loop", "training loops", "migrate"),
-    Job.MODERNIZE: (
-        "use of an older AMP interface",
-        "uses of older AMP interfaces",
-        "modernize",
-    ),
-}
-"""What a job is about, one and many, and what is done with it."""
-
-
-def _counted(result: Result) -> list[Loop | OldUse]:
-    return [unit for unit in result.units if unit.outcome is not Outcome.OFF]
-
-
-def _reasons(units: Sequence[Loop | OldUse]) -> str:
-    codes = Counter(unit.diagnostic.code if unit.diagnostic else "" for unit in units)
-    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count} {_words(code)}" for code, count in ordered)
-
-
-def _words(code: str) -> str:
-    try:
-        return refusal(code).summary
-    except CatalogueError:
-        return code or "without a reason"
-
-
-def _number(count: int, noun: str, plural: str = "") -> str:
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"

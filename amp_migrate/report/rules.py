@@ -45,6 +45,8 @@ def as_text(rule: Rule) -> str:
     if facts := _facts(rule):
         parts.append(facts)
     parts += [_filled(rule.message), _filled(rule.why)]
+    if isinstance(rule, Refusal):
+        parts.append(_filled(_helps(rule)))
     if rule.by_hand:
         parts.append(f"By hand:\n\n{_indented(rule.by_hand)}")
     if rule.example:
@@ -57,6 +59,10 @@ def as_text(rule: Rule) -> str:
         parts.append(f"Both with {_settings(rule.options)}.")
     parts.append("Sources:\n" + "\n".join(f"  {one}" for one in rule.sources))
     return "\n\n".join(parts) + "\n"
+
+
+def _helps(rule: Refusal) -> str:
+    return f"What helps most often: {rule.remedy}."
 
 
 def _filled(text: str, width: int = _WIDTH) -> str:
@@ -91,6 +97,8 @@ def page(rule: Rule) -> str:
     if facts := _facts(rule):
         parts.append(f"{_upper(facts)}.")
     parts += [_filled(rule.message, _PAGE_WIDTH), _filled(rule.why, _PAGE_WIDTH)]
+    if isinstance(rule, Refusal):
+        parts.append(_filled(_helps(rule), _PAGE_WIDTH))
     if rule.by_hand:
         parts += ["## By hand", _python(rule.by_hand)]
     for phrase, lines in rule.advice.items() if isinstance(rule, Refusal) else ():

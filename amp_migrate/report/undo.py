@@ -51,6 +51,20 @@ def uncommitted_work(migrations: Sequence[Migration]) -> list[Repository]:
     return [repository for repository in found if repository is not None]
 
 
+def all_committed(
+    repositories: Sequence[Repository], migrations: Sequence[Migration]
+) -> bool:
+    """Whether each file of ``migrations`` was as its repository's last commit has it."""
+    real = {str(Path(one.document.path).resolve()) for one in migrations}
+    kept = {
+        path
+        for one in repositories
+        for path in one.files
+        if path not in one.uncommitted
+    }
+    return real <= kept
+
+
 def advice(
     repositories: Sequence[Repository],
     written: Sequence[Migration],

@@ -48,6 +48,7 @@ def test_a_diff_is_what_one_gets() -> None:
     assert (
         result.stderr
         == "would modernize 1 of 1 use of an older AMP interface in 1 file\n"
+        "next: `--write` rewrites the files\n"
     )
     assert result.exit_code == ExitCode.OK
     assert Path("a.py").read_text() == OLD
@@ -100,7 +101,11 @@ def test_what_is_left_is_told() -> None:
     assert result.stderr.startswith(
         "a.py:1:1 AMP051 everything is imported from it (*)\n"
     )
-    assert "1 left alone (1 used in a way that is not followed)" in result.stderr
+    assert (
+        "left alone: 1\n"
+        "  1  AMP051  used in a way that is not followed\n"
+        "             import the name once and call it directly\n" in result.stderr
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from amp_migrate.catalogue.rules import Rule, codes, rule, rules
+from amp_migrate.catalogue.rules import Refusal, Rule, codes, rule, rules
 from amp_migrate.cli.main import main
 
 
@@ -22,7 +22,8 @@ def test_explain_tells_everything(one: Rule) -> None:
     assert result.exit_code == 0
     words = " ".join(result.stdout.split())
     assert words.startswith(f"{one.code} {one.name} ")
-    for text in (one.message, one.why, *one.by_hand, *one.sources):
+    helps = (one.remedy,) if isinstance(one, Refusal) else ()
+    for text in (one.message, *helps, one.why, *one.by_hand, *one.sources):
         assert " ".join(text.split()) in words
     assert json.loads(explain(one.code, "--output-format", "json").stdout)["why"]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from amp_migrate.core.findings import Severity, Step
 from amp_migrate.report.findings.listing import Listing, Told
+from amp_migrate.report.words import number
 
 COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 
@@ -23,8 +24,8 @@ def full(listing: Listing, least: Severity) -> Iterator[Line]:
         yield _headline(one)
         if finding.place.text:
             yield f"  | {finding.place.text}", ""
-        for number, step in enumerate(finding.chain):
-            yield f"  {'-> ' if number else ''}{said(step)}", ""
+        for index, step in enumerate(finding.chain):
+            yield f"  {'-> ' if index else ''}{said(step)}", ""
         if finding.fix is not None:
             flag = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
             yield f"  {flag}: {finding.fix.title}", ""
@@ -95,11 +96,6 @@ def summary(listing: Listing, least: Severity) -> str:
     if listing.unread:
         parts.append(number(len(listing.unread), "file") + " not analysed")
     return "; ".join(parts)
-
-
-def number(count: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _headline(one: Told) -> Line:
