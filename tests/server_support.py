@@ -244,7 +244,10 @@ async def editing(
         yield editor
     finally:
         await connected.shutdown_session()
+        process = connected._server
         await connected.stop()
+    assert process is not None
+    assert process.returncode == 0
 
 
 def run(session: Coroutine[Any, Any, None]) -> None:

@@ -38,6 +38,10 @@ class ProblemError(Exception):
     """What keeps a program from being analysed, in words for a log."""
 
 
+class TooMuchError(ProblemError):
+    """An edit more or less will not change it."""
+
+
 def look(project: Project) -> Looked:
     """The findings of lint in the open files, less what the configuration leaves out."""
     kept = _update(Job.LINT, project)
@@ -142,8 +146,12 @@ def _examined(kept: Kept, ask: Callable[[ProgramSources], _Results]) -> _Examine
     examined = _Examined(silent=set(kept.broken))
     for program in kept.programs:
         try:
+            if tuple(program.texts) in kept.too_large:
+                raise TooMuchError("still too large to be analysed")
             results = kept.once(program, partial(ask, program))
         except ProblemError as problem:
+            if isinstance(problem, TooMuchError):
+                kept.too_large.add(tuple(program.texts))
             examined.problems.append(str(problem))
             examined.silent |= program.texts.keys()
             continue
@@ -218,7 +226,7 @@ def _run(kept: Kept, work: ProgramWork) -> _Results:
     try:
         return with_room(bounded)
     except (RecursionError, MemoryError, TooLargeError):
-        raise ProblemError(f"{work.given[:1]}: too large to be analysed") from None
+        raise TooMuchError(f"{work.given[:1]}: too large to be analysed") from None
     except Exception as error:
         words = f"{work.given[:1]}: internal error: {type(error).__name__}: {error}"
         raise ProblemError(f"{words}\n{traceback.format_exc()}") from None

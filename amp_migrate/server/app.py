@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -166,7 +168,10 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
 def serve() -> None:
     """Serve an editor on standard input and output until it ends the session."""
     server = make_server()
+    # The protocol closes its end; and whoever prints does not speak to the editor.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    sys.stdout = sys.stderr
     try:
-        server.start_io()
+        server.start_io(stdout=answers)
     finally:
         server.session.stop()

@@ -58,7 +58,6 @@ class Teller:
                 severity=types.DiagnosticSeverity.Hint,
                 source=SOURCE,
                 message=CAN,
-                data={"loop": True},
             )
         found = one.diagnostic
         if one.outcome is not Outcome.LEFT_ALONE or found is None:
@@ -72,7 +71,6 @@ class Teller:
             source=SOURCE,
             message=f"this training loop is left alone: {found.message}",
             related_information=list(self._steps(blocker)) or None,
-            data={"loop": True},
         )
 
     def range(

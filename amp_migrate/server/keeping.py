@@ -45,6 +45,8 @@ class Kept:
     """The open files, by key, that cannot be read at the moment."""
     told: dict[str, bool] = field(default_factory=dict)
     """Whether a file, by path, is told of at all: excluded ones are not."""
+    too_large: set[tuple[str, ...]] = field(default_factory=set)
+    """Programs, by their files, that are not tried again before something else changes than a text."""
     _good: dict[str, str | bytes] = field(default_factory=dict)
     _open: dict[str, str | bytes] = field(default_factory=dict)
     _programs: Programs = field(default_factory=lambda: Programs(()))
@@ -81,7 +83,7 @@ class Kept:
         self.paths = paths
         if not (same and self._replaced(contents)):
             self.settings = project.settings
-            self.told, self._answers = {}, {}
+            self.told, self.too_large, self._answers = {}, set(), {}
             given = {f: _as_given(paths[f], one) for f, one in contents.items()}
             self._programs = programs_of(given, self.settings.filters, self.subject)
         self._open = contents

@@ -24,6 +24,7 @@ from amp_migrate.server.pages import Pages
 from amp_migrate.server.requests import Edited, Mend, Project
 from amp_migrate.server.settings import EditorSettings
 from amp_migrate.server.worker import Worker, WorkerError
+from amp_migrate.sources.discovery import Filters, is_left_out
 from amp_migrate.sources.ignore import PatternError
 from amp_migrate.sources.lines import matching_blocks
 
@@ -70,6 +71,8 @@ class Session:
         }
         """Projects of which other files may have changed since a process was last asked."""
         self._said: set[str] = set()
+        self._tried: set[Filters] = set()
+        """Patterns that mean something."""
         self.lint = Lane(self._lint, lambda: self.settings.debounce / 1000)
         self.plan = Lane(self._plan, lambda: _IDLE)
 
@@ -149,7 +152,11 @@ class Session:
     def _load(self, path: str) -> config.Settings | None:
         chosen = self.settings
         try:
-            return config.load([path], chosen.overrides, chosen.config_file)
+            settings = config.load([path], chosen.overrides, chosen.config_file)
+            if settings.filters not in self._tried:
+                is_left_out(path, settings.filters)
+                self._tried.add(settings.filters)
+            return settings
         except (config.ConfigError, PatternError) as error:
             self.say(str(error))
         return None

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,7 @@ pytest.importorskip("pytest_lsp")
 
 from lsprotocol import types
 from projects_support import Project
-from server_support import Editor, editing, run
+from server_support import COMMAND, LONG, Editor, editing, run
 
 from amp_migrate.catalogue.rules import rule
 from amp_migrate.cli.exits import Served
@@ -475,6 +476,10 @@ def test_the_configuration_of_the_project_counts_and_the_editor_may_override_it(
             editor.insert("train.py", 0, 0, "\n")
             await editor.until(lambda: bool(editor.messages))
             assert "unknown key 'exclud'" in editor.messages[0]
+            configured('[tool.amp-migrate]\nexclude = ["!"]\n')
+            editor.insert("train.py", 0, 0, "\n")
+            await editor.until(lambda: len(editor.messages) > 1)
+            assert "'!'" in editor.messages[1]
         chosen = {"lint": {"select": ["AMP"], "severity": "info"}}
         configured("")
         async with editing(folder, chosen) as editor:
@@ -527,14 +532,8 @@ def test_an_analysis_that_dies_takes_nothing_with_it(folder: Path) -> None:
             assert await editor.codes(uri) == OLD_CODES
             server = editor.client._server
             assert server is not None
-            tasks = Path(f"/proc/{server.pid}/task")
-            found = [
-                int(child)
-                for task in tasks.iterdir()
-                for child in (task / "children").read_text().split()
-            ]
-            assert found
-            for child in found:
+            assert children(server.pid)
+            for child in children(server.pid):
                 os.kill(child, signal.SIGKILL)
             editor.type("train.py", NEW_SCALER)
             # What it was asked just then is lost; the next edit is not.
@@ -543,6 +542,40 @@ def test_an_analysis_that_dies_takes_nothing_with_it(folder: Path) -> None:
             assert await editor.codes(uri) == [(r + 1, c) for r, c in OLD_CODES[1:]]
 
     run(session())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for processes")
+def test_an_editor_that_vanishes_leaves_nothing_behind(folder: Path) -> None:
+    messages: list[dict[str, Any]] = [
+        {
+            "id": 1,
+            "method": "initialize",
+            "params": {"processId": None, "rootUri": None, "capabilities": {}},
+        },
+        {"method": "initialized", "params": {}},
+    ]
+    with subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        for message in messages:
+            data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+            process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
+        process.stdin.flush()
+        while len(found := children(process.pid)) < 2:
+            assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(LONG) == 0
+    for child in found:
+        status = Path(f"/proc/{child}/status")
+        # One that has ended may still wait for somebody to notice.
+        assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task")
+    lists = [(task / "children").read_text().split() for task in tasks.iterdir()]
+    return [int(child) for found in lists for child in found]
 
 
 def test_nothing_else_needs_pygls(monkeypatch: pytest.MonkeyPatch) -> None:
