@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import inspect
 import os
 import sys
 from pathlib import Path
 
+import click.testing
 import pytest
 
 # The helper modules beside the tests are imported by their plain names, however pytest is run.
 sys.path.insert(0, str(Path(__file__).parent))
 
+# click before 8.2, which the tool itself is content with, keeps the two streams apart only on request, and
+# then has no output of both.
+if "mix_stderr" in inspect.signature(click.testing.CliRunner).parameters:
+    click.testing.CliRunner.__init__ = functools.partialmethod(  # type: ignore[method-assign]
+        click.testing.CliRunner.__init__, mix_stderr=False
+    )
+    click.testing.Result.output = property(  # type: ignore[method-assign]
+        lambda result: result.stdout + result.stderr
+    )
 
 # Tests are about what is found now, and leave nothing in the user's folder; those of the cache have one
 # of their own. Processes that tests start inherit it.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.catalogue.rules import refusal
+from amp_migrate.catalogue.rules import lint_rule, refusal
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = (
@@ -21,6 +21,13 @@ SHIPPED = (
     "amp_migrate",
     "pyproject.toml",
     "rules",
+)
+
+HOOKS = (
+    "amp-migrate",
+    "amp-migrate-lint",
+    "amp-migrate-modernize",
+    "amp-migrate-fix",
 )
 
 pytestmark = pytest.mark.skipif(
@@ -105,7 +112,7 @@ def project(tmp_path: Path, hooks: tuple[Path, str], home: Path) -> Path:
     folder, revision = hooks
     (tmp_path / ".pre-commit-config.yaml").write_text(
         f"repos:\n- repo: {folder}\n  rev: {revision}\n  hooks:\n"
-        "  - id: amp-migrate\n  - id: amp-migrate-lint\n"
+        + "".join(f"  - id: {name}\n" for name in HOOKS)
     )
     (tmp_path / "plain.py").write_text("print('hello')\n")
     (tmp_path / "notes.txt").write_text("loss.backward()\n")
@@ -134,7 +141,7 @@ def add(folder: Path, **texts: str) -> None:
 def test_a_clean_commit_passes(project: Path, home: Path) -> None:
     result = pre_commit(project, home, "run", "--all-files")
     assert result.returncode == 0, result.stdout
-    assert result.stdout.count("Passed") == 2
+    assert result.stdout.count("Passed") == len(HOOKS)
     [bin_folder] = home.glob("*/py_env-*/bin")
     found = run(str(bin_folder / "python"), "-c", "import torch", folder=project)
     assert "No module named 'torch'" in found.stderr
@@ -158,3 +165,67 @@ def test_lint_reads_the_files_that_are_not_handed_to_it(
     result = pre_commit(project, home, "run", "amp-migrate-lint")
     assert "clipped.py:8" in result.stdout
     assert result.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("hook", "text", "wanted"),
+    [
+        (
+            "amp-migrate-modernize",
+            "from torch.cuda.amp import GradScaler\n\nscaler = GradScaler(1024.0)\n",
+            'from torch.amp import GradScaler\n\nscaler = GradScaler("cuda", init_scale=1024.0)\n',
+        ),
+        (
+            "amp-migrate-fix",
+            lint_rule("AMP209").example,
+            lint_rule("AMP209").counter_example,
+        ),
+    ],
+)
+def test_a_hook_that_writes_fails_once(
+    project: Path, home: Path, hook: str, text: str, wanted: str
+) -> None:
+    add(project, train=text)
+    first = pre_commit(project, home, "run", hook)
+    assert first.returncode == 1
+    assert "files were modified by this hook" in first.stdout
+    assert (project / "train.py").read_text(encoding="utf-8") == wanted
+    run("git", "add", "-A", folder=project)
+    again = pre_commit(project, home, "run", hook)
+    assert again.returncode == 0, again.stdout
+
+
+def test_what_cannot_be_fixed_is_the_lint_hooks_to_tell(
+    project: Path, home: Path
+) -> None:
+    add(project, clipped=CLIPPED, steps=STEPS)
+    assert pre_commit(project, home, "run", "amp-migrate-fix").returncode == 0
+    assert pre_commit(project, home, "run", "amp-migrate-lint").returncode == 1
+    assert (project / "clipped.py").read_text(encoding="utf-8") == CLIPPED
+
+
+STYLES = {
+    "black": "x = 'a'\n",
+    "ruff": "import os\n",
+    "amp-migrate": refusal("AMP024").counter_example,
+    "amp-migrate-lint": lint_rule("AMP101").example,
+}
+
+
+@pytest.mark.parametrize("hook", STYLES)
+def test_our_own_hooks(tmp_path: Path, hook: str) -> None:
+    """Each finds what is wrong with a file of ours, and nothing where nothing is."""
+    for name in (".pre-commit-config.yaml", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / ".gitignore").write_text(".venv\n")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    test = tmp_path / "tests" / "test_it.py"
+    test.parent.mkdir()
+    test.write_text("print()\n")
+    committed(tmp_path)
+    clean = pre_commit(tmp_path, tmp_path / "home", "run", "--all-files")
+    assert clean.returncode == 0, clean.stdout
+    assert clean.stdout.count("Passed") == len(STYLES)
+    test.write_text(STYLES[hook], encoding="utf-8")
+    found = pre_commit(tmp_path, tmp_path / "home", "run", "--all-files", hook)
+    assert found.returncode == 1, found.stdout
