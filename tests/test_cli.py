@@ -151,6 +151,11 @@ EXITS = [
     (ExitCode.ERROR, ["--diff"], {"a": "# coding: klingon\n" + LOOP}),
     (ExitCode.ERROR, ["--check", "missing.py", "a.py"], {"a": LOOP}),
     (ExitCode.ERROR, ["--no-such-option"], {"a": LOOP}),
+    (
+        ExitCode.NOT_PROVEN,
+        ["--write", "--validate", "--python", "no-such-python"],
+        {"a": LOOP},
+    ),
     (ExitCode.INTERRUPTED, ["--check"], {"a": "# core: interrupt\n" + LOOP}),
 ]
 
@@ -164,8 +169,11 @@ def test_exit_codes(
 
 
 def test_every_exit_code_is_tested_and_in_the_help() -> None:
-    # That of a closed pipe is tested in test_endings.py.
-    assert {code for code, _, _ in EXITS} == {*ExitCode} - {ExitCode.CUT_SHORT}
+    # That of a closed pipe is tested in test_endings.py, that of a wrong rewrite in test_keeping.py.
+    assert {code for code, _, _ in EXITS} == {*ExitCode} - {
+        ExitCode.CUT_SHORT,
+        ExitCode.DISPROVED,
+    }
     help_text = " ".join(amp("--help").stdout.split())
     for code in ExitCode:
         assert f"{code.value} {code.meaning}" in help_text
@@ -181,6 +189,8 @@ USAGE = {
     ("-", "--write"): "--write has no file to write with standard input (-)",
     ("--stdin-filename", "x.py"): "--stdin-filename goes with standard input (-)",
     ("-q", "-v"): "--quiet and --verbose exclude each other",
+    ("--validate",): "--validate goes with --write",
+    ("--write", "--validate", "--arguments", "'"): "--arguments: No closing quotation",
     ("--dtype", "float8"): "'float8' is not one of",
     ("--torch-version", "two"): "a torch version is written X.Y, not 'two'",
     ("--torch-version", "1.5"): "torch 1.5 has no torch.autocast",

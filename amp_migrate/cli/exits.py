@@ -27,7 +27,12 @@ class ExitCode(_Exit):
 
     OK = 0, "done, or nothing to do; a training loop left alone is no failure"
     WOULD_CHANGE = 1, "--check, or --diff --exit-code, found a file that would change"
-    ERROR = 2, "usage, configuration, I/O or internal error (2 wins over 1)"
+    ERROR = 2, "usage, configuration, I/O or internal error (2 wins over 1, 3 and 4)"
+    DISPROVED = 3, "--write --validate: a rewrite is wrong, and was not written"
+    NOT_PROVEN = (
+        4,
+        "--write --validate: a rewrite could not be judged, and was not written (3 wins over 4)",
+    )
     INTERRUPTED = 130, "stopped by Ctrl-C"
     CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -36,6 +37,10 @@ from amp_migrate.sources.ignore import PatternError
 EXAMPLES = [
     ("amp-migrate", "show what would change in the current directory"),
     ("amp-migrate train.py --write", "rewrite one file"),
+    (
+        "amp-migrate train.py --write --validate",
+        "the same, if running it proves that it trains as before",
+    ),
     ("amp-migrate src | git apply", "the same, by way of git"),
     ("amp-migrate src --check", "for CI: fail when a file would change"),
     (
@@ -54,6 +59,29 @@ MODERNIZE_EXAMPLES = [
         "for torch 2.3, without custom_fwd and custom_bwd",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """How scripts are run to prove what is to be written."""
+
+    interpreter: str
+    arguments: tuple[str, ...]
+
+    def kept(
+        self, report: engine.Report, settings: config.Settings, terminal: Terminal
+    ) -> engine.Report:
+        """What is proven."""
+        # Imported here: most runs run nothing.
+        from amp_migrate.cli.proving import proven
+
+        return proven(
+            report,
+            settings,
+            terminal,
+            interpreter=self.interpreter,
+            arguments=self.arguments,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +160,25 @@ _shared: Callable[[Any], Any] = decorated_with(
 )
 @_shared
 @click.option(
+    "--validate",
+    "proving",
+    is_flag=True,
+    help="With --write: run each script beside its rewrite, and write only what is proven.",
+)
+@click.option(
+    "--python",
+    "interpreter",
+    default=sys.executable,
+    metavar="INTERPRETER",
+    help="With --validate: the Python, with torch, that runs the scripts: this one.",
+)
+@click.option(
+    "--arguments",
+    default="",
+    metavar="WORDS",
+    help="With --validate: what the scripts are given, in one string.",
+)
+@click.option(
     "--explain-plan", is_flag=True, help="Print what was found and will be done."
 )
 @click.option(
@@ -147,10 +194,20 @@ def migrate(
     *,
     dtype: str | None,
     evaluation: bool | None,
+    proving: bool,
+    interpreter: str,
+    arguments: str,
     **given: Any,
 ) -> ExitCode:
     """Rewrite training loops for automatic mixed precision; what amp-migrate does by itself."""
-    return _run(Job.MIGRATE, dtype=dtype, evaluation=evaluation, **given)
+    try:
+        words = tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise click.UsageError(f"--arguments: {error}") from None
+    if proving and not given["write"]:
+        raise click.UsageError("--validate goes with --write")
+    proof = _Proof(interpreter, words) if proving else None
+    return _run(Job.MIGRATE, dtype=dtype, evaluation=evaluation, proof=proof, **given)
 
 
 @main.command(
@@ -193,6 +250,7 @@ def _run(
     explain_plan: bool = False,
     dtype: str | None = None,
     evaluation: bool | None = None,
+    proof: _Proof | None = None,
 ) -> ExitCode:
     chosen = {
         Mode.DIFF: diff,
@@ -229,7 +287,11 @@ def _run(
     if data is not None and to_stdout and not report.failures:
         terminal.write(report.changed[0].output if report.changed else data)
     elif write:
+        if proof is not None:
+            report = proof.kept(report, settings, terminal)
         report, afterwards = _write(report, settings, terminal)
+        if proof is not None:
+            afterwards = replace(afterwards, committed=False)
     elif not to_stdout:
         _show(report, modes[0] if modes else Mode.DIFF, terminal)
     code = _conclude(
@@ -239,6 +301,7 @@ def _run(
         written=write or to_stdout,
         verbose=verbose,
         strict=check or exit_code,
+        proving=proof is not None,
     )
     # Last, where it is not lost above a screenful of diagnostics.
     for line in afterwards.undoing:
@@ -331,6 +394,7 @@ def _conclude(
     written: bool,
     verbose: bool,
     strict: bool,
+    proving: bool,
 ) -> ExitCode:
     """Say what is left to say, and put it into one number."""
     for failure in report.failures:
@@ -358,4 +422,9 @@ def _conclude(
         terminal.say(line)
     if report.failures or messages.has_internal_error(report):
         return ExitCode.ERROR
+    if proving:
+        from amp_migrate.cli.proving import not_kept
+
+        if code := not_kept(report):
+            return code
     return ExitCode.WOULD_CHANGE if strict and report.changed else ExitCode.OK

@@ -16,11 +16,14 @@ from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Proof
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import SourceError
-from amp_migrate.program.imports import scan_imports
 from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config
 from amp_migrate.validate.verdict import Verdict
+
+STEPS = 30
+SECONDS = 600.0
+"""What each run of a script may take, where nothing else is said."""
 
 EXAMPLES = [
     ("amp-migrate validate train.py", "is the rewrite of this script right?"),
@@ -65,9 +68,9 @@ def _known_profile(
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    default=30,
+    default=STEPS,
     metavar="N",
-    help="Optimizer steps that each run may make: 30.",
+    help=f"Optimizer steps that each run may make: {STEPS}.",
 )
 @click.option(
     "--python",
@@ -98,9 +101,9 @@ def _known_profile(
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=1),
-    default=600.0,
+    default=SECONDS,
     metavar="SECONDS",
-    help="For each run: 600.",
+    help=f"For each run: {SECONDS:g}.",
 )
 @click.option(
     "--memory-limit",
@@ -199,7 +202,7 @@ def validate(
             f"running {request.entry}: it is executed, {runs} times or so, for up to {steps} optimizer"
             f" steps and {time_limit:g} s each; what it writes is thrown away"
         )
-        with terminal.steps(runs) as progress, _ended_in_order():
+        with terminal.steps(runs) as progress, ended_in_order():
             verdict = prove.prove(request, progress)
         found.append(verdict)
         if not as_json:
@@ -213,7 +216,7 @@ def validate(
 
 
 @contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
+def ended_in_order() -> Iterator[None]:
     """Has whoever ends this process, and a terminal that closes, end what it started as Ctrl-C does."""
 
     def leave(number: int, _frame: object) -> None:
@@ -254,8 +257,9 @@ def _entries(
 
 
 def _is_script(file: Path) -> bool:
-    text = file.read_text(encoding="utf-8", errors="replace")
-    return scan_imports(text).is_script or ".backward(" in text
+    from amp_migrate.validate.rewriting import is_script
+
+    return is_script(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def _module_file(module: str) -> Path:

@@ -40,6 +40,8 @@ class Request:
     """A revision of git, whose files are the original; None: the rewrite is `amp-migrate`'s."""
     profile: str | None = None
     """The GPU that the shapes are judged for; None: the one there is."""
+    made: Rewriting | None = None
+    """What was rewritten, where that is known."""
     monitor_only: bool = False
     """Look at the script as it is, which uses AMP already."""
 
@@ -101,6 +103,8 @@ def _told(change: Change) -> str:
 
 
 def _rewriting(request: Request, torch_version: tuple[int, int]) -> Rewriting:
+    if request.made is not None:
+        return request.made
     if request.monitor_only:
         return rewriting.as_it_is(request.file, request.settings)
     if request.against is not None:

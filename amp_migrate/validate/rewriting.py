@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from amp_migrate.core.results import Loop, SourceError
+from amp_migrate.core.results import Loop, Result, SourceError
 from amp_migrate.migrate.program import migrate_program
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Located
@@ -46,7 +46,62 @@ def migrated(
     options = replace(settings.options, torch_version=torch_version)
     shown = {file: program.documents[file].path for file in program.texts}
     results = migrate_program(program, options, given=set(program.texts), shown=shown)
-    reached = _reached(program, key(entry))
+    return _run_by(program, key(entry), results)
+
+
+def scripts(
+    results: Mapping[str, Result], settings: Settings
+) -> tuple[dict[str, Rewriting], set[str]]:
+    """The scripts that run what was rewritten of one program, each with what it comes to there.
+
+    ``results``: by the paths of the files. Also those paths that no script leads to.
+    """
+    by_key = {key(path): path for path in results}
+    given = {file: FileBytes(path, files.read(path)) for file, path in by_key.items()}
+    found: dict[str, Rewriting] = {}
+    left = {path for path, result in results.items() if result.changed}
+    for program in programs_of(given, settings.filters, _ANY).found:
+        own = {
+            file: results[path]
+            for file, path in by_key.items()
+            if file in program.texts
+        }
+        changed = {file for file, result in own.items() if result.changed}
+        for file, reached in _entries(program).items():
+            if changed & reached:
+                found[program.documents[file].path] = _run_by(program, file, own)
+                left -= {by_key[one] for one in changed & reached}
+    return found, left
+
+
+def is_script(text: str) -> bool:
+    """Whether a file can be run by itself, or trains where it is run."""
+    return scan_imports(text).is_script or ".backward(" in text
+
+
+def _entries(program: ProgramSources) -> dict[str, set[str]]:
+    """The scripts of a program, with the files that each of them runs.
+
+    A file that trains, and does not ask for its being ``__main__``, is none where others import it.
+    """
+    reached = {
+        file: _reached(program, file)
+        for file, text in program.texts.items()
+        if file.endswith(".py") and is_script(text)
+    }
+    return {
+        file: own
+        for file, own in reached.items()
+        if scan_imports(program.texts[file]).is_script
+        or not any(file in others for other, others in reached.items() if other != file)
+    }
+
+
+def _run_by(
+    program: ProgramSources, entry: str, results: Mapping[str, Result | SourceError]
+) -> Rewriting:
+    """What was made of the files that a script imports. Raises `SourceError` of one that it needs."""
+    reached = _reached(program, entry)
     original: dict[str, bytes] = {}
     rewritten: dict[str, bytes] = {}
     places: list[Site] = []
