@@ -125,6 +125,19 @@ def test_a_project_may_be_elsewhere(project: Path) -> None:
     assert b"elsewhere/train.py:" in told
 
 
+def test_files_are_called_as_they_are_seen_from_here(project: Path) -> None:
+    write(
+        PROGRAM | {"model.py": MODEL.replace("inputs)\n", "inputs).sigmoid().log()\n")}
+    )
+    given = ["--check", str(project / "train.py")]
+    here = amp(*given)
+    assert b" model.py" in here.err
+    os.chdir(project.parent)
+    there = amp(*given, "--no-cache")
+    assert b" project/model.py" in there.err
+    assert amp(*given) == there
+
+
 # Everything that an answer depends upon
 
 SHORT = """\
