@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,9 @@ TITLED = {"python", "toml", "yaml", "json", "diff", "lua"}
 PROGRAMS = {"amp-migrate", "python", "python3", "pip", "git", "mkdocs", ".ci/run"}
 """What commands that are only listed may begin with."""
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+
+SCHEMAS = {".gitlab-ci.yml": "vendor.gitlab-ci"}
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 
 every_page = pytest.mark.parametrize("page", [*map(Page, PAGES)], ids=NAMES)
 
@@ -162,6 +166,8 @@ def _file(block: Block, sandbox: Sandbox) -> None:
                 parse(line)
         if block.title == ".pre-commit-config.yaml":
             _hooks(data)
+        elif block.title in SCHEMAS or block.title.startswith(".github/"):
+            _pipeline(sandbox.work / block.title, data)
 
 
 def _served(data: dict[str, Any]) -> None:
@@ -182,6 +188,23 @@ def _hooks(data: dict[str, Any]) -> None:
     entries = {hook["id"]: hook["entry"] for hook in HOOKS}
     for hook in (one for repo in data["repos"] for one in repo["hooks"]):
         parse(shlex.join([*shlex.split(entries[hook["id"]]), *hook.get("args", [])]))
+
+
+def _pipeline(file: Path, data: dict[str, Any]) -> None:
+    """What GitHub and GitLab read, and what it asks of our action."""
+    for job in data.get("jobs", {}).values():
+        for step in job["steps"]:
+            if "/amp-migrate@" in step.get("uses", ""):
+                assert step["with"].keys() <= ACTION["inputs"].keys()
+                named = re.findall(
+                    rf"steps\.{step['id']}\.outputs\.([\w-]+)", str(data)
+                )
+                assert named and set(named) <= ACTION["outputs"].keys()
+    if importlib.util.find_spec("check_jsonschema"):
+        schema = SCHEMAS.get(file.name, "vendor.github-workflows")
+        words = ["-m", "check_jsonschema", "--builtin-schema", schema, str(file)]
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 def _strings(data: object) -> list[str]:
