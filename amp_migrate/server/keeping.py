@@ -47,6 +47,7 @@ class Kept:
     """Whether a file, by path, is told of at all: excluded ones are not."""
     too_large: set[tuple[str, ...]] = field(default_factory=set)
     """Programs, by their files, that are not tried again before something else changes than a text."""
+    _readable: dict[str, tuple[str | bytes, bool]] = field(default_factory=dict)
     _good: dict[str, str | bytes] = field(default_factory=dict)
     _open: dict[str, str | bytes] = field(default_factory=dict)
     _programs: Programs = field(default_factory=lambda: Programs(()))
@@ -67,7 +68,15 @@ class Kept:
         """
         paths = {key(path): path for path in project.open}
         now = {key(path): content for path, content in project.open.items()}
-        self.broken = {file for file, one in now.items() if not _readable(file, one)}
+        self._readable = {
+            file: (
+                known
+                if (known := self._readable.get(file)) and known[0] == one
+                else (one, _is_readable(file, one))
+            )
+            for file, one in now.items()
+        }
+        self.broken = {file for file, (_, good) in self._readable.items() if not good}
         contents = {
             file: self._good.get(file, one) if file in self.broken else one
             for file, one in now.items()
@@ -148,7 +157,7 @@ class Kept:
         return put
 
 
-def _readable(file: str, content: str | bytes) -> bool:
+def _is_readable(file: str, content: str | bytes) -> bool:
     try:
         if isinstance(content, bytes):
             open_document(file, content)
