@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from amp_migrate.cli.exits import ExitCode, Lint, Proof, Served, Told
+from amp_migrate.cli.exits import Counted, ExitCode, Lint, Proof, Served, Told
 from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.report.terminal import Terminal
 
@@ -33,7 +33,7 @@ class Command(click.Command):
         self,
         *args: Any,
         examples: Sequence[tuple[str, str]] = (),
-        exits: type[ExitCode | Lint | Proof | Served | Told] = ExitCode,
+        exits: type[Counted | ExitCode | Lint | Proof | Served | Told] = ExitCode,
         **rest: Any,
     ) -> None:
         super().__init__(*args, **rest)

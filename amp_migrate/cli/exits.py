@@ -50,6 +50,18 @@ class Lint(_Exit):
     CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
 
 
+class Counted(_Exit):
+    """Of the command that counts."""
+
+    OK = 0, "counted"
+    ERROR = (
+        2,
+        "usage, configuration or I/O error; a file that could not be read was not counted",
+    )
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
+
+
 class Told(_Exit):
     """Of the command that explains."""
 

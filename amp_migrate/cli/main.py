@@ -222,6 +222,7 @@ def modernize(**given: Any) -> ExitCode:
 
 
 main.add_lazily("lint", "amp_migrate.cli.lint:lint")
+main.add_lazily("stats", "amp_migrate.cli.stats:stats")
 main.add_lazily("explain", "amp_migrate.cli.explain:explain")
 main.add_lazily("server", "amp_migrate.cli.server:server")
 main.add_lazily("validate", "amp_migrate.cli.validate:validate")

@@ -88,7 +88,7 @@ CACHING: Callable[[Any], Any] = decorated_with(
 )
 """What is remembered from run to run."""
 
-READING: Callable[[Any], Any] = decorated_with(
+FILES: Callable[[Any], Any] = decorated_with(
     _patterns(
         "include", "Of the files in directories, take only these: all *.py and *.ipynb."
     ),
@@ -97,9 +97,6 @@ READING: Callable[[Any], Any] = decorated_with(
         "Leave these out of directories, but take '!these/' whatever excludes them.",
     ),
     _patterns("force-exclude", "Leave these out even when they are named."),
-    click.option(
-        "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
-    ),
     click.option(
         "--config",
         "config_file",
@@ -127,7 +124,15 @@ READING: Callable[[Any], Any] = decorated_with(
         help="Say which settings are in force, and more.",
     ),
 )
-"""What to read, and how to talk about it."""
+"""Which files to read, and how to talk about them."""
+
+READING: Callable[[Any], Any] = decorated_with(
+    click.option(
+        "--stdin-filename", metavar="NAME", help="With -: the path that the input has."
+    ),
+    FILES,
+)
+"""The same, where a program may also come from standard input."""
 
 
 def check_reading(

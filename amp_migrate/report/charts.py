@@ -51,6 +51,8 @@ class Bar:
     high: float | None
     told: str
     """The figures with their unit."""
+    style: str = ""
+    """The class of its colour; else each row of a chart has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,7 @@ def _bar(axis: Axis, index: int, count: int, row: Bar) -> list[Markup]:
             y=_over(top + 0.4 * tall),
             width=_over(axis.place(row.value)),
             height=_over(0.38 * tall),
-            class_=f"bar s{index}",
+            class_=f"bar {row.style or f's{index}'}",
         ),
     ]
     if row.low is None or row.high is None:

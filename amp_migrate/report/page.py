@@ -25,10 +25,25 @@ MARKS = {"good": "✓", "bad": "✗", "open": "?"}
 
 def html(verdicts: Sequence[Verdict], *, date: str, version: str) -> str:
     """The page. ``date`` and ``version`` (this program's) are told as they are given."""
-    style = files("amp_migrate.report").joinpath("page.css").read_text("utf-8")
     title = "amp-migrate validate"
     if len(verdicts) == 1:
         title += f": {verdicts[0].script}: {verdicts[0].outcome.value}"
+    return whole(
+        title,
+        "amp-migrate validate",
+        _overview(verdicts) if len(verdicts) > 1 else Markup(""),
+        *(
+            _script(verdict, f"script{number}")
+            for number, verdict in enumerate(verdicts, 1)
+        ),
+        date=date,
+        version=version,
+    )
+
+
+def whole(title: str, heading: str, *content: Markup, date: str, version: str) -> str:
+    """A page that holds all that it needs."""
+    style = files("amp_migrate.report").joinpath("page.css").read_text("utf-8")
     page = element(
         "html",
         element(
@@ -43,15 +58,8 @@ def html(verdicts: Sequence[Verdict], *, date: str, version: str) -> str:
         ),
         element(
             "body",
-            element("header", element("h1", "amp-migrate validate")),
-            element(
-                "main",
-                _overview(verdicts) if len(verdicts) > 1 else "",
-                *(
-                    _script(verdict, f"script{number}")
-                    for number, verdict in enumerate(verdicts, 1)
-                ),
-            ),
+            element("header", element("h1", heading)),
+            element("main", *content),
             element(
                 "footer",
                 element("p", f"Written by amp-migrate {version} on {date}."),

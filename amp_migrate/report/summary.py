@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 from amp_migrate.catalogue.rules import CatalogueError, refusal
 from amp_migrate.core.results import Outcome, Unaligned
@@ -50,9 +50,27 @@ class Summary:
     unaligned: Unaligned
 
     @property
+    def units(self) -> int:
+        """All that were found."""
+        return self.wanted + self.already + self.off
+
+    @property
     def wanted(self) -> int:
         """What there was to do."""
         return self.done + self.left_alone
+
+
+def total(summaries: Sequence[Summary]) -> Summary:
+    """Several in one."""
+    codes: Counter[str] = Counter()
+    for one in summaries:
+        codes.update({reason.code: reason.count for reason in one.reasons})
+    sizes = [one.unaligned for one in summaries if one.unaligned.sizes]
+    return Summary(
+        **{name: sum(getattr(one, name) for one in summaries) for name in _NUMBERS},
+        reasons=_ordered(codes),
+        unaligned=_together(sizes),
+    )
 
 
 def summarized(report: Report) -> Summary:
@@ -78,17 +96,10 @@ def summarized(report: Report) -> Summary:
         left_alone=outcomes[Outcome.LEFT_ALONE],
         already=outcomes[Outcome.ALREADY],
         off=outcomes[Outcome.OFF],
-        reasons=tuple(
-            _reason(code, count)
-            for code, count in sorted(
-                codes.items(), key=lambda item: (-item[1], item[0])
-            )
-        ),
+        reasons=_ordered(codes),
         errors=len(report.failures),
         unread=len(report.unread),
-        unaligned=Unaligned(
-            sum(one.sizes for one in sizes), sizes[0].unit if sizes else 8
-        ),
+        unaligned=_together(sizes),
     )
 
 
@@ -106,7 +117,9 @@ def lines(
     elif not summary.already:
         found = f"no {many} found in {number(summary.analysed, 'file')}"
         yield found if summary.analysed or summary.errors else "no Python files found"
-    yield from _left_alone(summary, all_reasons=all_reasons)
+    if summary.reasons:
+        yield f"left alone: {summary.left_alone}"
+        yield from reasons(summary, everything=all_reasons)
     if summary.already:
         yield f"under AMP already: {number(summary.already, one, many)}"
     if summary.errors:
@@ -148,15 +161,15 @@ _WORDS = {
 """What a job is about, one and many, and what is done with it."""
 
 
-def _left_alone(summary: Summary, *, all_reasons: bool) -> Iterator[str]:
-    reasons = summary.reasons
-    if not reasons:
+def reasons(summary: Summary, *, everything: bool) -> Iterator[str]:
+    """Why something was left alone, and what helps most; ``everything``: also what is rare."""
+    found = summary.reasons
+    if not found:
         return
-    yield f"left alone: {summary.left_alone}"
-    shown = reasons if all_reasons else reasons[:_MOST_REASONS]
-    if len(reasons) == len(shown) + 1:
-        shown = reasons  # a line that names it is no longer than one that counts it
-    rest = reasons[len(shown) :]
+    shown = found if everything else found[:_MOST_REASONS]
+    if len(found) == len(shown) + 1:
+        shown = found  # a line that names it is no longer than one that counts it
+    rest = found[len(shown) :]
     others = sum(one.count for one in rest)
     width = len(str(max(others, shown[0].count)))
     for one in shown:
@@ -166,6 +179,18 @@ def _left_alone(summary: Summary, *, all_reasons: bool) -> Iterator[str]:
             yield f"{' ' * len(head)}{one.remedy}"
     if rest:
         yield f"  {others:>{width}}  for {len(rest)} other reasons (-v lists them)"
+
+
+_NUMBERS = [one.name for one in fields(Summary) if one.type == "int"]
+
+
+def _together(sizes: Sequence[Unaligned]) -> Unaligned:
+    return Unaligned(sum(one.sizes for one in sizes), sizes[0].unit if sizes else 8)
+
+
+def _ordered(codes: Mapping[str, int]) -> tuple[Reason, ...]:
+    ordered = sorted(codes.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(_reason(code, count) for code, count in ordered)
 
 
 def _reason(code: str, count: int) -> Reason:

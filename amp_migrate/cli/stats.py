@@ -1,0 +1,102 @@
+"""`amp-migrate stats`: how far projects have come with AMP."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import click
+
+from amp_migrate import __version__
+from amp_migrate.cli.commands import Command, UserError
+from amp_migrate.cli.exits import Counted
+from amp_migrate.cli.shared import FILES, PATHS, STDIN, describe, do, settle
+from amp_migrate.core.results import SourceError
+from amp_migrate.report.terminal import Terminal
+from amp_migrate.run import config
+from amp_migrate.run.cache.store import Store
+from amp_migrate.run.jobs import Job
+from amp_migrate.sources.ignore import PatternError
+
+EXAMPLES = [
+    ("amp-migrate stats", "the project in the current directory"),
+    ("amp-migrate stats repos/*", "all projects of an organisation, one by one"),
+    ("amp-migrate stats repos/* --report amp.html", "a page to look at"),
+    ("amp-migrate stats repos/* --output-format json", "for a program"),
+]
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    short_help="Count training loops: under AMP, to migrate, blocked.",
+    exits=Counted,
+)
+@PATHS
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How to tell it: text.",
+)
+@click.option("--report", metavar="FILE", help="Write a page to look at, with plots.")
+@FILES
+def stats(
+    *,
+    paths: tuple[str, ...],
+    output_format: str,
+    report: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    force_exclude: tuple[str, ...],
+    config_file: str | None,
+    jobs: int | None,
+    store: Store | None,
+    color: str,
+    quiet: bool,
+    verbose: bool,
+) -> Counted:
+    """Count the training loops of projects: under AMP already, to be migrated, or blocked by what.
+
+    Each of PATHS is one project, with its own configuration. Nothing is written or run.
+    """
+    from amp_migrate.report import stats as told
+    from amp_migrate.report.destination import Destination
+    from amp_migrate.report.summary import summarized
+
+    if STDIN in paths:
+        raise click.UsageError("standard input (-) is no project")
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose exclude each other")
+    terminal = Terminal(colour=color, quiet=quiet)
+    overrides = config.Overrides(
+        include=include or None,
+        exclude=exclude or None,
+        force_exclude=force_exclude or None,
+    )
+    projects = []
+    failed = False
+    try:
+        destination = None if report is None else Destination(report)
+        for path in dict.fromkeys(paths or (".",)):
+            settings = config.load((path,), overrides, config_file)
+            if verbose:
+                terminal.say(describe(settings))
+            settle(settings, terminal, write=False)
+            found = do(
+                Job.MIGRATE, (path,), None, None, settings, jobs, terminal, store
+            )
+            for error in found.errors:
+                failed = True
+                terminal.error(str(error))
+            projects.append(told.Project(path, summarized(found)))
+        if output_format == "json":
+            terminal.write_text(told.as_json(projects))
+        else:
+            for line in told.lines(projects, verbose=verbose):
+                terminal.write_line(line)
+        if destination is not None:
+            date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+            destination.write(told.html(projects, date=date, version=__version__))
+    except (config.ConfigError, PatternError, SourceError) as error:
+        raise UserError(str(error)) from None
+    return Counted.ERROR if failed else Counted.OK
