@@ -9,7 +9,7 @@ from amp_migrate.analysis.objects.points_to import Context as Calls
 from amp_migrate.analysis.objects.points_to import Object
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.order.amp import Amp, Region, amp_of
+from amp_migrate.lint.misuse.order.amp import Amp, amp_of
 from amp_migrate.lint.misuse.order.numerics import (
     KEEPS,
     LAYERS,
@@ -17,6 +17,7 @@ from amp_migrate.lint.misuse.order.numerics import (
     PRODUCTS,
     Values,
 )
+from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.given import Given
@@ -62,6 +63,7 @@ class _Tensors:
     def __init__(self, context: Context) -> None:
         self.program = context.program
         self.amp: Amp = amp_of(context)
+        self.regions = Regions(self.amp)
         self.values = context.program.noted(Values)
 
     def is_bfloat16_array(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
@@ -170,7 +172,7 @@ class _Tensors:
             if one.kind != "value" or one.fields:
                 yield ""
             elif self._is_half_made(one):
-                region = self._region(one)
+                region = self.regions.open_at(*one.place)
                 yield "" if region is None else region.dtype
             else:
                 kept = self._kept(one)
@@ -216,39 +218,3 @@ class _Tensors:
         if isinstance(func, ir.Attr) and func.attr in KEEPS:
             return func.value
         return None
-
-    def _region(self, one: Object) -> Region | None:
-        """The region that is open where something is made, here or around the calls that lead there; of
-        calls that no way here tells, around one of them."""
-        places = [(one.function, one.stmt)]
-        places += [(site.caller, site.stmt) for site in reversed(one.context)]
-        for place in places:
-            found = self._around(*place)
-            if found is not None:
-                return None if found.enabled is False else found
-        pending, seen = [places[-1][0]], {places[-1][0]}
-        for function in pending:
-            for site in self.program.call_sites.get(function, ()):
-                found = self._around(site.caller, site.stmt)
-                if found is not None and found.enabled is not False:
-                    return found
-                if found is None and site.caller not in seen and len(seen) < _DEEPEST:
-                    seen.add(site.caller)
-                    pending.append(site.caller)
-        return None
-
-    def _around(self, function: str, stmt: ir.Stmt | None) -> Region | None:
-        """The innermost region that a function opens around one of its statements."""
-        facts = self.program.functions[function]
-        regions = [
-            self.amp.entered(decorator, facts.parent or function)
-            for decorator in facts.decorators
-        ]
-        regions += [
-            self.amp.entered(expr, function)
-            for outer in ir.statements(facts.body)
-            if stmt is not None and outer.kind == "with"
-            if outer.path == stmt.path[: len(outer.path)]
-            for expr in outer.exprs
-        ]
-        return next((one for one in reversed(regions) if one is not None), None)

@@ -295,8 +295,8 @@ class Amp:
         where = "".join(f"\n{site.call.line}:{site.call.column}" for site in calls)
         if one.bound and one.stmt and not calls and one.bound.path == one.stmt.path:
             # Of several names that one statement gives it, the first.
-            first = one.stmt.targets[0]
-            if len(one.stmt.targets) > 1 and isinstance(first, (ir.Name, ir.Attr)):
+            first, *others = one.stmt.targets or (None,)
+            if others and isinstance(first, (ir.Name, ir.Attr)):
                 return self._written(first, one.function, None)
         if one.bound is not None and one.bound.kind == "attribute":
             owner = one.bound.owner

@@ -1,0 +1,236 @@
+"""Forward passes that no region of autocast holds: beside a loss that one does, and in validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.core.findings import Finding
+from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.order.numerics import LAYERS
+from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
+from amp_migrate.lint.misuse.order.regions import Regions
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import CallSite
+
+OUTSIDE = "AMP220"
+VALIDATED = "AMP221"
+
+_NO_GRAD = re.compile(r"torch\.(autograd\.(grad_mode\.)?)?(no_grad|inference_mode)")
+_LOSSES = re.compile(
+    r"torch\.nn\.functional\.(\w+_loss|cross_entropy|kl_div|binary_cross_entropy_with_logits)"
+    r"|torch\.nn\.(modules\.\w+\.)?\w+Loss"
+)
+_OPENS = frozenset(("region", "enter"))
+_METHODS = frozenset("mean sum float size view reshape squeeze to".split())
+"""Methods of tensors that go with a loss."""
+
+
+class _Forward(NamedTuple):
+    function: str
+    stmt: ir.Stmt
+    call: ir.Call
+
+
+def check(context: Context, file: str) -> Iterable[Finding]:
+    """What is wrong in one file of a program."""
+    protocol = protocol_of(context)
+    if not protocol.stepping:
+        return
+    forwards = context.shared.get("misuse.forwards")
+    if not isinstance(forwards, _Forwards):
+        forwards = context.shared["misuse.forwards"] = _Forwards(protocol)
+    for one in forwards.outside():
+        if ir.file_of(one.function) == file:
+            yield context.finding(OUTSIDE, one.function, one.call)
+    for one in forwards.validated():
+        if ir.file_of(one.function) == file:
+            yield context.finding(VALIDATED, one.function, one.call)
+
+
+class _Forwards:
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.events = protocol.events
+        self.amp = protocol.amp
+        self.program = protocol.amp.program
+        self.regions = Regions(protocol.amp)
+        self.values = self.program.noted(PointsTo)
+        self._trained = self._find_trained()
+        """What optimizers that scalers step were given the parameters of."""
+
+    def _find_trained(self) -> set[object]:
+        found: set[object] = set()
+        for function in self.events.read:
+            for stmt in ir.statements(self.program.functions[function].body):
+                for call in calls_of(stmt):
+                    if (
+                        isinstance(call.func, ir.Attr)
+                        and call.func.attr == "parameters"
+                    ):
+                        key = self.amp.key(call.func.value, function)
+                        if any(
+                            key in (self.protocol.owners.modules.get(one) or ())
+                            for one in self.protocol.stepping
+                        ):
+                            found |= self._objects(call.func.value, function, stmt)
+        return found
+
+    def _objects(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[object]:
+        if not isinstance(expr, (ir.Name, ir.Attr)):
+            return set()
+        return {
+            (one.kind, one.expr, one.function, one.fields)
+            for one in self.values.of(expr, function, stmt)
+            if one.kind in ("value", "instance", "lost")
+        }
+
+    def _forwards(self, function: str) -> Iterator[_Forward]:
+        """The calls of trained models in a function that no region holds, as far as is seen."""
+        if self.program.functions[function].is_generator:
+            return
+        for stmt in ir.statements(self.program.functions[function].body):
+            for call in calls_of(stmt):
+                found = self._objects(call.func, function, stmt)
+                # A region that is off says that fp32 is meant.
+                if (
+                    found
+                    and found <= self._trained
+                    and self.regions.around(function, stmt) is None
+                    and self._is_open(call, function, stmt, ())
+                ):
+                    yield _Forward(function, stmt, call)
+
+    def _is_open(
+        self, call: ir.Call, function: str, stmt: ir.Stmt, calls: tuple[CallSite, ...]
+    ) -> bool:
+        """Whether no region holds a call, nor is opened by what is called."""
+        callees = self.program.callees(call, function)
+        if any(
+            self.events.kinds(one) & _OPENS or self.regions.of(one) for one in callees
+        ):
+            return False
+        return self.regions.open_at(function, stmt, calls) is None
+
+    def _is_model(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a call is that of a model, or of a layer."""
+        found = self._objects(call.func, function, stmt)
+        if found and found <= self._trained:
+            return True
+        refs = self.program.resolve(call.func, function)
+        return bool(refs) and all(
+            (ref.kind == "made" and LAYERS.fullmatch(ref.name))
+            or (
+                ref.kind == "instance"
+                and "torch.nn.Module" in self.program.external_bases(ref.name)
+            )
+            for ref in refs
+        )
+
+    # -- training -----------------------------------------------------------------------------------
+
+    def outside(self) -> Iterator[_Forward]:
+        """Forward passes outside of every region, whose loss is computed inside of one."""
+        for function in self.events.read:
+            kinds = {event.kind for _, event in self.events.direct(function)}
+            regions = [path for path, _ in self.regions.of(function) if path]
+            if "scaled" not in kinds or not regions:
+                continue
+            bodies = {path: self._body(function, path) for path in regions}
+            if not all(self._is_loss_only(function, body) for body in bodies.values()):
+                continue
+            used = {
+                id(one.expr): one
+                for body in bodies.values()
+                for stmt in ir.statements(body)
+                for expr in stmt.exprs
+                for inner in ir.walk(expr)
+                if isinstance(inner, ir.Name)
+                for one in self.values.of(inner, function, stmt)
+            }
+            for made in used.values():
+                if isinstance(made.expr, ir.Call) and made.stmt is not None:
+                    one = _Forward(made.function, made.stmt, made.expr)
+                    if (
+                        self._is_model(made.expr, made.function, made.stmt)
+                        and self._is_open(
+                            made.expr, made.function, made.stmt, made.context
+                        )
+                        and not self._is_without_gradients(one)
+                    ):
+                        yield one
+
+    def _body(self, function: str, path: ir.Path) -> tuple[ir.Stmt, ...]:
+        stmt = self.program.control(function).statements[path]
+        return stmt.blocks[0].body
+
+    def _is_loss_only(self, function: str, body: tuple[ir.Stmt, ...]) -> bool:
+        """Whether statements compute a loss, and nothing that a forward pass may hide in."""
+        calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
+        return any(self._is_loss(call, function) for call in calls) and all(
+            self._is_loss(call, function)
+            or (isinstance(call.func, ir.Attr) and call.func.attr in _METHODS)
+            for call in calls
+        )
+
+    def _is_loss(self, call: ir.Call, function: str) -> bool:
+        origin = self.program.origin(call.func, function)
+        if origin is not None:
+            return _LOSSES.fullmatch(origin) is not None
+        refs = self.program.resolve(call.func, function)
+        return bool(refs) and all(
+            ref.kind == "made" and _LOSSES.fullmatch(ref.name) for ref in refs
+        )
+
+    # -- validation ---------------------------------------------------------------------------------
+
+    def validated(self) -> Iterator[_Forward]:
+        """The first forward pass without gradients of each function that validates in fp32 what is
+        trained in half precision."""
+        if not self._trains_in_regions():
+            return
+        for function in self.program.functions:
+            if self._is_about_torch(function):
+                found = (
+                    one
+                    for one in self._forwards(function)
+                    if self._is_without_gradients(one)
+                )
+                yield from [one for one, _ in zip(found, range(1), strict=False)]
+
+    def _is_about_torch(self, function: str) -> bool:
+        words = self.program.modules[ir.file_of(function)].identifiers
+        return not words.isdisjoint(("no_grad", "inference_mode"))
+
+    def _trains_in_regions(self) -> bool:
+        return any(
+            self.regions.open_at(function, stmt) is not None
+            and self._objects(call.func, function, stmt) & self._trained
+            for function in self.events.read
+            for stmt in ir.statements(self.program.functions[function].body)
+            for call in calls_of(stmt)
+        )
+
+    def _is_without_gradients(self, one: _Forward) -> bool:
+        """Whether a forward pass stands in ``no_grad``, by its function or a statement around it."""
+        facts = self.program.functions[one.function]
+        around = facts.parent or one.function
+        held = [(expr, around) for expr in facts.decorators]
+        held += [
+            (expr, one.function)
+            for outer in ir.statements(facts.body)
+            if outer.kind == "with" and outer.path == one.stmt.path[: len(outer.path)]
+            for expr in outer.exprs
+        ]
+        return any(
+            _NO_GRAD.fullmatch(
+                self.program.origin(
+                    expr.func if isinstance(expr, ir.Call) else expr, there
+                )
+                or ""
+            )
+            for expr, there in held
+        )

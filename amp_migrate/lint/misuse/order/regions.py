@@ -1,0 +1,74 @@
+"""Which region of autocast a statement runs in, as its function and those that call it say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amp_migrate.lint.misuse.order.amp import Amp, Region
+from amp_migrate.program import ir
+from amp_migrate.program.link import CallSite
+
+_MOST_CALLERS = 8
+
+
+class Regions:
+    """Answers for one program."""
+
+    def __init__(self, amp: Amp) -> None:
+        self.amp = amp
+        self.program = amp.program
+        self._entered: dict[str, list[tuple[ir.Path, Region]]] = {}
+
+    def around(self, function: str, stmt: ir.Stmt | None) -> Region | None:
+        """The innermost region that a function opens around one of its statements."""
+        found = [
+            region
+            for path, region in self.of(function)
+            if not path or (stmt is not None and path == stmt.path[: len(path)])
+        ]
+        return found[-1] if found else None
+
+    def of(self, function: str) -> list[tuple[ir.Path, Region]]:
+        """The regions that a function opens, with the paths of their statements; none for a decorator's."""
+        if function not in self._entered:
+            facts = self.program.functions[function]
+            around = facts.parent or function
+            whole = ((d, (), around) for d in facts.decorators)
+            parts = (
+                (expr, stmt.path, function)
+                for stmt in ir.statements(facts.body)
+                if stmt.kind == "with"
+                for expr in stmt.exprs
+            )
+            self._entered[function] = [
+                (path, region)
+                for expr, path, there in (*whole, *parts)
+                if (region := self.amp.entered(expr, there)) is not None
+            ]
+        return self._entered[function]
+
+    def open_at(
+        self,
+        function: str,
+        stmt: ir.Stmt | None,
+        calls: tuple[CallSite, ...] = (),
+    ) -> Region | None:
+        """The region that is open here by a way of calls; of calls that no way tells, in one of them."""
+        places = [(function, stmt)]
+        places += [(site.caller, site.stmt) for site in reversed(calls)]
+        for place in places:
+            found = self.around(*place)
+            if found is not None:
+                return None if found.enabled is False else found
+        return next(self._of_callers(places[-1][0]), None)
+
+    def _of_callers(self, function: str) -> Iterator[Region]:
+        pending = [function]
+        for callee in pending:
+            for site in self.program.call_sites.get(callee, ()):
+                found = self.around(site.caller, site.stmt)
+                if found is not None and found.enabled is not False:
+                    yield found
+                elif found is None and site.caller not in pending:
+                    if len(pending) < _MOST_CALLERS:
+                        pending.append(site.caller)
