@@ -45,6 +45,8 @@ _FACTORS = frozenset(("alpha", "weight"))
 _TINY = 1e-3
 """What is added to a value so that a division by it never fails."""
 _DEEPEST = 24
+_MOST_VALUES = 500
+"""That are looked at for one question."""
 
 
 class Mixed(Unclear):
@@ -97,6 +99,10 @@ class Scales:
         self.values = values
         self.is_scaler = is_scaler
         self._asked: set[tuple[object, ...]] = set()
+        self._known: dict[tuple[object, ...], Value | Unclear] = {}
+        self._cut = False
+        """An answer within the present question is not the last word."""
+        self._left = 0
 
     def of(
         self,
@@ -107,7 +113,11 @@ class Scales:
     ) -> Value:
         """What a value carries where a statement reads it; raises `Unclear`, or `Mixed`. ``given``: what
         parameters carry that somebody out of sight gives."""
-        return self._of(expr, (function, stmt, ()), given or {})
+        self._left, self._cut = _MOST_VALUES, False
+        found = self._of(expr, (function, stmt, ()), given or {})
+        if self._left < 0:
+            raise Unclear
+        return found
 
     def is_parameter(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> bool:
         """Whether a value is a parameter of a module, or several."""
@@ -153,21 +163,38 @@ class Scales:
 
     def _of_objects(self, expr: ir.Expr, at: Place, given: Environment) -> Value:
         function, stmt, context = at
-        key = (expr, function, None if stmt is None else stmt.path, id(context))
-        if key in self._asked or len(self._asked) > _DEEPEST:
+        path = None if stmt is None else stmt.path
+        key = (expr, function, path, tuple(map(id, context)), id(given) if given else 0)
+        if key in self._known:
+            known = self._known[key]
+            if isinstance(known, Unclear):
+                raise known
+            return known
+        self._left -= 1
+        if key in self._asked or len(self._asked) > _DEEPEST or self._left < 0:
             # What is computed of itself carries what it began with.
+            self._cut = True
             return _NOTHING
         self._asked.add(key)
+        before, self._cut = self._cut, False
+        answer: Value | Unclear
         try:
             found = [
                 self._of_object(one, expr, at, given)
                 for one in self.values.of(expr, function, stmt, context)
             ]
-        finally:
-            self._asked.discard(key)
-        if not found:
-            raise Unclear
-        return _gathered(joined(*(one.degree for one in found)), found)
+            if not found:
+                raise Unclear
+            answer = _gathered(joined(*(one.degree for one in found)), found)
+        except Unclear as unclear:
+            answer = unclear
+        self._asked.discard(key)
+        if not self._cut and not given:
+            self._known[key] = answer
+        self._cut = self._cut or before
+        if isinstance(answer, Unclear):
+            raise answer
+        return answer
 
     def _of_object(
         self, one: Object, expr: ir.Expr, at: Place, given: Environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.analysis.objects.points_to import PointsTo
@@ -43,10 +44,10 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     forwards = context.shared.get("misuse.forwards")
     if not isinstance(forwards, _Forwards):
         forwards = context.shared["misuse.forwards"] = _Forwards(protocol)
-    for one in forwards.outside():
+    for one in forwards.outside:
         if ir.file_of(one.function) == file:
             yield context.finding(OUTSIDE, one.function, one.call)
-    for one in forwards.validated():
+    for one in forwards.validated:
         if ir.file_of(one.function) == file:
             yield context.finding(VALIDATED, one.function, one.call)
 
@@ -132,8 +133,12 @@ class _Forwards:
 
     # -- training -----------------------------------------------------------------------------------
 
-    def outside(self) -> Iterator[_Forward]:
+    @cached_property
+    def outside(self) -> list[_Forward]:
         """Forward passes outside of every region, whose loss is computed inside of one."""
+        return list(self._find_outside())
+
+    def _find_outside(self) -> Iterator[_Forward]:
         for function in self.events.read:
             kinds = {event.kind for _, event in self.events.direct(function)}
             regions = [path for path, _ in self.regions.of(function) if path]
@@ -187,9 +192,13 @@ class _Forwards:
 
     # -- validation ---------------------------------------------------------------------------------
 
-    def validated(self) -> Iterator[_Forward]:
+    @cached_property
+    def validated(self) -> list[_Forward]:
         """The first forward pass without gradients of each function that validates in fp32 what is
         trained in half precision."""
+        return list(self._find_validated())
+
+    def _find_validated(self) -> Iterator[_Forward]:
         if not self._trains_in_regions():
             return
         for function in self.program.functions:

@@ -43,8 +43,10 @@ def findings(context: Context, protocol: Protocol, file: str) -> Iterator[Findin
     for function in context.functions(file):
         for stmt in ir.statements(context.program.functions[function].body):
             if function in protocol.events.read:
-                yield from scaled.told(stmt, function)
-                yield from scaled.penalties(stmt, function)
+                if scaled.keeps_losses:
+                    yield from scaled.told(stmt, function)
+                if scaled.asks:
+                    yield from scaled.penalties(stmt, function)
             if trains:
                 yield from scaled.hooks(stmt, function)
 
@@ -55,10 +57,21 @@ class _Scaled:
         self.program = context.program
         self.events = events
         self.scales = events.scales
-        self._scaling = {
-            file: "scale" in facts.identifiers
-            for file, facts in self.program.modules.items()
+        scales = {
+            id(stmt.value): stmt.value
+            for _, stmt, call in self.program.calls_named("scale")
+            if stmt.value is not None
         }
+        self.keeps_losses = any(
+            _last(value.func) != "backward"
+            for value in scales.values()
+            if isinstance(value, ir.Call)
+        ) or any(not isinstance(value, ir.Call) for value in scales.values())
+        """A scaled loss is more than gone backward from at once."""
+        self.asks = any(
+            self.program.origin(call.func, function) == "torch.autograd.grad"
+            for function, _, call in self.program.calls_named("grad")
+        )
 
     # -- the scaled loss --------------------------------------------------------------------------
 
