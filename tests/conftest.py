@@ -6,7 +6,9 @@ import functools
 import importlib.util
 import inspect
 import os
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import click.testing
@@ -55,6 +57,21 @@ NEED_TORCH = [
 ]
 
 collect_ignore = [] if HAVE_TORCH else NEED_TORCH
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """What would be installed."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=Path(__file__).resolve().parent.parent,
+        check=True,
+        capture_output=True,
+    )
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email
-import importlib.util
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import amp_migrate
 
@@ -22,21 +22,6 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    if importlib.util.find_spec("hatchling") is None:
-        pytest.skip("hatchling is not installed")
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (path,) = folder.glob("*.whl")
-    return zipfile.ZipFile(path)
 
 
 def test_version() -> None:
@@ -63,6 +48,31 @@ def test_every_module_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
         for path in (ROOT / "amp_migrate").rglob("*.py")
     }
     assert here <= set(wheel.namelist())
+
+
+def test_types_are_told_to_those_who_import_it(wheel: zipfile.ZipFile) -> None:
+    assert "amp_migrate/py.typed" in wheel.namelist()
+
+
+def test_the_classifiers_are_known_and_name_the_supported_pythons(
+    wheel: zipfile.ZipFile,
+) -> None:
+    known = pytest.importorskip("trove_classifiers").classifiers
+    (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+    metadata = email.message_from_bytes(wheel.read(name))
+    given = set(metadata.get_all("Classifier", []))
+    assert given <= known
+    named = {
+        one.rpartition(" ")[2]
+        for one in given
+        if one.startswith("Programming Language :: Python :: 3.")
+    }
+    assert min(named, key=lambda one: int(one[2:])) == "3.10"
+    assert metadata["Requires-Python"] == ">=3.10"
+    workflow = ROOT / ".github" / "workflows" / "ci.yml"
+    if workflow.exists():
+        jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+        assert {*jobs["checks"]["strategy"]["matrix"]["python"]} == named
 
 
 def test_catalogue_is_read_from_the_wheel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import doctest
 import importlib
 import importlib.util
@@ -43,8 +44,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TITLED = {"python", "toml", "yaml", "json", "diff", "lua"}
-PROGRAMS = {"amp-migrate", "python", "python3", "pip", "git", "mkdocs", ".ci/run"}
+TITLED = {"python", "toml", "yaml", "json", "diff", "lua", "ini"}
+PROGRAMS = set("amp-migrate python python3 pip git mkdocs flake8 .ci/run".split())
 """What commands that are only listed may begin with."""
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 
@@ -154,6 +155,8 @@ def _file(block: Block, sandbox: Sandbox) -> None:
             assert load([str(folder)]).config_file == folder / "pyproject.toml"
     elif block.language == "json":
         _served(json.loads(block.text))
+    elif block.language == "ini":
+        configparser.ConfigParser().read_string(block.text)
     elif block.language == "lua":
         (words,) = re.findall(r"cmd = \{(.*)\}", block.text)
         (options,) = re.findall(r"init_options = \{ (\w+) = true \}", block.text)
@@ -186,7 +189,8 @@ def _served(data: dict[str, Any]) -> None:
 
 def _hooks(data: dict[str, Any]) -> None:
     entries = {hook["id"]: hook["entry"] for hook in HOOKS}
-    for hook in (one for repo in data["repos"] for one in repo["hooks"]):
+    ours = (repo for repo in data["repos"] if "amp-migrate" in repo["repo"])
+    for hook in (one for repo in ours for one in repo["hooks"]):
         parse(shlex.join([*shlex.split(entries[hook["id"]]), *hook.get("args", [])]))
 
 
