@@ -28,12 +28,12 @@ class _Plugin:
 
     def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:
         """flake8 gives what the names of these parameters ask for; a ``tree`` makes it one call a file."""
-        self.filename = filename
-        self.text = "".join(lines)
+        # Not in `run`, whose exceptions flake8 does not catch.
+        self.found = _found(filename, "".join(lines))
 
     def run(self) -> Iterator[Reported]:
         """The findings of the file whose codes begin with ``prefix``."""
-        for one in _found(self.filename, self.text):
+        for one in self.found:
             if one.code.startswith(self.prefix):
                 place = one.place
                 message = f"{one.code} {one.message}"
