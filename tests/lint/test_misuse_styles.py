@@ -628,6 +628,13 @@ NOT_SAVED = {
 }
 
 
+def test_an_optimizer_that_gets_its_name_inside_an_expression() -> None:
+    named = "if optimizer := torch.optim.SGD(model.parameters(), lr=0.1):\n    pass\n"
+    assignment = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    saved = 'torch.save([model.state_dict(), optimizer.state_dict(), scaler.state_dict()], "last.pt")\n'
+    assert codes(TRAINED.replace(assignment, named) + saved) == []
+
+
 @pytest.mark.parametrize("name", NOT_SAVED)
 def test_a_checkpoint_without_the_scaler(name: str) -> None:
     text = dedent(NOT_SAVED[name])
