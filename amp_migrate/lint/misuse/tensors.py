@@ -88,8 +88,10 @@ class _Tensors:
         if stmt.kind != "assign" or stmt.value is None or len(stmt.targets) != 1:
             return False
         match stmt.targets[0]:
-            case ir.Item(value=table, key=key) if self._is_index(key, function, stmt):
-                return self._are_two(table, stmt.value, function, stmt)
+            case ir.Item(value=table, key=key) if not isinstance(key, ir.Const):
+                return self._are_two(
+                    table, stmt.value, function, stmt
+                ) and self._is_index(key, function, stmt)
         return False
 
     def _are_two(

@@ -69,7 +69,7 @@ class AmpEvents(Events):
         self._may_be_scaled: dict[tuple[ir.Expr, str], bool] = {}
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
         self._numerics = Numerics(amp)
-        self.wrapped = Wrapped(amp.program, amp.points_to)
+        self.wrapped = Wrapped(amp.program)
         self.scales = Scales(amp.program, amp.program.noted(Values), self.is_scaler)
         self._gradients = Gradients(amp.program, self.scales)
         self.optimizers = Optimizers(amp.program, any_step=True)

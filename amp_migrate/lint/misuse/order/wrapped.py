@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -13,9 +12,8 @@ from amp_migrate.program.link import Program
 class Wrapped:
     """Answers for one program."""
 
-    def __init__(self, program: Program, points_to: PointsTo) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.points_to = points_to
         self._stands_in: dict[str, str] = {}
         """The function that is called for a decorated one."""
         self._inside: dict[str, set[str]] = {}
@@ -27,23 +25,34 @@ class Wrapped:
                     self._inside.setdefault(deco, set()).add(name)
 
     def _made(self, decorator: ir.Expr, around: str) -> Iterator[tuple[str, str]]:
-        """A function that decorates, and the one that it gives back."""
-        found = [*self._functions(self.points_to.of(decorator, around))]
-        if len(found) != 1:
-            return
-        returned = {
-            name
-            for stmt in ir.statements(self.program.functions[found[0]].body)
-            if stmt.kind == "return" and stmt.value is not None
-            for name in self._functions(self.points_to.of(stmt.value, found[0], stmt))
-            if self.program.functions[name].parent == found[0]
-        }
-        if len(returned) == 1:
-            yield found[0], returned.pop()
+        """A function that decorates, and the one inside it that it gives back."""
+        made = isinstance(decorator, ir.Call)
+        func = decorator.func if isinstance(decorator, ir.Call) else decorator
+        found = [
+            ref.name
+            for ref in self.program.resolve(func, around)
+            if ref.kind == "function"
+        ]
+        deco = found[0] if len(found) == 1 else None
+        if made and deco is not None:
+            deco = self._given_back(deco)
+        inner = None if deco is None else self._given_back(deco)
+        if deco is not None and inner is not None:
+            yield deco, inner
 
-    @staticmethod
-    def _functions(found: tuple[Object, ...]) -> Iterator[str]:
-        return (one.name for one in found if one.kind == "function" and not one.fields)
+    def _given_back(self, function: str) -> str | None:
+        """The function inside another one that this returns."""
+        names = {
+            stmt.value.id
+            for stmt in ir.statements(self.program.functions[function].body)
+            if stmt.kind == "return" and isinstance(stmt.value, ir.Name)
+        }
+        inside = [
+            stmt.names[1]
+            for stmt in ir.statements(self.program.functions[function].body)
+            if stmt.kind == "functiondef" and stmt.names[0] in names
+        ]
+        return inside[0] if len(inside) == 1 else None
 
     def called(
         self, callees: tuple[str, ...], call: ir.Call, function: str
