@@ -44,6 +44,7 @@ LEFT = {
     "a mask that is half": "s = s + (1.0 - mask.to(s.dtype)) * -1e9",
     "a mask that was made half": "m = mask.to(s.dtype)\n        s = s + m * -1e9",
     "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
+    "limits of another tensor": "r = torch.rand(4, 4, device=x.device)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
     "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
     "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",
     "a small number stored": "s[s == 0] = 1e-8",
@@ -57,6 +58,23 @@ def test_left_alone(name: str) -> None:
     result = migrate_source(source)
     assert result.output == source
     assert {found.code for found in result.diagnostics} == {"AMP021"}
+
+
+OWN_LIMITS = {
+    "put into it": "r[0] = -torch.finfo(r.dtype).max",
+    "filled in": "r = r.masked_fill(mask[0], -torch.finfo(r.dtype).max)",
+}
+
+
+@pytest.mark.parametrize("name", OWN_LIMITS)
+def test_a_tensor_holds_its_own_limits(name: str) -> None:
+    text = (
+        f"r = torch.rand(4, device=x.device)\n        {OWN_LIMITS[name]}\n"
+        "        s = s.masked_fill(r.argsort() == 0, 0.0)"
+    )
+    source = HEAD + before(MODEL.format(text))
+    result = migrate_source(source)
+    assert result.changed and OWN_LIMITS[name] in result.output
 
 
 BOUND = {

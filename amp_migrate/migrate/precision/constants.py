@@ -15,6 +15,7 @@ from amp_migrate.edit.edits import Bound
 from amp_migrate.migrate.precision.remedies import Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 _FILLS = frozenset(
     "masked_fill masked_fill_ fill_ full_like new_full pad clamp clamp_ clip where".split()
@@ -185,15 +186,33 @@ class Constants:
         return None
 
     def _is_of_half(self, at: Made, call: ir.Call) -> bool:
-        """Whether limits are asked of a tensor that may be half, and so are half's own then."""
+        """Whether limits are asked of a tensor that may be half, and so are half's own then, or of the
+        very tensor that they are put into."""
         if len(call.args) != 1:
             return False
         match call.args[0].value:
+            case ir.Attr(value=tensor, attr="dtype") if self._is_put_into(
+                at, call, tensor
+            ):
+                return True
             case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
                 # Parameters stay as they are.
                 return False
             case ir.Attr(value=tensor, attr="dtype"):
                 return not self.halves.is_never_half(Made(tensor, at.function, at.stmt))
+        return False
+
+    def _is_put_into(self, at: Made, call: ir.Call, tensor: ir.Expr) -> bool:
+        """``x[0] = torch.finfo(x.dtype).min``, ``x.masked_fill(mask, -torch.finfo(x.dtype).max)``"""
+        if any(isinstance(t, ir.Item) and t.value == tensor for t in at.stmt.targets):
+            return True
+        for filling in calls_of(at.stmt):
+            method = filling.func.attr if isinstance(filling.func, ir.Attr) else ""
+            origin = self.program.origin(filling.func, at.function) or ""
+            if method in _FILLS and self._filled(filling, origin, method) == tensor:
+                given = (e for arg in filling.args for e in ir.walk(arg.value))
+                if any(one is call for one in given):
+                    return all(arg.name != "dtype" for arg in filling.args)
         return False
 
     @staticmethod
