@@ -96,6 +96,29 @@ loss = F.mse_loss(action, y) + 0.01 * log_prob.mean()
 ---
 y_t = torch.tanh(x_t.float())
 
+=== a logarithm of an action that a policy draws from itself
+class Policy(nn.Module):
+    def __init__(self, high):
+        super().__init__()
+        self.mean, self.log_std = nn.Linear(6, 1), nn.Linear(6, 1)
+        self.register_buffer("scale", torch.tensor(high / 2, dtype=torch.float32))
+    def forward(self, x):
+        return self.mean(x), -5 + 0.5 * (2 + 5) * (torch.tanh(self.log_std(x)) + 1)
+    def get_action(self, x):
+        mean, log_std = self(x)
+        normal = torch.distributions.Normal(mean, log_std.exp())
+        x_t = normal.rsample()
+        y_t = torch.tanh(x_t)
+        log_prob = normal.log_prob(x_t)
+        log_prob -= torch.log(self.scale * (1 - y_t.pow(2)) + 1e-6)
+        return y_t * self.scale, log_prob
+model = Policy(4).to(device)
+---
+action, log_prob = model.get_action(x)
+loss = F.mse_loss(action, y) + 0.01 * log_prob.mean()
+---
+y_t = torch.tanh(x_t.float())
+
 === a logarithm of a squashed action
 LINEAR
 ---

@@ -243,6 +243,12 @@ class Dtypes:
         if modules is not None:
             given = None if first is None else Made(first, at.function, at.stmt)
             return all(self._fp32_module(m, given, at.index) for m in modules)
+        if refs and all(ref.kind == "instance" for ref in refs):
+            # A module that calls itself: `mean, std = self(x)`.
+            called = program.callees(call, at.function)
+            return bool(called) and all(
+                self._fp32_returned(one, at.index) for one in called
+            )
         if refs or not isinstance(func, ir.Attr):
             return False
         method = func.attr
@@ -310,7 +316,7 @@ class Dtypes:
         for arg in call.args:
             if arg.name == "dtype":
                 return self._says_fp32(arg.value, at) and (
-                    name in dtype_table.FACTORIES or name in dtype_table.SAME
+                    name in dtype_table.FROM_NUMBERS or name in dtype_table.SAME
                 )
         if name in dtype_table.FACTORIES:
             return True
