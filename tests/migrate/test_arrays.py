@@ -76,6 +76,24 @@ print(seen.dtype, to_numpy(out).dtype, to_numpy(y.double()).dtype, to_numpy(y.lo
 seen = full_out.detach().numpy()
 return full_t.detach().cpu().numpy()
 
+=== of the data of an unknown dtype, beside a half of something else
+LINEAR
+import sys
+scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
+class Split:
+    def __init__(self, size):
+        self.half = size // 2
+print(Split(6).half)
+def to_numpy(t): return t.data.numpy()
+---
+out = model(x) * scale
+seen = out.data.to("cpu").numpy()
+loss = F.mse_loss(out, y)
+print(seen.dtype, to_numpy(out).dtype, to_numpy(y.double()).dtype)
+---
+seen = full_out.data.to("cpu").numpy()
+return full_t.data.numpy()
+
 === without autocast
 LINEAR
 def look(model):
@@ -96,6 +114,18 @@ scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
 ---
 out = model(x) * scale
 seen = (out * 2).detach().numpy()
+loss = F.mse_loss(out, y)
+---
+seen =
+
+=== of unknown precision, where there are halves
+LINEAR
+import sys
+scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
+print(torch.ones(2).half().dtype)
+---
+out = model(x) * scale
+seen = out.detach().numpy()
 loss = F.mse_loss(out, y)
 ---
 seen =

@@ -101,7 +101,7 @@ class Arrays:
             return None
         # Nothing but a tensor is on a device, or part of a graph.
         sure = any(
-            isinstance(inner, ir.Attr) and inner.attr in ("cpu", "detach")
+            isinstance(inner, ir.Attr) and inner.attr in ("cpu", "to", "detach", "data")
             for inner in ir.walk(tensor)
         )
         raised = self.remedies.raised(function, stmt, tensor, sure)

@@ -8,11 +8,13 @@ from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.dtypes import Dtypes, rebinds
 from amp_migrate.analysis.values.halves import Halves, Statements
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Upcast, Widen
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 SHAPES = frozenset(
@@ -25,7 +27,7 @@ SHAPES = frozenset(
 Found = tuple[str, Edit]
 """A function, and an edit of one of its statements."""
 
-_HALVES = frozenset("half float16 HalfTensor bfloat16 BFloat16Tensor".split())
+_HALVES = frozenset("float16 HalfTensor bfloat16 BFloat16Tensor".split())
 
 
 class Unclear(Exception):
@@ -93,7 +95,11 @@ class Remedies:
         keeps = dtype_table.SAME | dtype_table.TURNS
         while not isinstance(expr, ir.Name):
             match expr:
-                case ir.Attr(value=value, attr="T" | "mT"):
+                case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
+                    expr = view
+                case ir.Call(func=ir.Attr(value=value, attr="to"), args=args) if all(
+                    kind_of(self.program, a.value, function) == DEVICE for a in args
+                ):
                     expr = value
                 case ir.Call(
                     func=ir.Attr(value=value, attr=attr) as func, args=args
@@ -130,7 +136,17 @@ class Remedies:
     @cached_property
     def _has_halves(self) -> bool:
         """Whether the program has half values of its own, which are to stay so with AMP off."""
+        program = self.program
         return any(
             not module.identifiers.isdisjoint(_HALVES)
-            for module in self.program.modules.values()
+            for module in program.modules.values()
+        ) or any(
+            (
+                isinstance(inner, ir.Call)
+                and isinstance(inner.func, ir.Attr)
+                and inner.func.attr == "half"
+            )
+            or (program.origin(inner, function) or "").endswith(".half")
+            for function, stmt in program.mentioning("half")
+            for inner in parts_of(stmt)
         )
