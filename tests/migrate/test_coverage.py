@@ -471,6 +471,39 @@ def test_gradients_of_an_earlier_step_are_left(name: str) -> None:
     assert left_alone(with_zeroing(*NOT_CLEARED[name])) == "AMP031"
 
 
+REBOUND = {
+    # name: (what a parameter is bound to anew, whether all that is trained is cleared)
+    "one of its layers": ("net[0]", False),
+    "one of its layers, by a function": ("first(net)", False),
+    "what is wrapped": ("net.module", True),
+}
+
+
+@pytest.mark.parametrize("name", REBOUND)
+def test_a_parameter_that_is_bound_to(name: str) -> None:
+    value, clears_all = REBOUND[name]
+    source = f"""\
+def first(layers):
+    return layers[0]
+def train(net, opt):
+    whole = net
+    if len(data) > 100:
+        net = {value}
+    for x, y in data:
+        x, y = x.to(device), y.to(device)
+        net.zero_grad()
+        loss = criterion(whole(x), y)
+        loss.backward()
+        opt.step()
+model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 3)).to(device)
+train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+"""
+    if clears_all:
+        assert "scaler.step(opt)" in migrated(source)
+    else:
+        assert left_alone(source) == "AMP031"
+
+
 def test_all_of_a_module_that_keeps_some_in_a_list() -> None:
     """``self.params`` is a list like others, not the parameters of all that ``self`` is."""
     source = """\

@@ -274,3 +274,23 @@ def test_a_function_in_another_file(name: str, tmp_path: Path) -> None:
     result = migrate_source(source, path=str(path), root=tmp_path)
     assert [found.code for found in result.diagnostics] == ([code] if code else [])
     assert result.changed == (not code)
+
+
+def test_data_that_is_taken_out_of_itself_is_no_optimizer() -> None:
+    source = f"""\
+from helpers import keep
+def worst(scores):
+    for one in scores:
+        if isinstance(one, list):
+            one = one[-1]
+        keep(one)
+{OPT}
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    worst([[loss.item()]])
+    opt.step()
+"""
+    output = migrated(source)
+    assert "scaler.step(opt)" in output and "unscale_" not in output

@@ -770,7 +770,7 @@ class Coverage:
                 value = stmt.value
             if value is None or value == ir.Const(None):
                 continue
-            if isinstance(value, ir.Call) and self._is_module(
+            if self._is_wrapped(value, definition.function) and self._is_module(
                 expr, definition.function
             ):
                 continue
@@ -780,13 +780,15 @@ class Coverage:
                 held.join(self._as_added(one, definition.function, stmt, at))
             elif one.all or one.groups or not one.complete:
                 several.append(one)
-        held.join(_either(several))
         if given and self._is_param(owner, expr.id):
+            args = Held()
             for site in self._sites(owner):
                 value = program.argument_at(site, expr.id)
                 if value is not None:
                     known = True
-                    held.join(self._of(value, site.caller, site.stmt, depth + 1))
+                    args.join(self._of(value, site.caller, site.stmt, depth + 1))
+            several.append(args)
+        held.join(_either(several))
         for qualname, stmt, call in self._additions:
             if (
                 isinstance(call.func, ir.Attr)
@@ -803,6 +805,12 @@ class Coverage:
             return held
         identities = self.identities(expr, function, at)
         return Held(whole=set(identities), complete=bool(identities))
+
+    def _is_wrapped(self, value: ir.Expr, function: str) -> bool:
+        """``net = DataParallel(net)``: a call that a library answers, or a class."""
+        return isinstance(value, ir.Call) and not any(
+            ref.kind == "function" for ref in self.program.resolve(value.func, function)
+        )
 
     def _is_self(self, expr: ir.Expr, function: str) -> bool:
         own = self.program.self_class(function)

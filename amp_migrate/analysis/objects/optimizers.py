@@ -50,6 +50,7 @@ FRAMEWORK = "framework"
 ENDLESS = "endless"
 SHOWN = frozenset((CLOSURE, WRAPPED, APEX, ENDLESS))
 """Problems of what is an optimizer all the same, or may be."""
+_MOST_MADE_OF = 400
 
 _Next = State | Object
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
@@ -303,9 +304,57 @@ class Optimizers:
         """
         if slot not in self._nowhere:
             trace = self.trace(slot)
-            if not trace.births and all(p.kind not in SHOWN for p in trace.problems):
+            shown = {p.kind for p in trace.problems} & SHOWN
+            if shown == {ENDLESS} and not self._may_hold_one(trace.slots):
+                shown = set()
+            if not trace.births and not shown:
                 self._nowhere |= trace.slots
         return slot in self._nowhere
+
+    def _may_hold_one(self, slots: Iterable[Slot]) -> bool:
+        """Whether a call that makes an optimizer is in sight among all that what some slots hold is made
+        of, whatever is taken out of what."""
+        program = self.program
+        pending = [one for slot in slots for one in self._given_to(slot.holder)]
+        seen: set[Slot | str] = {slot.holder for slot in slots}
+        while pending and len(seen) <= _MOST_MADE_OF:
+            expr, function = pending.pop()
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Call):
+                    if self.makers.construction(inner, function) is not None:
+                        return True
+                    for callee in {*program.callees(inner, function)} - seen:
+                        seen.add(callee)
+                        body = ir.statements(program.functions[callee].body)
+                        returned = [s.value for s in body if s.kind == "return"]
+                        pending += [(value, callee) for value in returned if value]
+                elif isinstance(inner, (ir.Name, ir.Attr)):
+                    slot = self.slot(inner, function)
+                    if slot is not None and slot.holder not in seen:
+                        seen.add(slot.holder)
+                        pending += self._given_to(slot.holder)
+        return bool(pending)
+
+    def _given_to(self, holder: Slot) -> list[tuple[ir.Expr, str]]:
+        """The expressions, and the functions in which they stand, of all that a variable or an attribute
+        is given, or that is put into it."""
+        program = self.program
+        if holder.kind == "attribute":
+            definitions = program.attribute_definitions(holder.owner, holder.name)
+        else:
+            definitions = program.definitions(holder.owner, holder.name)
+        stored = self.collections.stored(*self._named(holder))
+        found = [
+            (value, one.function)
+            for one in (*definitions, *(put for _, put in stored))
+            if (value := one.value or one.stmt.value) is not None
+        ]
+        if holder.kind == "variable":
+            params = program.functions[holder.owner].params
+            if any(param.name == holder.name for param in params):
+                given = program.arguments(holder.owner, holder.name)
+                found += [(value, caller) for caller, value in given]
+        return found
 
     def made(self, birth: Birth) -> list[Object]:
         """The constructions of the optimizer that is born, each with the calls that lead to it."""
