@@ -44,7 +44,7 @@ LEFT = {
     "a mask that is half": "s = s + (1.0 - mask.to(s.dtype)) * -1e9",
     "a mask that was made half": "m = mask.to(s.dtype)\n        s = s + m * -1e9",
     "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
-    "limits of another tensor": "r = torch.rand(4, 4, device=x.device)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
+    "limits of another": "r = torch.rand(4, 4)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
     "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
     "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",
     "a small number stored": "s[s == 0] = 1e-8",
