@@ -112,3 +112,18 @@ def test_importing_the_core_does_not_import_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_the_oldest_versions_that_are_tried_are_those_that_are_admitted() -> None:
+    file = ROOT / ".github" / "oldest.txt"
+    if not file.exists():
+        pytest.skip("a source distribution has no workflows")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    tried = dict(one.split("==") for one in lines if not one.startswith("#"))
+    project = PYPROJECT["project"]
+    needed = project["dependencies"] + project["optional-dependencies"]["notebook"]
+    admitted = dict(re.split(r">=|;", one)[:2] for one in needed)
+    assert admitted.keys() == tried.keys()
+    for name, oldest in admitted.items():
+        parts = oldest.split(".")
+        assert tried[name].split(".") == parts + ["0"] * (3 - len(parts)), name
