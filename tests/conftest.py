@@ -46,6 +46,7 @@ HAVE_TORCH = importlib.util.find_spec("torch") is not None
 """The tool needs no torch; running training scripts does."""
 
 NEED_TORCH = [
+    "lint/test_mending.py",
     "lint/test_probe.py",
     "validate/test_proofs.py",
     "validate/test_validate.py",

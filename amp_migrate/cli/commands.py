@@ -19,6 +19,9 @@ from amp_migrate.cli.exits import Counted, ExitCode, Lint, Proof, Served, Told
 from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.report.terminal import Terminal
 
+IMPLIED = f"{__name__}.implied"
+"""In a context's ``meta`` where nobody named the command."""
+
 
 class UserError(click.ClickException):
     """Something the user has to put right; ends the program with `ExitCode.ERROR`."""
@@ -89,6 +92,7 @@ class Program(click.Group):
         )
         if not args or args[0] not in own:
             args = [self.default, *args]
+            ctx.meta[IMPLIED] = True
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:

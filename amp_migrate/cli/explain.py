@@ -8,6 +8,7 @@ import json
 import click
 
 from amp_migrate.catalogue.rules import codes, rule
+from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Told
 from amp_migrate.report import rules
@@ -26,7 +27,7 @@ EXAMPLES = [
     short_help="Explain what a code means.",
     exits=Told,
 )
-@click.argument("code", metavar="CODE", default="")
+@click.argument("code", metavar="CODE", default="", shell_complete=completion.codes)
 @click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Lint
 from amp_migrate.cli.probe import judged
@@ -74,7 +75,12 @@ def _profile(
 
 def _choice_of_rules(name: str, meaning: str) -> Callable[[Any], Any]:
     return click.option(
-        f"--{name}", multiple=True, metavar="CODES", callback=_codes, help=meaning
+        f"--{name}",
+        multiple=True,
+        metavar="CODES",
+        callback=_codes,
+        shell_complete=completion.codes,
+        help=meaning,
     )
 
 
@@ -84,7 +90,12 @@ _LINTING: Callable[[Any], Any] = decorated_with(
         type=click.Choice(FORMATS),
         help="How to report it: text. Those for machines hold every severity.",
     ),
-    click.option("--output-file", metavar="FILE", help="Where to: standard output."),
+    click.option(
+        "--output-file",
+        metavar="FILE",
+        shell_complete=completion.files,
+        help="Where to: standard output.",
+    ),
     _choice_of_rules(
         "select", "Only these rules: codes or their beginnings, 'TCU1,AMP101', or ALL."
     ),
@@ -116,6 +127,7 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--python",
         metavar="PATH",
+        shell_complete=completion.files,
         default=sys.executable,
         show_default="this one",
         help="The interpreter for --probe, which has torch.",
@@ -123,6 +135,7 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--baseline",
         metavar="FILE",
+        shell_complete=completion.files,
         help="Report only what is not in this file, which --write-baseline has written.",
     ),
     click.option(

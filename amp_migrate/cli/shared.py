@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from amp_migrate.cli import completion
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
 from amp_migrate.run.cache.store import Store, folder
@@ -42,7 +43,9 @@ def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-PATHS: Callable[[Any], Any] = click.argument("paths", nargs=-1, metavar="[PATHS]...")
+PATHS: Callable[[Any], Any] = click.argument(
+    "paths", nargs=-1, metavar="[PATHS]...", shell_complete=completion.paths
+)
 
 
 def _caching(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +64,7 @@ def _caching(command: Callable[..., Any]) -> Callable[..., Any]:
 CACHE_DIR: Callable[[Any], Any] = click.option(
     "--cache-dir",
     metavar="DIR",
+    shell_complete=completion.folders,
     envvar="AMP_MIGRATE_CACHE_DIR",
     show_envvar=True,
     help="Where results are kept: the user's cache folder.",
@@ -101,6 +105,7 @@ FILES: Callable[[Any], Any] = decorated_with(
         "--config",
         "config_file",
         metavar="FILE",
+        shell_complete=completion.files,
         help="A pyproject.toml to use instead.",
     ),
     click.option(

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from amp_migrate import __version__
+from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Proof
 from amp_migrate.core.options import DTYPES
@@ -61,7 +62,12 @@ def _known_profile(
     short_help="Prove a rewrite by running it.",
     exits=Proof,
 )
-@click.argument("words", nargs=-1, metavar="SCRIPT [-- ARGUMENTS]...")
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="SCRIPT [-- ARGUMENTS]...",
+    shell_complete=completion.files,
+)
 @click.option(
     "-m", "module", metavar="MODULE", help="Run a module instead of a script."
 )
@@ -77,6 +83,7 @@ def _known_profile(
     "interpreter",
     default=sys.executable,
     metavar="INTERPRETER",
+    shell_complete=completion.files,
     help="The Python, with torch, that runs the script: this one.",
 )
 @click.option(
@@ -119,11 +126,18 @@ def _known_profile(
     help="The kind of GPU that shapes are judged for, from volta to blackwell: the one there is, or ampere.",
 )
 @click.option(
-    "--report", metavar="FILE", help="Write a page to look at: curves, figures, shapes."
+    "--report",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="Write a page to look at: curves, figures, shapes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.option(
-    "--config", "config_file", metavar="FILE", help="A pyproject.toml to use instead."
+    "--config",
+    "config_file",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="A pyproject.toml to use instead.",
 )
 @click.option(
     "--color",
