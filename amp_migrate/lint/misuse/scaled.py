@@ -45,7 +45,7 @@ def findings(context: Context, protocol: Protocol, file: str) -> Iterator[Findin
             if function in protocol.events.read:
                 if scaled.keeps_losses:
                     yield from scaled.told(stmt, function)
-                if scaled.asks:
+                if scaled.asking:
                     yield from scaled.penalties(stmt, function)
             if trains:
                 yield from scaled.hooks(stmt, function)
@@ -68,10 +68,12 @@ class _Scaled:
             if isinstance(value, ir.Call)
         ) or any(not isinstance(value, ir.Call) for value in scales.values())
         """A scaled loss is more than gone backward from at once."""
-        self.asks = any(
-            self.program.origin(call.func, function) == "torch.autograd.grad"
+        self.asking = {
+            ir.file_of(function)
             for function, _, call in self.program.calls_named("grad")
-        )
+            if self.program.origin(call.func, function) == "torch.autograd.grad"
+        }
+        """The files in which gradients are asked for."""
 
     # -- the scaled loss --------------------------------------------------------------------------
 
@@ -139,7 +141,8 @@ class _Scaled:
 
     def penalties(self, stmt: ir.Stmt, function: str) -> Iterator[Finding]:
         """What is computed of scaled gradients as if they were not scaled."""
-        for expr in stmt.exprs if stmt.value is not None else ():
+        asks = ir.file_of(function) in self.asking and stmt.value is not None
+        for expr in stmt.exprs if asks else ():
             try:
                 self.scales.of(expr, function, stmt)
             except Mixed as mixed:
