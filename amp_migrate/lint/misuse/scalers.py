@@ -34,17 +34,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     protocol = protocol_of(context)
     events, amp = protocol.events, protocol.amp
     yield from _bfloat16(context, amp, events, file)
-    found = {
-        (function, call.line): (code, function, call)
-        for code, made in (
-            (
-                HALF_PARAMETERS,
-                _made_half(context, protocol.owners, protocol.all_optimizers),
-            ),
-            (UNSHARDED, _unsharded(context, protocol)),
-        )
-        for function, call in made
-    }
+    found = dict(_everywhere(context, protocol))
     for function in context.functions(file):
         if function not in events.read:
             continue
@@ -59,6 +49,29 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     for (function, _), told in found.items():
         if ir.file_of(function) == file:
             yield context.finding(*told)
+
+
+_Found = dict[tuple[str, int], tuple[str, str, ir.Call]]
+
+
+def _everywhere(context: Context, protocol: Protocol) -> _Found:
+    """What is wrong in any file, found once."""
+    known = context.shared.get("misuse.scalers")
+    if isinstance(known, dict):
+        return known
+    found: _Found = {
+        (function, call.line): (code, function, call)
+        for code, made in (
+            (
+                HALF_PARAMETERS,
+                _made_half(context, protocol.owners, protocol.all_optimizers),
+            ),
+            (UNSHARDED, _unsharded(context, protocol)),
+        )
+        for function, call in made
+    }
+    context.shared["misuse.scalers"] = found
+    return found
 
 
 def _closure(
@@ -225,12 +238,11 @@ def _trained(
     context: Context, owners: Owners, stepped: set[tuple[str, ...]]
 ) -> Iterator[tuple[ir.Expr, str, ir.Stmt]]:
     """The modules whose parameters optimizers of scalers are given."""
-    for function in owners.events.read:
-        for stmt, call in all_calls(context.program, function):
-            if isinstance(call.func, ir.Attr) and call.func.attr == "parameters":
-                key = owners.amp.key(call.func.value, function)
-                if any(key in (owners.modules.get(one) or ()) for one in stepped):
-                    yield call.func.value, function, stmt
+    for function, stmt, call in context.program.calls_named("parameters"):
+        if isinstance(call.func, ir.Attr) and function in owners.events.read:
+            key = owners.amp.key(call.func.value, function)
+            if any(key in (owners.modules.get(one) or ()) for one in stepped):
+                yield call.func.value, function, stmt
 
 
 # -- shards -------------------------------------------------------------------------------------
