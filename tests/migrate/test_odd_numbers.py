@@ -77,6 +77,33 @@ def test_a_tensor_holds_its_own_limits(name: str) -> None:
     assert result.changed and OWN_LIMITS[name] in result.output
 
 
+FLOAT_BIAS = "bias = torch.zeros(4, 4, device=x.device)\n        "
+LARGE_IN_FP32 = {
+    # name: (how the bias is filled, and used; whether that is in fp32, too)
+    "added": ("bias = bias.masked_fill(mask, -1e9)", "s = s + bias", True),
+    "added in place": ("bias = bias.masked_fill(mask, -1e9)", "s += bias", False),
+    "added by a method": ("bias[mask] = -1e9", "s = s.add_(bias)", False),
+    "filled in place": ("bias.masked_fill_(mask, -1e9)", "s += bias", False),
+    "its own limits": ("bias[mask] = torch.finfo(bias.dtype).min", "s += bias", False),
+    "for attention": (
+        "bias = bias.masked_fill(mask, -1e9)",
+        "s = F.scaled_dot_product_attention(s[None], s[None], s[None], attn_mask=bias)[0]",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_IN_FP32)
+def test_a_large_number_stays_in_fp32(name: str) -> None:
+    filled, used, stays = LARGE_IN_FP32[name]
+    source = HEAD + before(MODEL.format(f"{FLOAT_BIAS}{filled}\n        {used}"))
+    result = migrate_source(source)
+    assert result.changed == stays
+    assert {found.code for found in result.diagnostics} == (
+        set() if stays else {"AMP021"}
+    )
+
+
 BOUND = {
     "a power": "-(10**9)",
     "a number in a string": 'float("-1e9")',

@@ -787,7 +787,8 @@ class Coverage:
                 if value is not None:
                     known = True
                     args.join(self._of(value, site.caller, site.stmt, depth + 1))
-            several.append(args)
+            if args.all or args.groups or not args.complete:
+                several.append(args)
         held.join(_either(several))
         for qualname, stmt, call in self._additions:
             if (

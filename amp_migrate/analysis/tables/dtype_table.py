@@ -106,6 +106,8 @@ NUMBERS = frozenset(
     (*(f"builtins.{name}" for name in "len int float".split()), "numpy.prod")
 )
 """Functions that give Python numbers."""
+LIMITS = ("torch.finfo", "torch.iinfo", "numpy.finfo", "numpy.iinfo")
+"""What tells the limits of a dtype, which are Python numbers, or those of NumPy."""
 OF_NUMBERS = frozenset(f"builtins.{name}" for name in "min max abs round sum".split())
 """Functions that give a Python number where they are given nothing else."""
 ARITHMETIC = frozenset("+ - * /".split())

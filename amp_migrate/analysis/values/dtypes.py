@@ -48,6 +48,8 @@ class Dtypes:
                 return isinstance(value, (int, float))
             case ir.Operation(op="+" | "-" | "*" | "/" | "//", operands=operands):
                 return all(self._counts(operand, function) for operand in operands)
+            case ir.Attr(value=ir.Call(func=func), attr="min" | "max" | "eps" | "tiny"):
+                return self.program.origin(func, function) in dtype_table.LIMITS
             case ir.Call(func=func, args=args):
                 origin = self.program.origin(func, function)
                 if origin in dtype_table.OF_NUMBERS:

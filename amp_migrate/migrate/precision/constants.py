@@ -29,6 +29,10 @@ _COMPARING = frozenset(
     "eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isclose".split()
 )
 _SUMS = frozenset("add add_ sub sub_ subtract subtract_ rsub".split())
+_CAST_DOWN = frozenset(
+    ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
+)
+"""What autocast gives half operands, masks too."""
 _LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
 _SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
 _MOST_NAMES = 4
@@ -194,7 +198,11 @@ class Constants:
             case ir.Attr(value=tensor, attr="dtype") if self._is_put_into(
                 at, call, tensor
             ):
-                return True
+                of = Made(tensor, at.function, at.stmt)
+                return not (
+                    self.halves.is_never_half(of)
+                    and self._goes_into_half(at.function, at.stmt)
+                )
             case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
                 # Parameters stay as they are.
                 return False
@@ -302,6 +310,8 @@ class Constants:
             return refusal
         of = Made(tensor, at.function, at.stmt)
         if self._is_number(tensor, at) or self.halves.is_never_half(of):
+            if self._goes_into_half(at.function, at.stmt):
+                return refusal
             self._settled += ir.walk(at.expr)
             return None
         holder = _holder(tensor)
@@ -322,6 +332,38 @@ class Constants:
         edit = Bound(at.stmt.path, steps, text, value < 0)
         self.remedies.edit(at.function, edit)
         return None
+
+    def _goes_into_half(self, function: str, filling: ir.Stmt) -> bool:
+        """Whether what a statement fills is put into a half tensor later, or cast to half by autocast: a
+        large number is infinite there, and a softmax of nothing else is not a number.
+        """
+        filled = list(filling.targets)
+        match filling:
+            case ir.Stmt(kind="expr", value=ir.Call(func=ir.Attr(value=tensor))):
+                # bias.masked_fill_(mask, -1e9)
+                filled = [tensor]
+        roots = [_holder(t.value if isinstance(t, ir.Item) else t) for t in filled]
+        for stmt in ir.statements(self.program.functions[function].body):
+            if stmt.line <= filling.line:
+                continue
+            into: list[ir.Expr] = []
+            if stmt.kind == "augassign" and stmt.value is not None:
+                if any(one in roots for one in ir.walk(stmt.value)):
+                    into += stmt.targets
+            for call in calls_of(stmt):
+                if not any(one in roots for a in call.args for one in ir.walk(a.value)):
+                    continue
+                origin = self.program.origin(call.func, function)
+                if origin in _CAST_DOWN:
+                    return True
+                if origin is None and isinstance(call.func, ir.Attr):
+                    if call.func.attr in _SUMS and call.func.attr.endswith("_"):
+                        into.append(call.func.value)
+            if not all(
+                self.halves.is_never_half(Made(t, function, stmt)) for t in into
+            ):
+                return True
+        return False
 
     def _is_enlarged(self, function: str, filling: ir.Stmt, fill: ir.Expr) -> bool:
         """Whether what is filled in is multiplied later: beyond the bound it is infinite, and a
