@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
+from typing import NoReturn
 
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
@@ -734,10 +735,16 @@ class Planner:
     ) -> None:
         regional = group.regional
         assert regional is not None
+        switches = {}
         for run in self._born(group, runs):
             backward = sources.get((run.function, run.path))
             ways = NO_WAYS if backward is None else self._ways_to(group, backward)
             switch = regional.near(run.function, self._next_ways(run, ways))
+            if self._is_bound(switch, run):
+                switches[run] = switch
+        if runs and not switches:
+            self._refuse_early(runs[0])
+        for run, switch in switches.items():
             torch = self.torch_names.of(run.function)
             dtype = f"{torch}.{self.options.dtype}"
             match self.options.dtype:
@@ -749,6 +756,24 @@ class Planner:
                     dtype, enabled = switch, f"{switch} is not None"
             region = Autocast(run.path, run.last, enabled, dtype, run.hoists)
             group.place(run.function, region)
+
+    def _is_bound(self, switch: str, run: Run) -> bool:
+        """Whether the variable by which a run names its switch is bound there, if the program binds it in
+        that function."""
+        name, function = switch.partition(".")[0], run.function
+        if not self.program.definitions(function, name) or any(
+            param.name == name for param in self.program.functions[function].params
+        ):
+            return True
+        control = self.program.control(function)
+        binding, from_start = control.reaching(name, run.path)
+        line = control.statements[run.path].line
+        return any(not from_start or stmt.line < line for stmt in binding)
+
+    def _refuse_early(self, run: Run) -> NoReturn:
+        line = self.program.control(run.function).statements[run.path].line
+        message = "a forward computation stands before the optimizer is made"
+        raise Blocked(Refusal("AMP033", message, line))
 
     def _next_ways(self, run: Run, ways: Ways) -> Ways:
         """Of the ways to a backward, those that go on right behind a run, if they pass there at all."""
@@ -774,17 +799,13 @@ class Planner:
         What is computed earlier, while a script is still setting up, stays as it is.
         """
         kept = []
-        line = 0
         for run in runs:
             start = self.program.control(run.function).statements[run.path].line
             births = [b.stmt.line for b in group.births if b.function == run.function]
-            if births and start < min(births):
-                line = line or start
-            else:
+            if not births or start >= min(births):
                 kept.append(run)
-        if line and not kept:
-            message = "a forward computation stands before the optimizer is made"
-            raise Blocked(Refusal("AMP033", message, line))
+        if runs and not kept:
+            self._refuse_early(runs[0])
         return kept
 
     def _place_backwards(

@@ -799,3 +799,27 @@ def test_a_second_run_changes_nothing(name: str, dtype: str) -> None:
     output = migrated(AT_TOP_LEVEL[name], Options(dtype=dtype))
     again = migrate_source(HEAD + output, options=Options(dtype=dtype))
     assert not again.changed
+
+
+def test_no_region_before_the_object_that_has_its_switch() -> None:
+    diff = """\
+ def measure(size):
+     return make()(torch.ones(1, size, device=device)).shape[-1]
+ def make():
+     return nn.Linear(8, 3).to(device)
+ class Trainer:
+     def __init__(self):
+         self.net = make()
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def learn(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ size = measure(8)
+ loader = [(x, y) for x, y in data][:size]
+ trainer = Trainer()
+ for x, y in loader:
+     trainer.learn(x, y)
+"""
+    source, expected = before_and_after(written_out(diff))
+    assert migrated(source) == expected
+    trains_as_before(written_out(diff))
