@@ -27,7 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from amp_migrate.analysis.sizes import LayerSite, layer_sites
+from amp_migrate.analysis.sizes import Layers, LayerSite
 from amp_migrate.catalogue.layers import layer_table
 from amp_migrate.core.results import SourceError
 from amp_migrate.program import ir
@@ -341,8 +341,9 @@ def measure(folder: Path) -> tuple[int, int, int, float, list[str]]:
     decided = Decided(program)
     begun = time.perf_counter()
     known: dict[tuple[str, int, int], LayerSite] = {}
+    layers = Layers(program)
     for file in program.modules:
-        for site in layer_sites(program, file):
+        for site in layers.of(file):
             known[file, int(site.call.line), site.call.column] = site
     seconds = time.perf_counter() - begun
     count = ours = resolved = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from amp_migrate.analysis.sizes import LayerSite, Size, layer_sites
+from amp_migrate.analysis.sizes import Layers, LayerSite, Size
 from amp_migrate.program.imports import ImportScan
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.link import Program
@@ -20,7 +20,7 @@ def sites(text: str, **others: str) -> list[LayerSite]:
         for name, one in texts.items()
     ]
     program = Program(modules, Layout({m.path: ImportScan() for m in modules}, "/p"))
-    return layer_sites(program, "/p/main.py")
+    return Layers(program).of("/p/main.py")
 
 
 def told(site: LayerSite) -> list[str]:

@@ -121,9 +121,7 @@ class Finder:
         self.events = events
         self.closures = Closures(program, optimizers)
         self.flow = Flow(program)
-        self._amp_functions = frozenset(
-            q for q, f in program.functions.items() if speaks_amp(f, program)
-        )
+        self._amp_functions: dict[str, bool] = {}
 
     def find(self) -> list[TrainingLoop]:
         """Every training loop in source order, each with its optimizer's slots or a refusal."""
@@ -387,7 +385,7 @@ class Finder:
         """Whether the function, or one that encloses it, already speaks of autocast or a scaler."""
         current: str | None = function
         while current is not None:
-            if current in self._amp_functions:
+            if self._speaks_amp(current):
                 return True
             current = self.program.functions[current].parent
             if current is not None and ir.is_top(current):
@@ -397,8 +395,14 @@ class Finder:
     def _amp_in_callers(self, function: str) -> Iterator[CallSite]:
         """The calls of a function from those that speak of autocast or a scaler."""
         for site in self.program.call_sites.get(function, ()):
-            if site.caller in self._amp_functions and not ir.is_top(site.caller):
+            if not ir.is_top(site.caller) and self._speaks_amp(site.caller):
                 yield site
+
+    def _speaks_amp(self, function: str) -> bool:
+        if function not in self._amp_functions:
+            found = speaks_amp(self.program.functions[function], self.program)
+            self._amp_functions[function] = found
+        return self._amp_functions[function]
 
     def _is_under_autocast(self, site: CallSite) -> bool:
         around = self.program.control(site.caller).around(site.stmt.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from amp_migrate.analysis.sizes.domain.choices import alternatives, compatible
@@ -22,18 +23,30 @@ from amp_migrate.core.findings import Confidence
 from amp_migrate.program import ir
 
 
-def sites_of(explorer: Explorer) -> dict[str, list[LayerSite]]:
-    """The layers that were found, by file."""
-    found: dict[str, list[LayerSite]] = {file: [] for file in explorer.program.modules}
-    around: dict[str, Mapping[int, ir.Stmt]] = {}
-    for one in explorer.recorder.found.values():
-        if one.function not in around:
-            around[one.function] = _around(explorer.program.functions[one.function])
-        stmt = around[one.function].get(id(one.call))
-        found[ir.file_of(one.function)].append(_site(one, stmt, explorer))
-    for sites in found.values():
-        sites.sort(key=lambda site: (int(site.call.line), site.call.column))
-    return found
+class Told:
+    """The layers that were found, by file; those of a file that nobody asks for are not put together."""
+
+    def __init__(self, explorer: Explorer, *, silent: bool = False) -> None:
+        self._explorer = explorer
+        self._sites: dict[str, list[LayerSite]] = {}
+        self._found: dict[str, list[Found]] = defaultdict(list)
+        if not silent:
+            for one in explorer.recorder.found.values():
+                self._found[ir.file_of(one.function)].append(one)
+
+    def of(self, file: str) -> list[LayerSite]:
+        """Those of one file, in source order."""
+        if file not in self._sites:
+            around: dict[str, Mapping[int, ir.Stmt]] = {}
+            sites = self._sites[file] = []
+            for one in self._found.get(file, ()):
+                if one.function not in around:
+                    function = self._explorer.program.functions[one.function]
+                    around[one.function] = _around(function)
+                stmt = around[one.function].get(id(one.call))
+                sites.append(_site(one, stmt, self._explorer))
+            sites.sort(key=lambda site: (int(site.call.line), site.call.column))
+        return self._sites[file]
 
 
 def _around(function: ir.Function) -> Mapping[int, ir.Stmt]:

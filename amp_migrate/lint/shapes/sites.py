@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from amp_migrate.analysis.sizes import layer_sites
+from amp_migrate.analysis.sizes import Layers
 from amp_migrate.analysis.sizes.domain.site import LayerSite, Size
 from amp_migrate.catalogue.layers import Layer, layer_table
 from amp_migrate.lint.context import Context
@@ -44,13 +44,18 @@ class Site:
 
 
 def sites_of(context: Context, file: str, steps: int | None = None) -> tuple[Site, ...]:
-    """The layers that a file makes, in the order of the source; ``steps``: see `layer_sites`."""
+    """The layers that a file makes, in the order of the source; ``steps``: see `Layers`."""
     shared = context.shared.setdefault("shapes.sites", {})
     assert isinstance(shared, dict)
     if file not in shared:
         options = context.options.lint
         table = layer_table(options.extend_rules)
-        read = tuple(layer_sites(context.program, file, options.extend_rules, steps))
+        layers = context.shared.setdefault(
+            f"shapes.layers {steps}",
+            Layers(context.program, options.extend_rules, steps),
+        )
+        assert isinstance(layers, Layers)
+        read = tuple(layers.of(file))
         hints = {id(site.call): _hints(site) for site in read}
         if options.probed:
             from amp_migrate.lint.shapes.probed import merged
