@@ -7,7 +7,7 @@ encoding are in its diff.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from amp_migrate.run.engine import Migration
@@ -15,6 +15,8 @@ from amp_migrate.sources.discovery import git_root
 from amp_migrate.sources.lines import matching_blocks
 
 _CONTEXT = 3
+_WIDEST = 80
+"""Characters of a heading."""
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 _ESCAPES = {
     7: "a",
@@ -60,8 +62,8 @@ def name_in_patch(path: str, cwd: str) -> str:
     return real.relative_to(base).as_posix()
 
 
-Heading = Callable[[int], str]
-"""What a changed line of the old file, counted from 0, is a part of; the empty string for nothing."""
+Heading = Callable[[int], Sequence[str]]
+"""What a line of the old file, counted from 0, is a part of, from the outside in."""
 
 
 def unified_diff(
@@ -119,8 +121,7 @@ def _render(
     start_old, start_new = hunk[0][0] - lead, hunk[0][2] - lead
     stop_old, stop_new = hunk[-1][1] + trail, hunk[-1][3] + trail
     ranges = (_range(start_old, stop_old), _range(start_new, stop_new))
-    words = dict.fromkeys(heading(change[0]) for change in hunk) if heading else {}
-    about = ", ".join(word for word in words if word)
+    about = _about(hunk, old[start_old:stop_old], heading) if heading else ""
     yield f"@@ -{ranges[0]} +{ranges[1]} @@{about and ' '}{about}\n".encode()
     at = start_old
     for old_start, old_stop, new_start, new_stop in hunk:
@@ -129,6 +130,19 @@ def _render(
         yield from _marked(b"+", new[new_start:new_stop])
         at = old_stop
     yield from _marked(b" ", old[at:stop_old])
+
+
+def _about(hunk: list[_Change], shown: list[bytes], heading: Heading) -> str:
+    """The innermost of what is around each change, but for what stands in the hunk itself."""
+    seen = {line.strip() for line in shown}
+    found: dict[str, None] = {}
+    for start, stop, _, _ in hunk:
+        # What is put between two lines goes with the line before.
+        line = start - 1 if start == stop and start else start
+        around = (one for one in reversed(heading(line)) if one.encode() not in seen)
+        if name := next(around, ""):
+            found[name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}…"] = None
+    return ", ".join(found)
 
 
 def _range(start: int, stop: int) -> str:

@@ -50,8 +50,8 @@ class Source(Protocol):
     def line_in_file(self, cell: int, line: int) -> int:
         """The line of the file that holds what `place` calls a line of a cell."""
 
-    def heading(self, line: int) -> str:
-        """What a hunk of a diff that changes this line of the file, from 0, is about; or nothing."""
+    def heading(self, line: int) -> Sequence[str]:
+        """What a line of the file, counted from 0, is a part of, from the outside in: words for a diff."""
 
 
 def open_document(path: str, data: bytes) -> Source:

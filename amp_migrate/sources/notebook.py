@@ -154,16 +154,16 @@ class Notebook:
                 return splice.line_in_file(self.raw, one.raw, line)
         return 1
 
-    def heading(self, line: int) -> str:
+    def heading(self, line: int) -> tuple[str, ...]:
         """The cell that a line of the file, counted from 0, belongs to, in words for a diff.
 
-        Empty where it belongs to no code cell, or to several.
+        None where it belongs to no code cell, or to several.
         """
         start = 0
         for _ in range(line):
             start = self.raw.find("\n", start) + 1
             if not start:
-                return ""
+                return ()
         stop = self.raw.find("\n", start)
         stop = len(self.raw) if stop < 0 else stop
         found = [
@@ -171,7 +171,7 @@ class Notebook:
             for cell in self.cells
             if cell.raw.span[0] < max(stop, start + 1) and start < cell.raw.span[1]
         ]
-        return f"cell {found[0]}" if len(found) == 1 else ""
+        return (f"cell {found[0]}",) if len(found) == 1 else ()
 
 
 def legible_code(data: bytes) -> str:

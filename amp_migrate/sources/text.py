@@ -6,14 +6,17 @@ the byte order mark and the newlines, so that a rewritten text goes back in the 
 
 from __future__ import annotations
 
+import ast
 import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from amp_migrate.core.results import SourceError
 from amp_migrate.sources.lines import matching_blocks
+from amp_migrate.sources.syntax import parse
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 """A newline in any of the three spellings."""
@@ -103,9 +106,30 @@ class Document:
         """The line itself: there are no cells here."""
         return line
 
-    def heading(self, line: int) -> str:
-        """What a hunk of a diff is about: nothing that its line numbers do not say."""
-        return ""
+    def heading(self, line: int) -> tuple[str, ...]:
+        """The first lines of the classes and functions around a line, counted from 0."""
+        return tuple(
+            name for first, last, name in definitions(self.text) if first <= line < last
+        )
+
+
+@lru_cache(maxsize=4)
+def definitions(text: str) -> tuple[tuple[int, int, str], ...]:
+    """The first line (from 0), the end and the text of the first line of each class and function."""
+    try:
+        tree = parse(text, "")
+    except SourceError:
+        return ()
+    lines = text.split("\n")
+    return tuple(
+        (
+            min([node.lineno, *(one.lineno for one in node.decorator_list)]) - 1,
+            node.end_lineno or node.lineno,
+            lines[node.lineno - 1].strip(),
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    )
 
 
 def with_newlines(before: str, newlines: Sequence[str], after: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from amp_migrate.report.diff import name_in_patch, unified_diff
+from amp_migrate.sources.text import Document
 
 NAMES = [
     "a.py",
@@ -101,6 +102,48 @@ def test_the_form_is_that_of_git() -> None:
         "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -7,7 +7,8 @@\n"
         " 7\n 8\n 9\n-10\n+ten\n+10.5\n 11\n 12\n 13\n"
     )
+
+
+def test_a_hunk_names_the_function_that_it_is_in() -> None:
+    body = "".join(f"        a{number} = {number}\n" for number in range(20))
+    fields = "".join(f"    f{number}: int\n" for number in range(9))
+    text = f"import os\n\nclass Net(Base):\n{fields}    @cached\n    def run(\n        self,\n"
+    text += f"    ):\n{body}\n"
+    text += "async def main():\n    pass\n"
+
+    def headings(*changes: tuple[str, str]) -> list[str]:
+        after = text
+        for old, new in changes:
+            after = after.replace(old, new)
+        document = Document.decode("a.py", text.encode())
+        diff = unified_diff("a.py", text.encode(), after.encode(), document.heading)
+        lines = [line for line in diff.decode().split("\n") if line.startswith("@@")]
+        return [line.rpartition("@@")[2] for line in lines]
+
+    assert headings(("import os", "import sys")) == [""]
+    assert headings(("a9 =", "b9 =")) == [" def run("]
+    # The class, where the function stands in the hunk.
+    assert headings(("    @cached", "    @cache")) == [" class Net(Base):"]
+    assert headings(
+        ("import os", "import sys"), ("a19 = 19\n", "a19 = 19\n        b = 1\n")
+    ) == [
+        "",
+        " def run(",
+    ]
+    # Only what is above it is named.
+    assert headings(("    pass", "    return")) == [""]
+
+
+def test_a_long_heading_is_cut() -> None:
+    names = ", ".join(f"argument_{number}" for number in range(20))
+    body = "".join(f"    a{number} = {number}\n" for number in range(9))
+    text = f"def run({names}):\n{body}"
+    document = Document.decode("a.py", text.encode())
+    after = text.replace("a8 = 8", "a8 = 9").encode()
+    diff = unified_diff("a.py", document.data, after, document.heading).decode()
+    (line,) = (line for line in diff.split("\n") if line.startswith("@@"))
+    heading = line.rpartition("@@ ")[2]
+    assert heading.startswith("def run(argument_0, ") and len(heading) == 80
 
 
 def test_names_are_relative_to_where_the_patch_is_applied(tmp_path: Path) -> None:

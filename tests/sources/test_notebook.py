@@ -405,7 +405,7 @@ def test_a_document_is_read_as_its_name_says() -> None:
     script = open_document("a.py", b"x\r\n")
     assert isinstance(script, Document)
     assert script.place(3) == (0, 3)
-    assert script.heading(3) == ""
+    assert script.heading(3) == ()
 
 
 @pytest.mark.parametrize("style", STYLES.keys())
