@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from amp_migrate.core import phases
 from amp_migrate.core.effort import cut
 from amp_migrate.core.findings import Finding
 from amp_migrate.core.options import LintOptions, Options
@@ -87,13 +88,14 @@ class Looked:
         context = Context(self.program, work.sources, work.options, work.telling)
         found: dict[str, tuple[Finding, ...]] = {}
         silent: dict[str, tuple[Finding, ...]] = {}
+        turns = phases.each("checking", range(sum(map(len, checks.values()))))
         for file, wanted in chosen.items():
             if file in work.errors:
                 continue
             try:
                 told = [
                     finding
-                    for check in checks[file]
+                    for check, _ in zip(checks[file], turns, strict=False)
                     for finding in check.run(context, file)
                     if wanted.takes(finding.code)
                 ]
@@ -119,9 +121,9 @@ class Looked:
                 raise error
         return looked
 
-    def _read(self, files: Iterable[str]) -> Program:
+    def _read(self, files: Collection[str]) -> Program:
         modules = []
-        for file in files:
+        for file in phases.each("reading files", files):
             text = self.work.sources.texts[file]
             try:
                 modules.append(self.work.read(text, file))

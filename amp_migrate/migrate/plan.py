@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.analysis.paths.closures import called_first
 from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
+from amp_migrate.core import phases
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import (
     AddDecorator,
@@ -80,7 +81,7 @@ def plan_program(
     groups = planner.groups()
     for loop in (loop for group in groups for loop in group.loops):
         loop.off = loop.off or not wanted(loop)
-    for cluster in _clusters(groups):
+    for cluster in phases.each("planning training loops", _clusters(groups)):
         for group in _plan_cluster(planner, cluster):
             if group.refusal is None and writable is not None:
                 group.refusal = _out_of_reach(group, writable, shown)

@@ -32,6 +32,7 @@ from amp_migrate.analysis.paths.protocol import Placed, Placement
 from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.analysis.tables.torch_names import ModuleNames, TorchNames
 from amp_migrate.analysis.values.device import Devices, Told, Undecided
+from amp_migrate.core import phases
 from amp_migrate.core.options import Options
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import (
@@ -123,7 +124,7 @@ class Planner:
             loop for loop in loops if not loop.slots and self._is_called_unseen(loop)
         ]
         usage = Usage(self.program, self.optimizers, self.events, loops)
-        for loop in loops:
+        for loop in phases.each("following optimizers", loops):
             usage.settle(loop)
             traces = [
                 self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"

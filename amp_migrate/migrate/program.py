@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
+from amp_migrate.core import phases
 from amp_migrate.core.effort import cut
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import (
@@ -112,7 +113,7 @@ class Migration(ProgramWork):
     def _plan(self, texts: Mapping[str, str]) -> Planned:
         modules = []
         read = {} if self.program is None else self.program.modules
-        for file, text in texts.items():
+        for file, text in phases.each("reading files", texts.items()):
             if file in read and text == self.sources.texts[file]:
                 modules.append(read[file])
                 continue
@@ -140,7 +141,7 @@ class Migration(ProgramWork):
         texts = self.sources.texts
         outputs = {
             file: self._rewrite_file(file, plan)
-            for file, plan in planned.file_plans.items()
+            for file, plan in phases.each("rewriting files", planned.file_plans.items())
         }
         from amp_migrate.edit.verify import first_difference
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
+from amp_migrate.core import phases
 from amp_migrate.core.results import OldUse, Outcome, Result, SourceError
 from amp_migrate.edit.names.edits import Edit
 from amp_migrate.edit.names.uses import Uses
@@ -118,7 +119,7 @@ class Modernization(ProgramWork):
 
         program = {
             file: uses
-            for file, text in texts.items()
+            for file, text in phases.each("reading files", texts.items())
             if _AMP.search(text) and (uses := read(file)) is not None
         }
         elsewhere = Elsewhere(

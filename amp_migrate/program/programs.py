@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from amp_migrate.core import phases
 from amp_migrate.core.results import SourceError
 from amp_migrate.program.glance import (
     Glance,
@@ -230,7 +231,9 @@ class _Project:
         self._digests: dict[str, str] = {}
         self._layout: Layout | None = None
         self._exports: _Exports | None = None
-        self.glances = {file: self._glance(file) for file in given}
+        self.glances = {
+            file: self._glance(file) for file in phases.each("looking at files", given)
+        }
         self.about = {file for file, one in self.glances.items() if one.seems}
 
     def digest(self, file: str) -> str:
@@ -261,7 +264,10 @@ class _Project:
             return [Group(self, [file], "") for file in self.about]
         others, configurations = _project_files(self._filters, self.everything.keys())
         self.everything |= others
-        self.glances |= {file: self._glance(file) for file in others}
+        self.glances |= {
+            file: self._glance(file)
+            for file in phases.each("looking at the project", others)
+        }
         links = self._links(_exports(Path(self._filters.root), self, configurations))
         files = sorted(self.everything)
         return [

@@ -11,6 +11,8 @@ from typing import IO, Any
 
 import click
 
+from amp_migrate.core import phases
+from amp_migrate.core.phases import Watcher
 from amp_migrate.run.engine import Progress
 
 _PATIENCE = 0.5
@@ -78,20 +80,26 @@ class Terminal:
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress]:
-        """A progress bar that appears on a terminal only, and only when the work takes a while."""
+        """A progress bar that appears on a terminal only, and only when the work takes a while.
+
+        What is given counts programs; beside them it shows what is done within one in this process.
+        """
+        if self.quiet or self._colour == "never" or not sys.stderr.isatty():
+            yield _nothing
+            return
         start = time.monotonic()
-        update: Progress | None = None
+        update: Watcher | None = None
         with contextlib.ExitStack() as stack:
 
-            def advance(done: int, total: int) -> None:
+            def advance(phase: str, done: int, total: int) -> None:
                 nonlocal update
                 if update is None and time.monotonic() - start > _PATIENCE:
-                    update = stack.enter_context(_bar())
+                    update = stack.enter_context(_bars())
                 if update is not None:
-                    update(done, total)
+                    update(phase, done, total)
 
-            visible = sys.stderr.isatty() and not self.quiet and self._colour != "never"
-            yield advance if visible else _nothing
+            stack.enter_context(phases.shown_to(advance))
+            yield lambda done, total: advance("", done, total)
 
     @contextlib.contextmanager
     def steps(self, total: int) -> Iterator[Callable[[str, int], None]]:
@@ -130,10 +138,37 @@ def _nothing(done: int, total: int) -> None:
 
 
 @contextlib.contextmanager
-def _bar() -> Iterator[Progress]:
+def _bars() -> Iterator[Watcher]:
+    """One for the programs of a run, if there are several, and one for what is being done now."""
     from rich.console import Console
-    from rich.progress import Progress as Bar
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.progress import Progress as Bars
 
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("files", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        programs = bars.add_task("programs", total=None, visible=False)
+        now = bars.add_task("", total=None, visible=False)
+
+        def update(phase: str, done: int, total: int) -> None:
+            task = now if phase else programs
+            bars.update(
+                task,
+                description=phase or "programs",
+                completed=done,
+                total=total or None,
+                visible=total != 1,
+            )
+
+        yield update

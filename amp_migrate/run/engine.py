@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amp_migrate.core.deep import with_room
 from amp_migrate.core.effort import TooLargeError, limited, watched
@@ -28,6 +28,7 @@ from amp_migrate.program.programs import (
     groups_of,
     key,
 )
+from amp_migrate.run import relay
 from amp_migrate.run.cache.programs import Answers, Cache, Failed, Told, cache_of
 from amp_migrate.run.cache.store import Store
 from amp_migrate.run.config import Settings
@@ -43,7 +44,7 @@ WORTH_PROCESSES = 24
 """Below this many files, starting processes costs more than they save."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of files done and the number of files in all."""
+"""Called with the number of programs done and the number of programs in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,14 +365,15 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     from concurrent.futures import ProcessPoolExecutor
 
     # Not forked: a copy of a process that runs threads (a progress bar's, a caller's) can hang.
+    context = multiprocessing.get_context("spawn")
+    slot = relay.slot(context)
     pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start_worker,
+        workers, mp_context=context, initializer=_start_worker, initargs=(slot,)
     )
     others = set(multiprocessing.active_children())
     try:
-        yield pool
+        with relay.shown_from(slot):
+            yield pool
     except BaseException:
         # After Ctrl-C, nobody wants to know what they are still at, which may take minutes.
         for worker in set(multiprocessing.active_children()) - others:
@@ -382,7 +384,8 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _start_worker() -> None:
+def _start_worker(slot: Any) -> None:
+    relay.leave_in(slot)
     # Ctrl-C reaches every process of the terminal; one of them is enough to answer it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

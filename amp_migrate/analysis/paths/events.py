@@ -10,6 +10,7 @@ from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.exchange import Exchange
 from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.core import phases
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
@@ -67,6 +68,7 @@ class Events:
             if qualname in self._direct:
                 continue
             fresh.append(qualname)
+            phases.at("reading calls", len(self._direct), len(self.program.functions))
             self._direct[qualname] = direct = []
             for stmt in ir.statements(self.program.functions[qualname].body):
                 found = tuple(self._read(stmt, qualname))

@@ -17,6 +17,7 @@ from amp_migrate.analysis.paths.closures import Closures
 from amp_migrate.analysis.paths.events import UNKNOWN, Event, Events, innermost_loop
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.core import phases
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of
 from amp_migrate.program.link import CallSite, Program
@@ -133,7 +134,7 @@ class Finder:
             loop.backwards.append(Backward(qualname, stmt, event, given))
         in_classes = self._in_class_bodies()
         found = sorted(loops.values(), key=lambda loop: loop.backwards[0].event.line)
-        for loop in found:
+        for loop in phases.each("judging training loops", found):
             loop.off = self.is_off(loop)
             for backward in loop.backwards:
                 refusal = self._judge(backward)

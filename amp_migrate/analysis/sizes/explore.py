@@ -29,6 +29,7 @@ from amp_migrate.analysis.sizes.shared import (
     set_from_outside,
 )
 from amp_migrate.catalogue.layers import LayerTable
+from amp_migrate.core import phases
 from amp_migrate.core.deep import bounded
 from amp_migrate.core.effort import spend
 from amp_migrate.core.findings import Confidence
@@ -184,6 +185,8 @@ class Explorer(Construction):
         if self.spent >= self.allowed:
             self.exhausted = True
             return
+        run_by_now = len(self.recorder.reached)
+        phases.at("following layer sizes", run_by_now, len(self.program.functions))
         mark = len(self.heap.log)
         self._guarded(run, limit)
         self.heap.undo(mark)
