@@ -161,7 +161,10 @@ def _bars() -> Iterator[Watcher]:
         programs = bars.add_task("programs", total=None, visible=False)
         now = bars.add_task("", total=None, visible=False)
 
+        last = ""
+
         def update(phase: str, done: int, total: int) -> None:
+            nonlocal last
             task = now if phase else programs
             bars.update(
                 task,
@@ -169,6 +172,8 @@ def _bars() -> Iterator[Watcher]:
                 completed=done,
                 total=total or None,
                 visible=total != 1,
+                refresh=phase != last,
             )
+            last = phase
 
         yield update
