@@ -32,7 +32,7 @@ REFUSED = "loss = x\nloss.backward()  # AMP013\n"
 CLOSURE = "take an optimizer that needs no closure, or call the closure yourself"
 SUMMARY = (
     "would migrate 1 of 1 training loop in 1 file\n"
-    "next: `--write` rewrites the files, `amp-migrate validate a.py` proves it by running it\n"
+    "next: `--write` rewrites the files; `--write --validate` first runs them, and writes only what is proven\n"
 )
 
 
@@ -264,7 +264,8 @@ def test_a_fault_of_the_command_line_itself_is_an_internal_error(
 
 # What is said
 
-_NEXT = "next: `--write` rewrites the files, `amp-migrate validate {}` proves it by running it"
+_NEXT = "next: `--write` rewrites the files; `--write --validate` first runs them, and writes only what is proven"
+_OF_MODULES = "next: `--write` rewrites the files; `amp-migrate validate SCRIPT` runs a script to prove it"
 SUMMARIES = [
     ({}, ["no Python files found"]),
     (
@@ -273,15 +274,15 @@ SUMMARIES = [
     ),
     (
         {"a": LOOP, "b": "x = 1\n"},
-        ["would migrate 1 of 1 training loop in 1 file", _NEXT.format("a.py")],
+        ["would migrate 1 of 1 training loop in 1 file", _NEXT],
     ),
     (
         {"a": LOOP + LOOP, "b": LOOP},
-        ["would migrate 3 of 3 training loops in 2 files", _NEXT.format("SCRIPT")],
+        ["would migrate 3 of 3 training loops in 2 files", _OF_MODULES],
     ),
     (
         {"a": LOOP, "b": 'if __name__ == "__main__":\n    ' + LOOP},
-        ["would migrate 2 of 2 training loops in 2 files", _NEXT.format("b.py")],
+        ["would migrate 2 of 2 training loops in 2 files", _NEXT],
     ),
     (
         {"a": REFUSED},
@@ -306,7 +307,7 @@ SUMMARIES = [
             "  1  AMP012  with optimizers that are not followed",
             "             keep each optimizer in a variable of its own",
             "  1  AMP0XX",
-            _NEXT.format("a.py"),
+            _NEXT,
         ],
     ),
 ]

@@ -102,7 +102,7 @@ def test_a_rewrite_of_a_clean_tree_is_undone_by_checkout() -> None:
     assert advised(result) == ["git checkout -- a.py sub/b.py"]
     assert result.stderr.splitlines()[-2:] == [
         "to undo: git checkout -- a.py sub/b.py",
-        "next: `amp-migrate validate SCRIPT --against HEAD` proves it by running it",
+        "next: `amp-migrate validate SCRIPT --against HEAD` runs a script to prove it",
     ]
     run_advice(result)
     assert git("status", "--porcelain") == b""

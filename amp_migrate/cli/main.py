@@ -363,28 +363,30 @@ def _say_next(
 ) -> None:
     from amp_migrate.report.summary import next_step, summarized
 
-    proof = ""
-    if written is None:
-        proof = _script(report)
-    elif written.committed:
-        proof = f"{_script(report)} --against HEAD"
+    scripts = _scripts(report)
+    proof = shlex.quote(scripts[0]) if len(scripts) == 1 else "SCRIPT"
+    if written is not None:
+        proof = f"{proof} --against HEAD" if written.committed else ""
     line = next_step(
-        summarized(report), job=job, written=written is not None, proof=proof
+        summarized(report),
+        job=job,
+        written=written is not None,
+        runnable=bool(scripts),
+        proof=proof,
     )
     if line:
         terminal.say(line)
 
 
-def _script(report: engine.Report) -> str:
-    """The one script that is rewritten, or a word that stands for one of several."""
+def _scripts(report: engine.Report) -> list[str]:
+    """The files that are rewritten and can be run; what is rewritten alone surely can."""
     from amp_migrate.program.imports import scan_imports
 
-    changed = report.changed
-    if len(changed) > 1:
-        changed = tuple(
-            one for one in changed if scan_imports(one.result.source).is_script
-        )
-    return shlex.quote(changed[0].document.path) if len(changed) == 1 else "SCRIPT"
+    return [
+        one.document.path
+        for one in report.changed
+        if len(report.changed) == 1 or scan_imports(one.result.source).is_script
+    ]
 
 
 def _conclude(

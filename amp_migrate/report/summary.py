@@ -132,16 +132,23 @@ def lines(
         yield f"{words} not divisible by {summary.unaligned.unit}: `amp-migrate lint`"
 
 
-def next_step(summary: Summary, *, job: Job, written: bool, proof: str) -> str:
+def next_step(
+    summary: Summary, *, job: Job, written: bool, runnable: bool, proof: str
+) -> str:
     """One line on what to do now; empty where there is nothing.
 
-    ``proof``: the arguments of ``amp-migrate validate`` that would prove the rewrite.
+    ``runnable``: whether a script is among what is rewritten; ``proof``: the arguments of
+    ``amp-migrate validate`` that would prove the rewrite.
     """
     if summary.done:
         steps = [] if written else ["`--write` rewrites the files"]
-        if proof and job is Job.MIGRATE:
-            steps.append(f"`amp-migrate validate {proof}` proves it by running it")
-        return f"next: {', '.join(steps)}" if steps else ""
+        if runnable and not written and job is Job.MIGRATE:
+            steps.append(
+                "`--write --validate` first runs them, and writes only what is proven"
+            )
+        elif proof and job is Job.MIGRATE:
+            steps.append(f"`amp-migrate validate {proof}` runs a script to prove it")
+        return f"next: {'; '.join(steps)}" if steps else ""
     if summary.reasons and summary.reasons[0].code:
         code = summary.reasons[0].code
         return f"next: `amp-migrate explain {code}` says more"
