@@ -57,6 +57,9 @@ def tools(tmp_path: Path) -> Path:
         ("lint --cache-dir a", ["files: yes"]),
         ("lint --select TCU102,AMP101,tcu30", None),
         ("explain AMP101", ["AMP101"]),
+        ("stats --report a", ["files: yes"]),
+        ("--python a", ["files: yes"]),
+        ("validate --profile ho", ["hopper"]),
         ("validate tr", ["files: yes"]),
     ],
 )

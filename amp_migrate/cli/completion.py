@@ -53,3 +53,12 @@ def codes(
         for one in known()
         if one.startswith(last.upper())
     ]
+
+
+def profiles(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Kinds of GPU."""
+    from amp_migrate.catalogue.gpus import profiles as known
+
+    return [CompletionItem(one) for one in known.names() if one.startswith(incomplete)]

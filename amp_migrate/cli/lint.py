@@ -105,6 +105,7 @@ _LINTING: Callable[[Any], Any] = decorated_with(
         "--profile",
         metavar="NAME",
         callback=_profile,
+        shell_complete=completion.profiles,
         help="The GPU that shapes are judged for, from volta to blackwell: ampere.",
     ),
     click.option(

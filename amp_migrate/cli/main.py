@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from amp_migrate import __version__
+from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, Program, UserError
 from amp_migrate.cli.exits import ExitCode
 from amp_migrate.cli.shared import (
@@ -47,6 +48,7 @@ EXAMPLES = [
         "amp-migrate src --explain-plan",
         "where each optimizer is born and how it travels",
     ),
+    ("amp-migrate src --output-format json", "all that is found, for a program"),
     ("amp-migrate - < train.py", "from standard input to standard output"),
 ]
 
@@ -140,6 +142,12 @@ _shared: Callable[[Any], Any] = decorated_with(
         "--check", is_flag=True, help="Write nothing; exit 1 if a file would change."
     ),
     click.option(
+        "--output-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="What goes to standard output: a diff, or JSON with all that was found. Default: text.",
+    ),
+    click.option(
         "--exit-code", is_flag=True, help="With --diff: exit 1 if a file would change."
     ),
     click.option(
@@ -170,6 +178,7 @@ _shared: Callable[[Any], Any] = decorated_with(
     "interpreter",
     default=sys.executable,
     metavar="INTERPRETER",
+    shell_complete=completion.files,
     help="With --validate: the Python, with torch, that runs the scripts: this one.",
 )
 @click.option(
@@ -236,6 +245,7 @@ def _run(
     diff: bool,
     write: bool,
     check: bool,
+    output_format: str,
     exit_code: bool,
     store: Store | None,
     stdin_filename: str | None,
@@ -260,7 +270,8 @@ def _run(
         Mode.PLAN: explain_plan,
     }
     modes = [mode for mode, is_set in chosen.items() if is_set]
-    _check_usage(paths, modes, exit_code)
+    as_json = output_format == "json"
+    _check_usage(paths, modes, exit_code, as_json=as_json)
     check_reading(paths, stdin_filename, torn=quiet and verbose)
     terminal = Terminal(colour=color, quiet=quiet)
     overrides = config.Overrides(
@@ -293,8 +304,12 @@ def _run(
         report, afterwards = _write(report, settings, terminal)
         if proof is not None:
             afterwards = replace(afterwards, committed=False)
-    elif not to_stdout:
+    elif not to_stdout and not as_json:
         _show(report, modes[0] if modes else Mode.DIFF, terminal)
+    if as_json:
+        from amp_migrate.report.migrations_json import document
+
+        terminal.write_text(document(report, written=write))
     code = _conclude(
         report,
         terminal,
@@ -316,6 +331,8 @@ def _check_usage(
     paths: tuple[str, ...],
     modes: list[Mode],
     exit_code: bool,
+    *,
+    as_json: bool,
 ) -> None:
     if len(modes) > 1:
         raise click.UsageError(
@@ -323,6 +340,14 @@ def _check_usage(
         )
     if exit_code and modes not in ([], [Mode.DIFF]):
         raise click.UsageError("--exit-code goes with --diff")
+    if as_json and modes == [Mode.PLAN]:
+        raise click.UsageError(
+            "--output-format json and --explain-plan exclude each other"
+        )
+    if as_json and STDIN in paths and not modes:
+        raise click.UsageError(
+            "--output-format json with standard input (-) needs --diff or --check"
+        )
     if STDIN in paths and modes == [Mode.WRITE]:
         raise click.UsageError("--write has no file to write with standard input (-)")
 

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import click
 
 from amp_migrate import __version__
+from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Counted
 from amp_migrate.cli.shared import FILES, PATHS, STDIN, describe, do, settle
@@ -38,7 +39,12 @@ EXAMPLES = [
     default="text",
     help="How to tell it: text.",
 )
-@click.option("--report", metavar="FILE", help="Write a page to look at, with plots.")
+@click.option(
+    "--report",
+    metavar="FILE",
+    shell_complete=completion.files,
+    help="Write a page with plots.",
+)
 @FILES
 def stats(
     *,

@@ -123,6 +123,7 @@ def _known_profile(
     "--profile",
     metavar="NAME",
     callback=_known_profile,
+    shell_complete=completion.profiles,
     help="The kind of GPU that shapes are judged for, from volta to blackwell: the one there is, or ampere.",
 )
 @click.option(

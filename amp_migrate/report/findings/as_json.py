@@ -26,7 +26,7 @@ def document(listing: Listing) -> str:
             "counts": {**counts, "baseline": listing.known, "fixed": listing.fixed}
             | {"silenced": listing.silenced},
             "findings": [entry(one) for one in listing.told],
-            "errors": [_error(one) for one in listing.errors],
+            "errors": [error(one) for one in listing.errors],
         }
     )
 
@@ -78,9 +78,10 @@ def _place(place: Place) -> dict[str, Any]:
     return {"path": place.path, "line": place.line, "column": place.column}
 
 
-def _error(error: SourceError) -> dict[str, Any]:
-    where = {"line": error.line, "column": error.column} if error.line else {}
-    return {"path": error.path, **where, "message": error.message}
+def error(found: SourceError) -> dict[str, Any]:
+    """What could not be read or written."""
+    where = {"line": found.line, "column": found.column} if found.line else {}
+    return {"path": found.path, **where, "message": found.message}
 
 
 def _text(data: object) -> str:

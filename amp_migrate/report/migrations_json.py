@@ -1,0 +1,96 @@
+"""What a run that rewrites files found, as one JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from amp_migrate import __version__
+from amp_migrate.core.results import Diagnostic, Loop, OldUse, Place
+from amp_migrate.report.diff import of_migrations
+from amp_migrate.report.findings.as_json import error
+from amp_migrate.report.findings.listing import cell_of
+from amp_migrate.report.summary import summarized
+from amp_migrate.run.engine import Migration, Report
+
+VERSION = 1
+"""Of the form of the document; it grows by keys without a change of the number."""
+
+
+def document(report: Report, *, written: bool) -> str:
+    """Everything that was found. ``written``: whether the changes are on disk by now."""
+    summary = summarized(report)
+    data = {
+        "version": VERSION,
+        "tool": {"name": "amp-migrate", "version": __version__},
+        "written": written,
+        "counts": {
+            "files": summary.analysed,
+            "done": summary.done,
+            "left_alone": summary.left_alone,
+            "under_amp": summary.already,
+            "off": summary.off,
+            "errors": summary.errors,
+            "unaligned_sizes": summary.unaligned.sizes,
+        },
+        "reasons": [asdict(reason) for reason in summary.reasons],
+        "changes": [_change(one) for one in report.changed],
+        "units": [unit for one in report.migrations for unit in _units(one)],
+        "errors": [error(one) for one in report.errors],
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _change(one: Migration) -> dict[str, Any]:
+    diff = of_migrations([one]).decode("utf-8", "replace")
+    path = one.result.path
+    notes = [
+        {**_place(note.place, path), "message": note.message}
+        for note in one.result.notes
+    ]
+    return {"path": path, "program": one.program, "diff": diff, "notes": notes}
+
+
+def _units(one: Migration) -> Iterator[dict[str, Any]]:
+    for unit in one.result.units:
+        yield _unit(unit, one.result.path)
+
+
+def _unit(unit: Loop | OldUse, path: str) -> dict[str, Any]:
+    """A training loop, or a use of an older interface."""
+    found = {
+        "kind": "training loop" if isinstance(unit, Loop) else "older interface",
+        **_place(unit.place, path),
+        "outcome": unit.outcome.value,
+    }
+    if isinstance(unit, Loop):
+        found["function"] = unit.function
+    if unit.diagnostic is not None:
+        found["reason"] = _reason(unit.diagnostic, path)
+    return found
+
+
+def _reason(found: Diagnostic, path: str) -> dict[str, Any]:
+    blocker = found.blocker
+    return {
+        "code": found.code,
+        "message": found.message,
+        "blocked_by": (
+            None if blocker is None else {**_place(blocker, path), "text": blocker.text}
+        ),
+        "by_hand": list(found.by_hand),
+        "help": f"amp-migrate explain {found.code}",
+    }
+
+
+def _place(place: Place, path: str) -> dict[str, Any]:
+    """Where something is. In a notebook ``line`` and ``column`` count in the ``cell``."""
+    cell = cell_of(place, path)
+    return {
+        "path": path if cell else place.path,
+        **({"cell": cell} if cell else {}),
+        "line": place.line,
+        "column": place.column,
+    }
