@@ -32,7 +32,8 @@ REFUSED = "loss = x\nloss.backward()  # AMP013\n"
 CLOSURE = "take an optimizer that needs no closure, or call the closure yourself"
 SUMMARY = (
     "would migrate 1 of 1 training loop in 1 file\n"
-    "next: `--write` rewrites the files; `--write --validate` first runs them, and writes only what is proven\n"
+    "next: `--write` rewrites the files;"
+    " `--write --validate` first runs them, and writes only what is proven\n"
 )
 
 
@@ -264,7 +265,7 @@ def test_a_fault_of_the_command_line_itself_is_an_internal_error(
 
 # What is said
 
-_NEXT = "next: `--write` rewrites the files; `--write --validate` first runs them, and writes only what is proven"
+_NEXT = SUMMARY.splitlines()[-1]
 _OF_MODULES = "next: `--write` rewrites the files; `amp-migrate validate SCRIPT` runs a script to prove it"
 SUMMARIES = [
     ({}, ["no Python files found"]),

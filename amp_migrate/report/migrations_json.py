@@ -8,10 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from amp_migrate import __version__
-from amp_migrate.core.results import Diagnostic, Loop, OldUse, Place
+from amp_migrate.core.results import Diagnostic, Loop, OldUse, Place, SourceError
 from amp_migrate.report.diff import of_migrations
-from amp_migrate.report.findings.as_json import error
-from amp_migrate.report.findings.listing import cell_of
 from amp_migrate.report.summary import summarized
 from amp_migrate.run.engine import Migration, Report
 
@@ -41,6 +39,12 @@ def document(report: Report, *, written: bool) -> str:
         "errors": [error(one) for one in report.errors],
     }
     return json.dumps(data, indent=2) + "\n"
+
+
+def error(found: SourceError) -> dict[str, Any]:
+    """What could not be read or written."""
+    where = {"line": found.line, "column": found.column} if found.line else {}
+    return {"path": found.path, **where, "message": found.message}
 
 
 def _change(one: Migration) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def _reason(found: Diagnostic, path: str) -> dict[str, Any]:
 
 def _place(place: Place, path: str) -> dict[str, Any]:
     """Where something is. In a notebook ``line`` and ``column`` count in the ``cell``."""
-    cell = cell_of(place, path)
+    cell = place.cell_of(path)
     return {
         "path": path if cell else place.path,
         **({"cell": cell} if cell else {}),

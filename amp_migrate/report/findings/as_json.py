@@ -7,9 +7,10 @@ from typing import Any
 
 from amp_migrate import __version__
 from amp_migrate.core.findings import Severity
-from amp_migrate.core.results import Place, SourceError
+from amp_migrate.core.results import Place
 from amp_migrate.report.findings.listing import Listing, Told
 from amp_migrate.report.findings.text import counted
+from amp_migrate.report.migrations_json import error
 
 VERSION = 1
 """Of the form of the document; it grows by keys without a change of the number."""
@@ -76,12 +77,6 @@ def entry(one: Told) -> dict[str, Any]:
 
 def _place(place: Place) -> dict[str, Any]:
     return {"path": place.path, "line": place.line, "column": place.column}
-
-
-def error(found: SourceError) -> dict[str, Any]:
-    """What could not be read or written."""
-    where = {"line": found.line, "column": found.column} if found.line else {}
-    return {"path": found.path, **where, "message": found.message}
 
 
 def _text(data: object) -> str:

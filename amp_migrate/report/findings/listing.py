@@ -12,11 +12,9 @@ from pathlib import Path
 
 from amp_migrate.catalogue.rules import LintRule, lint_rule
 from amp_migrate.core.findings import Finding, Severity
-from amp_migrate.core.results import Place, SourceError
+from amp_migrate.core.results import SourceError
 from amp_migrate.run.engine import Migration
 from amp_migrate.sources.discovery import lexical
-
-_CELL = ":cell "
 
 
 @dataclass(frozen=True)
@@ -98,15 +96,9 @@ def told(migrations: Iterable[Migration], root: Path) -> Iterator[Told]:
             print_ = _digest(*identity, str(seen[identity]))
             seen[identity] += 1
             place = finding.place
-            cell = cell_of(place, path)
+            cell = place.cell_of(path)
             line = migration.document.line_in_file(cell, place.line)
             yield Told(finding, path, relative, print_, line, cell)
-
-
-def cell_of(place: Place, path: str) -> int:
-    """The number of the cell that a place in a file is in; 0 in what is no notebook."""
-    suffix = place.path.removeprefix(path)
-    return int(suffix.removeprefix(_CELL)) if suffix.startswith(_CELL) else 0
 
 
 def _digest(*parts: str) -> str:
