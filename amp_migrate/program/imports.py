@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _STATEMENT = re.compile(
@@ -14,11 +16,18 @@ _BY_NAME = re.compile(r"\b(?:import_module|__import__)\(\s*[\"']([\w.]+)[\"']")
 _INSERTS = re.compile(r"\bsys\.path(?:\.insert\(|\[0\]\s*=|\[:0\]|\s*=)")
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[\w.]+")
+_QUOTED = re.compile(
+    r'''"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""|'{3}[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'{3}|"""|'{3}'''
+    r"""|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|\#[^\n]*""",
+    re.DOTALL,
+)
+"""A string, a comment, or what begins a string that has no end."""
+_TRIPLE = ('"""', "'''")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportScan:
-    """May hold more than the text imports (from its strings), never less."""
+    """May hold more than the text imports, never less."""
 
     targets: frozenset[str] = frozenset()
     """Dotted; relative ones keep their dots; ``from a import b`` is ``a.b``, ``import *`` is ``a``."""
@@ -37,14 +46,32 @@ def imports_by_name(text: str) -> frozenset[str]:
     # A search for either word is far cheaper than one for both.
     if "import_module" not in text and "__import__" not in text:
         return frozenset()
-    return frozenset(_BY_NAME.findall(text))
+    return frozenset(match[1] for match in _matches(_BY_NAME, text))
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Where a pattern matches outside of strings, which may hold programs of their own."""
+    strings: list[tuple[int, int]] | None = None
+    for match in pattern.finditer(text):
+        strings = _strings(text) if strings is None else strings
+        at = bisect_left(strings, match.span()) - 1
+        if at < 0 or match.start() >= strings[at][1]:
+            yield match
+
+
+def _strings(text: str) -> list[tuple[int, int]]:
+    """Where strings begin and end; nowhere, if one in triple quotes has no end."""
+    found = [m for m in _QUOTED.finditer(text) if not m[0].startswith("#")]
+    if any(one[0] in _TRIPLE for one in found):
+        return []
+    return [one.span() for one in found]
 
 
 def scan_imports(text: str) -> ImportScan:
     """The imports of a text, at whatever depth."""
     targets: set[str] = set()
     modules_found: set[str] = set()
-    for match in _STATEMENT.finditer(text):
+    for match in _matches(_STATEMENT, text):
         origin, names, modules = match.group("origin", "names", "modules")
         if origin is not None:
             modules_found.add(origin)

@@ -11,6 +11,8 @@ import pytest
 
 from amp_migrate.program.imports import scan_imports
 from amp_migrate.program.layout import Ambiguous, Layout
+from amp_migrate.program.programs import groups_of, key
+from amp_migrate.sources.discovery import Filters
 
 INSTALLED = (
     "torch/__init__.py",
@@ -276,3 +278,43 @@ def test_several_files_answer(name: str, tmp_path: Path) -> None:
     found = layout(tmp_path).locate((tmp_path / importer).as_posix(), "utils.f")
     assert isinstance(found, Ambiguous)
     assert {Path(f).relative_to(tmp_path).as_posix() for f in found.files} == expected
+
+
+# -- what a text imports ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ('"""\nimport a\n"""\nimport b\n', {"b"}),
+        ("TEXT = r'''\nfrom a import b\n'''\nimport c\n", {"c"}),
+        ('# """\nimport a\n# """\n', {"a"}),
+        ("x = \"'''\"\nimport a\ny = \"'''\"\n", {"a"}),
+        ('x = """a\\"""\nimport a\n"""\nimport b\n', {"b"}),
+        ("load = \"import_module('a')\"\nimport_module('b')\n", {"b"}),
+        # What cannot be told apart counts as imported.
+        ('"""\nimport a\n"""\nimport b\n"""\nimport c\n', {"a", "b", "c"}),
+    ],
+)
+def test_a_program_in_a_string_imports_nothing(text: str, targets: set[str]) -> None:
+    assert scan_imports(text).targets == targets
+
+
+def test_a_string_connects_no_programs(tmp_path: Path) -> None:
+    """In a project that edits ``sys.path``, a name means any file that ends like it."""
+    (tmp_path / "pyproject.toml").touch()
+    for name in ("conftest.py", "tests/test_it.py", "examples/one/engine.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "conftest.py").write_text("import sys\nsys.path.append('x')\n")
+    script = "import torch\nloss.backward()\noptimizer.step()\n"
+    (tmp_path / "examples/one/engine.py").write_text(script)
+    for text, programs in (
+        ('X = """\nimport engine\n"""\n', 2),
+        ("import engine\n", 1),
+    ):
+        (tmp_path / "tests/test_it.py").write_text(script + text)
+        found = groups_of(
+            {key(str(p)): p.read_text() for p in tmp_path.rglob("*.py")},
+            Filters(str(tmp_path)),
+        )
+        assert len(found) == programs
