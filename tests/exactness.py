@@ -15,6 +15,7 @@ forked worker that has torch loaded already; what is patched for it dies with th
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import math
@@ -299,6 +300,18 @@ def execute(program: Program, mode: Mode = ORIGINAL, name: str = "script.py") ->
     return run
 
 
+@functools.lru_cache(maxsize=1000)
+def _original(program: str, name: str) -> Run:
+    return execute(program, ORIGINAL, name)
+
+
+def reference_of(program: Program, name: str = "script.py") -> Run:
+    """How the original trains: run once for all that is compared with it, where it cannot change."""
+    if isinstance(program, str):
+        return _original(program, name)
+    return execute(program, ORIGINAL, name)
+
+
 def compare(reference: Run, candidate: Run) -> list[str]:
     """Every way in which two runs are not the same to the bit; empty where they are."""
     if reference.error or candidate.error:
@@ -333,7 +346,7 @@ def check_off(
     original: Program, rewritten: Program, name: str = "script.py"
 ) -> list[str]:
     """Off means off: without CUDA the rewritten script is the original one."""
-    reference = execute(original, ORIGINAL, name)
+    reference = reference_of(original, name)
     candidate = execute(rewritten, OFF, name)
     found = compare(reference, candidate)
     new = sorted(set(candidate.warnings) - set(reference.warnings))
@@ -347,7 +360,7 @@ def check_scaled(
     name: str = "script.py",
 ) -> list[str]:
     """With the scaler on and in fp32 the rewritten script is still the original one."""
-    reference = execute(original, ORIGINAL, name)
+    reference = reference_of(original, name)
     candidate = execute(rewritten, mode, name)
     return compare(reference, candidate) + _unscaled(candidate, rewritten)
 
@@ -360,7 +373,7 @@ def check_injected(
     name: str = "script.py",
 ) -> list[str]:
     """One inf among the gradients, which the scaler must answer with precisely one skipped step."""
-    plain = execute(original, ORIGINAL, name)
+    plain = reference_of(original, name)
     if plain.error:
         return [f"original: {plain.error}"]
     poison = plain.poison_at_step(plain.steps // 2 if step is None else step)
@@ -377,7 +390,7 @@ def check_mixed(
     original: Program, rewritten: Program, name: str = "script.py"
 ) -> list[str]:
     """With scaler and fp16 autocast on: it runs, it trains, and it really is mixed precision."""
-    reference = execute(original, ORIGINAL, name)
+    reference = reference_of(original, name)
     candidate = execute(rewritten, MIXED, name)
     if reference.error or candidate.error:
         return [

@@ -1,4 +1,4 @@
-"""Scripts of `fixtures/migrate/` after their migration, beyond what `validate/test_proofs.py` proves."""
+"""Every script of `fixtures/migrate/` trains after its migration as it did before."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 import pytest
 from exactness import (
+    MOVING_SCALES,
+    Mode,
     check_injected,
     check_mixed,
     check_off,
@@ -14,6 +16,26 @@ from exactness import (
 from fixtures_support import each_migration, golden, plain
 
 from amp_migrate.api import Options, migrate_source
+
+
+@each_migration
+def test_off_means_off(name: str) -> None:
+    assert check_off(plain(name), golden(name), f"{name}/migrated.py") == []
+
+
+@pytest.mark.parametrize(
+    "mode", MOVING_SCALES, ids=lambda mode: mode.name.replace(" ", "-")
+)
+@each_migration
+def test_scaled_is_exact(name: str, mode: Mode) -> None:
+    found = check_scaled(plain(name), golden(name), mode, f"{name}/migrated.py")
+    assert found == []
+
+
+@each_migration
+def test_an_inf_costs_one_step(name: str) -> None:
+    found = check_injected(plain(name), golden(name), name=f"{name}/migrated.py")
+    assert found == []
 
 
 @each_migration

@@ -1,14 +1,19 @@
-"""Every fixture is proven at every level, and what is broken by force is disproved where it has to be."""
+"""Fixtures are proven at every level, and what is broken by force is disproved where it has to be.
+
+A proof is some twenty runs. Those that are made each time span what the harness has to cope with; how each
+fixture trains, `test_training.py` and `test_projects_training.py` compare each time, and the other proofs
+are marked as nightly.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fixtures_support import FIXTURES, each_migration
+from fixtures_support import FIXTURES, MIGRATE
 from mutants import KINDS, Kind
 from projects_support import Project, migrated
 
@@ -22,6 +27,52 @@ from amp_migrate.validate.validation import Validation
 from amp_migrate.validate.verdict import Level, Outcome, Verdict
 
 STEPS = 30
+
+SPANNING = {
+    "accumulation_no_sync",
+    "activation_checkpointing",
+    "adam_closure_result",
+    "agents_in_a_dict",
+    "bce_after_sigmoid",
+    "checkpoint_resume_dict",
+    "clip_gradient_helper",
+    "closure_in_trainer",
+    "custom_functions_fp32",
+    "distributed_flag_ddp",
+    "gan_two_optimizers",
+    "grad_norm_logging",
+    "gradient_penalty",
+    "imagenet_meters_resume",
+    "lstm_language_model",
+    "mask_minus_1e9",
+    "mnist_style_cnn",
+    "never_binds_torch",
+    "out_of_memory_skips_batch",
+    "skip_nonfinite_continue",
+    "wgan_gp",
+}
+"""Between them: closures, several optimizers, accumulation, processes, hooks, checkpoints, workers that load
+data, islands, second derivatives, steps that are skipped, and every kind of patch of the harness."""
+
+SPANNING_PROJECTS = {
+    "gan_in_several_files",
+    "library_public_fit",
+    "scheduled_optim_wrapper",
+    "src_layout_reexports",
+    "state_dict_of_objects",
+    "two_entries_one_lbfgs",
+}
+
+
+def rest_nightly(names: Iterable[str], each_time: Collection[str]) -> list[object]:
+    """All, as parameters of a test; those of ``each_time`` are no nightly ones."""
+    found = list(names)
+    assert set(each_time) <= set(found)
+    marked = pytest.mark.nightly
+    return [
+        name if name in each_time else pytest.param(name, marks=marked)
+        for name in found
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +120,21 @@ def all_proven(verdict: Verdict) -> None:
     assert verdict.steps >= 2
 
 
-@each_migration
+@pytest.mark.parametrize("name", rest_nightly(MIGRATE, SPANNING))
 def test_a_migrated_fixture_is_proven(runner: Runner, name: str) -> None:
     all_proven(prove(runner, *of_fixture(name, golden(name))))
     # The branch that a script takes on a GPU is the one that has to be proven.
     assert runner.standin
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in migrated()
-        if not str(Project(name).about["entry"]).endswith(".ipynb")
-    ],
-)
+SCRIPTS = [
+    name
+    for name in migrated()
+    if not str(Project(name).about["entry"]).endswith(".ipynb")
+]
+
+
+@pytest.mark.parametrize("name", rest_nightly(SCRIPTS, SPANNING_PROJECTS))
 def test_a_migrated_project_is_proven(runner: Runner, name: str) -> None:
     project = Project(name)
     script, *arguments = project.commands[0]
@@ -96,7 +147,11 @@ def test_a_migrated_project_is_proven(runner: Runner, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(kind, name) for kind in KINDS for name in kind.fixtures],
+    [
+        pytest.param(kind, name, marks=[pytest.mark.nightly] * bool(again))
+        for kind in KINDS
+        for again, name in enumerate(kind.fixtures)
+    ],
     ids=str,
 )
 def test_a_mutant_is_caught_at_its_level(runner: Runner, kind: Kind, name: str) -> None:
