@@ -11,6 +11,7 @@ from amp_migrate.catalogue.rules import codes, rule
 from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Told
+from amp_migrate.cli.shared import TEXT_OR_JSON
 from amp_migrate.report import rules
 from amp_migrate.report.terminal import Terminal
 
@@ -28,12 +29,7 @@ EXAMPLES = [
     exits=Told,
 )
 @click.argument("code", metavar="CODE", default="", shell_complete=completion.codes)
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Default: text.",
-)
+@TEXT_OR_JSON
 def explain(*, code: str, output_format: str) -> Told:
     """Explain what a code means: why it matters, an example, and what to do by hand.
 

@@ -19,6 +19,7 @@ from amp_migrate.cli.shared import (
     PATHS,
     READING,
     STDIN,
+    TEXT_OR_JSON,
     check_reading,
     decorated_with,
     describe,
@@ -141,12 +142,7 @@ _shared: Callable[[Any], Any] = decorated_with(
     click.option(
         "--check", is_flag=True, help="Write nothing; exit 1 if a file would change."
     ),
-    click.option(
-        "--output-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        help="What goes to standard output: a diff, or JSON with all that was found. Default: text.",
-    ),
+    TEXT_OR_JSON,
     click.option(
         "--exit-code", is_flag=True, help="With --diff: exit 1 if a file would change."
     ),

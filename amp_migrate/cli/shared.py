@@ -34,6 +34,14 @@ def decorated_with(
     return decorate
 
 
+TEXT_OR_JSON: Callable[[Any], Any] = click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The form of the output. Default: text.",
+)
+
+
 def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
     return click.option(
         f"--{name}",

@@ -10,7 +10,15 @@ from amp_migrate import __version__
 from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Counted
-from amp_migrate.cli.shared import FILES, PATHS, STDIN, describe, do, settle
+from amp_migrate.cli.shared import (
+    FILES,
+    PATHS,
+    STDIN,
+    TEXT_OR_JSON,
+    describe,
+    do,
+    settle,
+)
 from amp_migrate.core.results import SourceError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config
@@ -33,12 +41,7 @@ EXAMPLES = [
     exits=Counted,
 )
 @PATHS
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How to tell it: text.",
-)
+@TEXT_OR_JSON
 @click.option(
     "--report",
     metavar="FILE",

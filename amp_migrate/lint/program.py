@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amp_migrate.core import phases
 from amp_migrate.core.effort import cut
 from amp_migrate.core.findings import Finding
-from amp_migrate.core.options import LintOptions, Options
+from amp_migrate.core.options import LintOptions
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.edit.program_work import ProgramWork
 from amp_migrate.lint.checks import CHECKS, Check
@@ -25,18 +25,8 @@ if TYPE_CHECKING:
 class Lint(ProgramWork):
     """The lint of one program."""
 
-    def __init__(
-        self,
-        sources: ProgramSources,
-        options: Options,
-        given: Collection[str],
-        shown: Mapping[str, str],
-        *,
-        wanted: Callable[[Finding], bool] = lambda finding: True,
-    ) -> None:
-        """``wanted``: what is mended, where something is."""
-        super().__init__(sources, options, given, shown)
-        self.wanted = wanted
+    wanted: Callable[[Finding], bool] = staticmethod(lambda finding: True)
+    """Which findings are fixed, where any are."""
 
     def run(self) -> dict[str, Result | SourceError]:
         """An entry for each given file that uses torch, or cannot be read."""

@@ -181,8 +181,8 @@ def _lint(kept: Kept, program: ProgramSources, what: Mend | None = None) -> _Res
         replace(options, lint=fix),
         [key(what.path)],
         _names(kept, program),
-        wanted=wanted,
     )
+    lint.wanted = wanted
     return _run(kept, lint)
 
 
