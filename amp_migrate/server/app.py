@@ -57,8 +57,8 @@ def make_server() -> Server:
         session.configure(params.initialization_options)
 
     @server.feature(types.INITIALIZED)
-    async def initialized(params: types.InitializedParams) -> None:
-        await session.start()
+    def initialized(params: types.InitializedParams) -> None:
+        session.start()
         workspace = server.client_capabilities.workspace
         watching = workspace.did_change_watched_files if workspace else None
         if watching is not None and watching.dynamic_registration:

@@ -86,10 +86,10 @@ class Session:
             self.settings = EditorSettings()
             self.say(str(error))
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Get ready for the first file."""
         for worker in (self._linter, self._planner):
-            await worker.start()
+            worker.start()
 
     def changed(self, *, fresh: bool) -> None:
         """Something is open that was not, or is different; ``fresh``: perhaps on disk, too."""

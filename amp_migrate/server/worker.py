@@ -8,13 +8,15 @@ starts a new one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import pickle
+import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
 
 from amp_migrate.core.garbage import collect_seldom
 
@@ -31,64 +33,86 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A process that answers one question after the other."""
+    """A process that answers one question after the other.
+
+    A thread speaks with it. As a task of the event loop the conversation would be torn where the loop
+    ends, and a loop that ends while it starts a process may wait for that process forever.
+    """
 
     def __init__(self, *, behind: bool = False) -> None:
         """``behind``: others that compute come first."""
         self._behind = behind
-        self._process: asyncio.subprocess.Process | None = None
-        self._one = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1)
+        self._changing = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Have the process ready before there is a question."""
-        async with self._one:
-            await self._alive()
+        self._thread.submit(self._alive)
 
     async def ask(self, question: str, *about: object) -> Any:
         """What a function of `analysis`, by its name, answers. Raises `WorkerError`."""
-        # Who no longer wants to know does not tear a conversation apart.
-        return await asyncio.shield(self._ask(question, about))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._ask, question, about)
 
-    async def _ask(self, question: str, about: tuple[object, ...]) -> Any:
-        async with self._one:
-            try:
-                process = await self._alive()
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(_framed((question, about)))
-                await process.stdin.drain()
-                size = int.from_bytes(await process.stdout.readexactly(_HEAD), "big")
-                answered, value = pickle.loads(await process.stdout.readexactly(size))
-            except (OSError, asyncio.IncompleteReadError) as error:
-                self.stop()
-                raise WorkerError(f"the analysis died: {error}") from None
+    def _ask(self, question: str, about: tuple[object, ...]) -> object:
+        try:
+            process = self._alive()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(_framed((question, about)))
+            process.stdin.flush()
+            answered, value = pickle.loads(_read(process.stdout))
+        except (OSError, EOFError) as error:
+            self._end()
+            raise WorkerError(f"the analysis died: {error}") from None
         if not answered:
             raise WorkerError(value)
         return value
 
-    async def _alive(self) -> asyncio.subprocess.Process:
-        if self._process is None or self._process.returncode is not None:
-            # Not with -m, which would look for modules in the folder of the user's project first.
-            path = [one for one in sys.path if one]
-            code = _START.format(path=path, behind=self._behind)
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", code),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-        return self._process
+    def _alive(self) -> subprocess.Popen[bytes]:
+        with self._changing:
+            if self._stopped:
+                raise EOFError("the session has ended")
+            if self._process is None or self._process.poll() is not None:
+                # Not with -m, which would look for modules in the folder of the user's project first.
+                path = [one for one in sys.path if one]
+                code = _START.format(path=path, behind=self._behind)
+                self._process = subprocess.Popen(
+                    (sys.executable, "-c", code),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            return self._process
 
     def stop(self) -> None:
-        """End the process, whatever it is doing."""
-        process, self._process = self._process, None
+        """End the process for good, whatever it is doing."""
+        self._stopped = True
+        self._end()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _end(self) -> None:
+        with self._changing:
+            process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
+            process.wait()
 
 
 def _framed(message: object) -> bytes:
     data = pickle.dumps(message)
     return len(data).to_bytes(_HEAD, "big") + data
+
+
+def _read(pipe: IO[bytes]) -> bytes:
+    """A message without its head. Raises `EOFError` where none comes, or not all of it."""
+    head = pipe.read(_HEAD)
+    size = int.from_bytes(head, "big")
+    message = pipe.read(size) if len(head) == _HEAD else b""
+    if not message or len(message) < size:
+        raise EOFError("it said no more")
+    return message
 
 
 def serve(behind: bool) -> None:
@@ -101,8 +125,11 @@ def serve(behind: bool) -> None:
     collect_seldom()
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whoever prints does not speak to the server
-    while head := asked.read(_HEAD):
-        question, about = pickle.loads(asked.read(int.from_bytes(head, "big")))
+    while True:
+        try:
+            question, about = pickle.loads(_read(asked))
+        except EOFError:
+            return
         answers.write(_framed(_answer(getattr(analysis, question), about)))
         answers.flush()
 

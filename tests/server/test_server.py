@@ -545,7 +545,10 @@ def test_an_analysis_that_dies_takes_nothing_with_it(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc for processes")
-def test_an_editor_that_vanishes_leaves_nothing_behind(folder: Path) -> None:
+@pytest.mark.parametrize("started", [0, 1, 2])
+def test_an_editor_that_vanishes_leaves_nothing_behind(
+    folder: Path, started: int
+) -> None:
     messages: list[dict[str, Any]] = [
         {
             "id": 1,
@@ -554,18 +557,20 @@ def test_an_editor_that_vanishes_leaves_nothing_behind(folder: Path) -> None:
         },
         {"method": "initialized", "params": {}},
     ]
-    with subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
         assert process.stdin is not None
         for message in messages:
             data = json.dumps({"jsonrpc": "2.0", **message}).encode()
             process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
         process.stdin.flush()
-        while len(found := children(process.pid)) < 2:
+        while len(found := children(process.pid)) < started:
             assert process.poll() is None
         process.stdin.close()
         assert process.wait(LONG) == 0
+    finally:
+        process.kill()
+        process.wait()
     for child in found:
         status = Path(f"/proc/{child}/status")
         # One that has ended may still wait for somebody to notice.
