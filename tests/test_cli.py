@@ -15,6 +15,9 @@ from amp_migrate import __version__
 from amp_migrate.cli.exits import ExitCode
 from amp_migrate.cli.main import main
 from amp_migrate.core.options import Options
+from amp_migrate.core.places import Place
+from amp_migrate.core.results import Diagnostic
+from amp_migrate.report import messages
 
 LOOP = "for x in y:\n    loss.backward()\n"
 DONE = "for x in y:\n    scaler.scale(loss).backward()\n    scaler.update()\n"
@@ -109,7 +112,21 @@ def test_what_to_write_by_hand_is_said_once() -> None:
     assert amp().stderr.splitlines()[5:8] == [
         "b.py:2:1 AMP013 it cannot be.",
         "  blocked by b.py:1: loss = x",
-        "  by hand: as above, for a.py:2",
+        "would migrate 0 of 2 training loops in 2 files",
+    ]
+    said: dict[tuple[str, ...], Place] = {}
+    told = [
+        [*messages.diagnostic(Diagnostic("AMP013", place, "no", None, (text,)), said)]
+        for line, text in enumerate(["x", "x", "y", "x", "x", "y"], 1)
+        for place in [Place("a.py", line, 1)]
+    ]
+    assert [lines[1:] for lines in told] == [
+        ["  by hand:", "    x"],
+        [],
+        ["  by hand:", "    y"],
+        ["  by hand: as above, for a.py:1"],
+        [],
+        ["  by hand: as above, for a.py:3"],
     ]
 
 

@@ -45,7 +45,9 @@ def proven(
             made=made,
         )
         runs = number_of_runs(on_cuda=False, monitor_only=False)
-        terminal.say(f"running {request.entry}, {runs} times or so, to prove it")
+        terminal.say(
+            f"running {request.entry} about {runs} times, to prove the rewrite"
+        )
         with terminal.steps(runs) as progress, ended_in_order():
             verdict = prove(request, progress)
         # Of shapes, `validate` and `lint` tell.

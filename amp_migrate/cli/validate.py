@@ -214,7 +214,7 @@ def validate(
     runs = validate.number_of_runs(on_cuda=device == "cuda", monitor_only=monitor_only)
     for request in requests:
         terminal.say(
-            f"running {request.entry}: it is executed, {runs} times or so, for up to {steps} optimizer"
+            f"running {request.entry}: it is executed about {runs} times, for up to {steps} optimizer"
             f" steps and {time_limit:g} s each; what it writes is thrown away"
         )
         with terminal.steps(runs) as progress, ended_in_order():

@@ -23,7 +23,11 @@ def diagnostic(found: Diagnostic, said: dict[tuple[str, ...], Place]) -> Iterato
         yield f"  blocked by {blocker.path}:{blocker.line}{text}"
     if not found.by_hand:
         return
+    latest = next(reversed(said), None)
     before = said.setdefault(found.by_hand, place)
+    said[found.by_hand] = said.pop(found.by_hand)  # the last one is the latest
+    if found.by_hand == latest:
+        return  # what stands above, a line or two away
     if before is not place:
         yield f"  by hand: as above, for {before.path}:{before.line}"
     else:
