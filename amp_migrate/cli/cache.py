@@ -12,7 +12,7 @@ from amp_migrate.report.words import number
 from amp_migrate.run.cache.store import Store, folder
 
 EXAMPLES = [
-    ("amp-migrate cache", "where it is, and how large"),
+    ("amp-migrate cache", "where it is, and how large it is"),
     ("amp-migrate cache clear", "empty it"),
 ]
 
@@ -20,13 +20,13 @@ EXAMPLES = [
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    short_help="Tell of kept results, or delete them.",
+    short_help="Show or delete the kept results of earlier runs.",
     exits=Told,
 )
 @click.argument("action", type=click.Choice(["info", "clear"]), default="info")
 @CACHE_DIR
 def cache(*, action: str, cache_dir: str | None) -> Told:
-    """Tell where results of unchanged programs are kept and how much there is, or delete them."""
+    """Show where results of earlier runs are kept and how much space they take, or delete them."""
     terminal = Terminal()
     # What a run may keep is no matter here.
     store = Store(folder(cache_dir), limit=0)

@@ -25,7 +25,10 @@ class _Exit(IntEnum):
 class ExitCode(_Exit):
     """Of the commands that rewrite files."""
 
-    OK = 0, "done, or nothing to do; a training loop left alone is no failure"
+    OK = (
+        0,
+        "done, or nothing to do; a training loop that is left alone is not a failure",
+    )
     WOULD_CHANGE = 1, "--check, or --diff --exit-code, found a file that would change"
     ERROR = 2, "usage, configuration, I/O or internal error (2 wins over 1, 3 and 4)"
     DISPROVED = 3, "--write --validate: a rewrite is wrong, and was not written"
@@ -34,20 +37,20 @@ class ExitCode(_Exit):
         "--write --validate: a rewrite could not be judged, and was not written (3 wins over 4)",
     )
     INTERRUPTED = 130, "stopped by Ctrl-C"
-    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
+    CUT_SHORT = 141, "the reader of the output has closed it, as `| head` does"
 
 
 class Lint(_Exit):
     """Of the command that finds fault."""
 
-    CLEAN = 0, "nothing found that --fail-on asks about (errors, by default)"
-    FOUND = 1, "something is found; or --diff has something to mend"
+    CLEAN = 0, "no finding of the severity that --fail-on asks for (by default: errors)"
+    FOUND = 1, "there are such findings; or --diff has something to fix"
     ERROR = (
         2,
         "usage, configuration or I/O error, a file that cannot be read (2 wins over 1)",
     )
     INTERRUPTED = 130, "stopped by Ctrl-C"
-    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
+    CUT_SHORT = 141, "the reader of the output has closed it, as `| head` does"
 
 
 class Counted(_Exit):
@@ -59,37 +62,37 @@ class Counted(_Exit):
         "usage, configuration or I/O error; a file that could not be read was not counted",
     )
     INTERRUPTED = 130, "stopped by Ctrl-C"
-    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
+    CUT_SHORT = 141, "the reader of the output has closed it, as `| head` does"
 
 
 class Told(_Exit):
     """Of the command that explains."""
 
-    OK = 0, "told"
-    ERROR = 2, "there is no such code; usage"
+    OK = 0, "done"
+    ERROR = 2, "usage error, an unknown code, or a folder that cannot be emptied"
     INTERRUPTED = 130, "stopped by Ctrl-C"
-    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
+    CUT_SHORT = 141, "the reader of the output has closed it, as `| head` does"
 
 
 class Served(_Exit):
     """Of the command that serves an editor."""
 
     OK = 0, "the editor has ended the session"
-    ERROR = 2, "pygls is not installed; usage"
+    ERROR = 2, "usage error, or pygls is not installed"
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
 
 class Proof(_Exit):
     """Of the command that runs scripts."""
 
-    PROVEN = 0, "every script is proven to train as before, for what ran"
+    PROVEN = 0, "every script is proven to train as before, in all that ran"
     DISPROVED = 1, "a rewrite is wrong (1 wins over 2)"
     COULD_NOT = (
         2,
-        "a script could not be judged: it does not run here, or is not the same twice; usage",
+        "a script could not be judged: it does not run here, or does not do the same twice; or a usage error",
     )
     INTERRUPTED = 130, "stopped by Ctrl-C"
-    CUT_SHORT = 141, "whoever read the output has closed it, as `| head` does"
+    CUT_SHORT = 141, "the reader of the output has closed it, as `| head` does"
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> Proof:

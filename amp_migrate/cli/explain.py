@@ -17,7 +17,7 @@ from amp_migrate.report.terminal import Terminal
 
 EXAMPLES = [
     ("amp-migrate explain AMP013", "why a loop was left alone"),
-    ("amp-migrate explain TCU101", "what lint found fault with"),
+    ("amp-migrate explain TCU101", "what a finding of lint means"),
     ("amp-migrate explain TCU", "the codes that begin like this"),
 ]
 

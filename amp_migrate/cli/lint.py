@@ -46,10 +46,13 @@ from amp_migrate.sources.ignore import PatternError
 EXAMPLES = [
     ("amp-migrate lint", "what is wrong or slow in the current directory"),
     ("amp-migrate lint src --select TCU1", "only the rules about shapes"),
-    ("amp-migrate lint src --severity info", "what is too small to matter, too"),
+    ("amp-migrate lint src --severity info", "with what is too small to matter"),
     ("amp-migrate lint --output-format github", "as annotations of a pull request"),
-    ("amp-migrate lint --baseline amp.json --write-baseline", "accept what there is"),
-    ("amp-migrate lint --baseline amp.json", "and report only what is new"),
+    (
+        "amp-migrate lint --baseline amp.json --write-baseline",
+        "accept all current findings",
+    ),
+    ("amp-migrate lint --baseline amp.json", "report only new findings"),
     ("amp-migrate lint src --fix", "fix what can be fixed"),
     ("amp-migrate explain TCU101", "what a code means"),
 ]
@@ -88,13 +91,13 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--output-format",
         type=click.Choice(FORMATS),
-        help="How to report it: text. Those for machines hold every severity.",
+        help="The form of the report. Default: text. Forms for programs hold every severity.",
     ),
     click.option(
         "--output-file",
         metavar="FILE",
         shell_complete=completion.files,
-        help="Where to: standard output.",
+        help="Where to write the report. Default: standard output.",
     ),
     _choice_of_rules(
         "select", "Only these rules: codes or their beginnings, 'TCU1,AMP101', or ALL."
@@ -106,24 +109,24 @@ _LINTING: Callable[[Any], Any] = decorated_with(
         metavar="NAME",
         callback=_profile,
         shell_complete=completion.profiles,
-        help="The GPU that shapes are judged for, from volta to blackwell: ampere.",
+        help="The GPU that shapes are judged for, from volta to blackwell. Default: ampere.",
     ),
     click.option(
         "--dtype",
         type=click.Choice(LINT_DTYPES),
-        help="What products are computed in: what autocast in the code says, or float16.",
+        help="The dtype of matrix products. Default: what autocast in the code says, or float16.",
     ),
     click.option(
         "--align",
         type=click.IntRange(min=1),
         metavar="N",
-        help="What sizes should be a multiple of: what the GPU and the dtype need.",
+        help="What sizes should be a multiple of. Default: what the GPU and the dtype need.",
     ),
     click.option(
         "--probe",
         multiple=True,
         metavar="MODULE:FACTORY",
-        help="Run this of your code to build a model, without weights, and learn its sizes.",
+        help="Run this function of your code, which builds a model, to learn its sizes; no weights are made.",
     ),
     click.option(
         "--python",
@@ -131,18 +134,18 @@ _LINTING: Callable[[Any], Any] = decorated_with(
         shell_complete=completion.files,
         default=sys.executable,
         show_default="this one",
-        help="The interpreter for --probe, which has torch.",
+        help="With --probe: the Python that runs your code, and has torch.",
     ),
     click.option(
         "--baseline",
         metavar="FILE",
         shell_complete=completion.files,
-        help="Report only what is not in this file, which --write-baseline has written.",
+        help="Report only what is not in this file, which --write-baseline writes.",
     ),
     click.option(
         "--write-baseline",
         is_flag=True,
-        help="Accept what is found: write it into the baseline.",
+        help="Accept all current findings: write them into the baseline.",
     ),
     click.option(
         "--fix",
@@ -152,20 +155,22 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     click.option(
         "--unsafe-fixes",
         is_flag=True,
-        help="With --fix or --diff: fix more; it changes what is computed.",
+        help="With --fix or --diff: also fix what changes what is computed.",
     ),
     click.option(
-        "--diff", is_flag=True, help="Print what --fix would do; exit 1 if anything."
+        "--diff",
+        is_flag=True,
+        help="Print what --fix would change; exit 1 if anything.",
     ),
     click.option(
         "--fail-on",
         type=click.Choice(FAIL_ON),
-        help="Exit 1 for this severity and worse: error.",
+        help="Exit 1 for findings of this severity or worse. Default: error.",
     ),
     click.option(
         "--severity",
         type=click.Choice(SEVERITIES),
-        help="The least that text shows: warning.",
+        help="The lowest severity that text shows. Default: warning.",
     ),
     click.option(
         "--statistics", is_flag=True, help="Only count the findings of each rule."

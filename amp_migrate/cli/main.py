@@ -47,7 +47,7 @@ EXAMPLES = [
     ("amp-migrate src --check", "for CI: fail when a file would change"),
     (
         "amp-migrate src --explain-plan",
-        "where each optimizer is born and how it travels",
+        "where each optimizer is made, and how it reaches its steps",
     ),
     ("amp-migrate src --output-format json", "all that is found, for a program"),
     ("amp-migrate - < train.py", "from standard input to standard output"),
@@ -124,8 +124,8 @@ def main() -> None:
     """Rewrite PyTorch fp32 training loops for automatic mixed precision, or say why not.
 
     PATHS are Python files, notebooks and directories; the current directory where there are none. A
-    dash stands for standard input. Only these files are changed; what else belongs to the same
-    program is read.
+    dash stands for standard input. Only these files are changed; other files of the same program
+    are only read.
     """
 
 
@@ -150,7 +150,7 @@ _shared: Callable[[Any], Any] = decorated_with(
         "--torch-version",
         metavar="X.Y",
         callback=_torch_version,
-        help="The oldest torch to support: what the project requires, or 2.4.",
+        help="The oldest torch to support. Default: what the project requires, or 2.4.",
     ),
     READING,
 )
@@ -175,25 +175,27 @@ _shared: Callable[[Any], Any] = decorated_with(
     default=sys.executable,
     metavar="INTERPRETER",
     shell_complete=completion.files,
-    help="With --validate: the Python, with torch, that runs the scripts: this one.",
+    help="With --validate: the Python that runs the scripts, and has torch. Default: this one.",
 )
 @click.option(
     "--arguments",
     default="",
     metavar="WORDS",
-    help="With --validate: what the scripts are given, in one string.",
+    help="With --validate: the arguments of the scripts, in one string.",
 )
 @click.option(
-    "--explain-plan", is_flag=True, help="Print what was found and will be done."
+    "--explain-plan", is_flag=True, help="Print what was found and what will be done."
 )
 @click.option(
-    "--dtype", type=click.Choice(DTYPES), help="What autocast casts to: float16."
+    "--dtype",
+    type=click.Choice(DTYPES),
+    help="What autocast casts to. Default: float16.",
 )
 @click.option(
     "--eval/--no-eval",
     "evaluation",
     default=None,
-    help="Put evaluation under no_grad under autocast too; off.",
+    help="Also put evaluation (under no_grad) under autocast. Default: no.",
 )
 def migrate(
     *,
@@ -204,7 +206,7 @@ def migrate(
     arguments: str,
     **given: Any,
 ) -> ExitCode:
-    """Rewrite training loops for automatic mixed precision; what amp-migrate does by itself."""
+    """Rewrite training loops for automatic mixed precision; the default command."""
     try:
         words = tuple(shlex.split(arguments))
     except ValueError as error:

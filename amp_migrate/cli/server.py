@@ -22,10 +22,10 @@ INSTALL = 'pip install "amp-migrate[server]"'
 @click.option(
     "--stdio",
     is_flag=True,
-    help="Speak on standard input and output, which is what it does anyway.",
+    help="Use standard input and output. It always does.",
 )
 def server(*, stdio: bool) -> Served:
-    """Tell an editor of findings and training loops while somebody types, fix and rewrite them.
+    """Show findings and training loops in an editor as you type, and fix or migrate them there.
 
     It speaks the language server protocol on standard input and output; an editor starts it.
     """

@@ -47,7 +47,7 @@ def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
         f"--{name}",
         multiple=True,
         metavar="PATTERN",
-        help=f"{meaning} As in .gitignore, relative to the project root; repeatable.",
+        help=f"{meaning} Written as in .gitignore, relative to the project root; may be repeated.",
     )
 
 
@@ -75,7 +75,7 @@ CACHE_DIR: Callable[[Any], Any] = click.option(
     shell_complete=completion.folders,
     envvar="AMP_MIGRATE_CACHE_DIR",
     show_envvar=True,
-    help="Where results are kept: the user's cache folder.",
+    help="Where results are kept. Default: the user's cache folder.",
 )
 
 CACHING: Callable[[Any], Any] = decorated_with(
@@ -84,7 +84,7 @@ CACHING: Callable[[Any], Any] = decorated_with(
         is_flag=True,
         envvar="AMP_MIGRATE_NO_CACHE",
         show_envvar=True,
-        help="Neither read nor keep results of unchanged programs.",
+        help="Neither use nor keep the results of earlier runs.",
     ),
     CACHE_DIR,
     click.option(
@@ -94,7 +94,7 @@ CACHING: Callable[[Any], Any] = decorated_with(
         metavar="MB",
         envvar="AMP_MIGRATE_CACHE_LIMIT",
         show_envvar=True,
-        help="The most that is kept: 256.",
+        help="The most space that results take. Default: 256.",
     ),
     _caching,
 )
@@ -102,11 +102,12 @@ CACHING: Callable[[Any], Any] = decorated_with(
 
 FILES: Callable[[Any], Any] = decorated_with(
     _patterns(
-        "include", "Of the files in directories, take only these: all *.py and *.ipynb."
+        "include",
+        "Of the files in directories, take only these. Default: all *.py and *.ipynb.",
     ),
     _patterns(
         "exclude",
-        "Leave these out of directories, but take '!these/' whatever excludes them.",
+        "Of the files in directories, leave these out; '!these/' takes back in what is left out otherwise.",
     ),
     _patterns("force-exclude", "Leave these out even when they are named."),
     click.option(
@@ -114,27 +115,27 @@ FILES: Callable[[Any], Any] = decorated_with(
         "config_file",
         metavar="FILE",
         shell_complete=completion.files,
-        help="A pyproject.toml to use instead.",
+        help="A pyproject.toml to use instead of the project's.",
     ),
     click.option(
         "--jobs",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Processes: one per CPU.",
+        help="How many processes to use. Default: one per CPU.",
     ),
     CACHING,
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Default: auto.",
+        help="When to use colour. Default: auto.",
     ),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option("-q", "--quiet", is_flag=True, help="Print only errors."),
     click.option(
         "-v",
         "--verbose",
         is_flag=True,
-        help="Say which settings are in force, and more.",
+        help="Print the settings in force, and more details.",
     ),
 )
 """Which files to read, and how to talk about them."""

@@ -29,7 +29,7 @@ from amp_migrate.sources.ignore import PatternError
 EXAMPLES = [
     ("amp-migrate stats", "the project in the current directory"),
     ("amp-migrate stats repos/*", "all projects of an organisation, one by one"),
-    ("amp-migrate stats repos/* --report amp.html", "a page to look at"),
+    ("amp-migrate stats repos/* --report amp.html", "a page with plots"),
     ("amp-migrate stats repos/* --output-format json", "for a program"),
 ]
 
@@ -64,7 +64,7 @@ def stats(
     quiet: bool,
     verbose: bool,
 ) -> Counted:
-    """Count the training loops of projects: under AMP already, to be migrated, or blocked by what.
+    """Count the training loops of projects: under AMP already, to be migrated, or blocked, and by what.
 
     Each of PATHS is one project, with its own configuration. Nothing is written or run.
     """

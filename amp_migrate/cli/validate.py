@@ -76,7 +76,7 @@ def _known_profile(
     type=click.IntRange(min=1),
     default=STEPS,
     metavar="N",
-    help=f"Optimizer steps that each run may make: {STEPS}.",
+    help=f"The most optimizer steps of each run. Default: {STEPS}.",
 )
 @click.option(
     "--python",
@@ -84,13 +84,13 @@ def _known_profile(
     default=sys.executable,
     metavar="INTERPRETER",
     shell_complete=completion.files,
-    help="The Python, with torch, that runs the script: this one.",
+    help="The Python that runs the script, and has torch. Default: this one.",
 )
 @click.option(
     "--device",
     type=click.Choice(["auto", "cuda", "cpu"]),
     default="auto",
-    help="Where to run: CUDA if there is one.",
+    help="Where to run. Default: auto, which is CUDA if there is one.",
 )
 @click.option(
     "--against",
@@ -103,20 +103,22 @@ def _known_profile(
     help="Only watch the script, which uses AMP already.",
 )
 @click.option(
-    "--dtype", type=click.Choice(DTYPES), help="What autocast casts to: float16."
+    "--dtype",
+    type=click.Choice(DTYPES),
+    help="What autocast casts to. Default: float16.",
 )
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=1),
     default=SECONDS,
     metavar="SECONDS",
-    help=f"For each run: {SECONDS:g}.",
+    help=f"The most time for each run. Default: {SECONDS:g}.",
 )
 @click.option(
     "--memory-limit",
     type=click.FloatRange(min=0.1),
     metavar="GIB",
-    help="Resident memory for each run: three quarters of the machine's.",
+    help="The most resident memory for each run. Default: three quarters of the machine's.",
 )
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", hidden=True)
 @click.option(
@@ -124,13 +126,13 @@ def _known_profile(
     metavar="NAME",
     callback=_known_profile,
     shell_complete=completion.profiles,
-    help="The kind of GPU that shapes are judged for, from volta to blackwell: the one there is, or ampere.",
+    help="The GPU that shapes are judged for, from volta to blackwell. Default: the one there is, or ampere.",
 )
 @click.option(
     "--report",
     metavar="FILE",
     shell_complete=completion.files,
-    help="Write a page to look at: curves, figures, shapes.",
+    help="Write a page with curves, figures and shapes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.option(
@@ -138,15 +140,15 @@ def _known_profile(
     "config_file",
     metavar="FILE",
     shell_complete=completion.files,
-    help="A pyproject.toml to use instead.",
+    help="A pyproject.toml to use instead of the project's.",
 )
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
-    help="Default: auto.",
+    help="When to use colour. Default: auto.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the verdicts.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the verdicts.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every figure.")
 def validate(
     *,
