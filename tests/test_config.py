@@ -266,7 +266,7 @@ def test_a_requirement_that_admits_older_ones_as_well_is_told(text: str) -> None
     Path("train.py").write_text(LOOP)
     found = configured("").options.torch_below
     assert found == (BELOW[text] and f"{BELOW[text]} in requirements.txt")
-    said = "what is written needs torch 1.10 at least, and older ones are admitted: "
+    said = "the rewrite needs torch 1.10 at least, and the project allows older ones: "
     for way in ("--diff", "--explain-plan"):
         run = CliRunner().invoke(main, [way, "train.py"])
         assert (said + found in run.output) == bool(found)

@@ -73,7 +73,7 @@ def stats(
     from amp_migrate.report.summary import summarized
 
     if STDIN in paths:
-        raise click.UsageError("standard input (-) is no project")
+        raise click.UsageError("standard input (-) is not a project")
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose exclude each other")
     terminal = Terminal(colour=color, quiet=quiet)

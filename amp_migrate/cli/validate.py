@@ -52,7 +52,7 @@ def _known_profile(
 
     if value is not None and value not in profiles.names():
         known = ", ".join(profiles.names())
-        raise click.BadParameter(f"{value!r} is none of {known}")
+        raise click.BadParameter(f"{value!r} is not one of {known}")
     return value
 
 

@@ -151,7 +151,7 @@ class Bypasses:
                     for inner in ir.walk(expr):
                         text = inner.value if isinstance(inner, ir.Const) else None
                         if isinstance(text, str) and _ENVIRONMENT.fullmatch(text):
-                            return Bypass("the environment decides, too", stmt.line)
+                            return Bypass("the environment also decides", stmt.line)
         return None
 
     def _lightning_1(self, framework: Framework) -> Bypass | None:
@@ -171,4 +171,4 @@ class Bypasses:
 
 
 def _past(call: ir.Call) -> Bypass:
-    return Bypass("a backward() here goes past it", call.line)
+    return Bypass("a backward() here bypasses it", call.line)

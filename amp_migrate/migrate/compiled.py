@@ -63,7 +63,7 @@ class Compiled:
         }
         for function, stmt, origin, call in self._mentions():
             if _GRAPHS.fullmatch(origin):
-                message = f"{origin}() records a graph that knows nothing of autocast"
+                message = f"{origin}() records a graph that ignores autocast"
                 return Refusal("AMP008", message, stmt.line)
             if _JIT.fullmatch(origin):
                 if call is None or not self._is_export(function, stmt, call, reached):
@@ -71,12 +71,10 @@ class Compiled:
                     return Refusal("AMP008", message, stmt.line)
                 continue
             if self.options.torch_version < _SETTABLE:
-                message = (
-                    "before torch 2.9, what is compiled goes backward under autocast"
-                )
+                message = "before torch 2.9, the backward pass of compiled code runs under autocast"
                 return Refusal("AMP008", message, stmt.line)
             if call is None or not self._compiles_a_module(call, function):
-                message = "something else than a model is compiled"
+                message = "something other than a model is compiled"
                 return Refusal("AMP008", message, stmt.line)
             compiled[function, stmt.path] = function
         edits: list[Placed] = []

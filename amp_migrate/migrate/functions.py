@@ -223,14 +223,14 @@ class CustomFunctions:
                     return refused("with a method that is assigned", stmt.line)
             bases = program.external_bases(one)
             if not _BASES & bases or any(base == "?" for base in bases):
-                reason = f"that shares methods with {program.classes[one].name}, which is none"
+                reason = f"that shares methods with {program.classes[one].name}, which is not one"
                 return refused(reason, program.classes[one].line)
         for method in _DECORATORS:
             for qualname in family.methods.get(method, ()):
                 function = program.functions[qualname]
                 unknown = _names_of(function) - _HARMLESS
                 if unknown & set(_DECORATORS.values()):
-                    return refused("that is decorated in part", function.line)
+                    return refused("that is only partly decorated", function.line)
                 if unknown:
                     return refused(f"whose {method}() has decorators", function.line)
                 if not function.params or function.is_async or function.is_generator:
@@ -246,7 +246,7 @@ class CustomFunctions:
                     if found is not None:
                         return found
                 if self.options.scaled and self._mentions_gradients(qualname, stmt):
-                    return refused("that looks for gradients by itself", stmt.line)
+                    return refused("that computes gradients itself", stmt.line)
         for method in _DECORATORS:
             for qualname in family.methods.get(method, ()):
                 line = self._runs_what_it_is_given(qualname)

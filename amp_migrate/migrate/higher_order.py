@@ -172,7 +172,7 @@ class HigherOrder:
         outputs = call.argument(0, "outputs")
         inputs = call.argument(1, "inputs")
         if outputs is None or inputs is None:
-            raise _Refused("is given its arguments in a way unknown", call.line)
+            raise _Refused("is given its arguments in an unknown way", call.line)
         if not self._are_data(inputs, function, 0):
             reason = (
                 "may be with respect to parameters: an inner loop, or a penalty on them"
@@ -248,7 +248,7 @@ class HigherOrder:
             if not forward.writes(earlier, function) & needed:
                 continue
             if self._takes_gradients(earlier, function):
-                raise _Refused("is taken of gradients: second derivatives", line)
+                raise _Refused("differentiates gradients: second derivatives", line)
             if forward.in_statement(earlier, function):
                 first = earlier.path[-1][1]
             needed = needed - forward.kills(earlier, function)
@@ -263,13 +263,13 @@ class HigherOrder:
         sites = program.call_sites.get(function, [])
         if not params or not sites or depth >= _MOST_CALLERS:
             raise _Refused(
-                "is taken of something whose forward is not defined here", line
+                "differentiates something whose forward is not defined here", line
             )
         yield Span(function, stmt.path, index, is_called=True)
         for site in sites:
             given = [program.argument_at(site, param) for param in sorted(params)]
             if any(value is None for value in given):
-                reason = "is taken of something whose forward is not defined here"
+                reason = "differentiates something whose forward is not defined here"
                 raise _Refused(reason, line)
             values = ir.Display("tuple", tuple(v for v in given if v is not None))
             at_site = None
@@ -308,7 +308,7 @@ class HigherOrder:
                 continue
             for arg in call.args:
                 if precision.may_be_half(arg.value, function, stmt):
-                    reason = "is taken of what may be in half precision"
+                    reason = "differentiates what may be in half precision"
                     raise _Refused(reason, call.line)
         for span in spans:
             self._check_span(span, runs, precision)
@@ -316,7 +316,7 @@ class HigherOrder:
             taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
             line = taken[0][2].line
             self.is_shared = self._share(taken, reached)
-            reason = "is taken of the whole forward computation, which leaves nothing to autocast"
+            reason = "differentiates the whole forward computation, which leaves nothing to autocast"
             raise _Refused(reason, line)
 
     def _share(
@@ -343,7 +343,7 @@ class HigherOrder:
         written: set[str] = set()
         for stmt in statements:
             if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
-                raise _Refused("and what it is taken of stand in two cells", line)
+                raise _Refused("and what it differentiates are in two cells", line)
             for event in self.events.of(function, stmt):
                 if event.kind in ("backward", "step") or any(
                     {"backward", "step"} & self.events.kinds(callee)
@@ -360,7 +360,7 @@ class HigherOrder:
                 variables = forward.reads_of(expr, function) - written
                 if variables and precision.may_be_half(expr, function, stmt):
                     names = ", ".join(sorted(variables))
-                    reason = f"is taken of a forward on {names}, which may be in half precision"
+                    reason = f"differentiates a forward on {names}, which may be in half precision"
                     raise _Refused(reason, stmt.line)
             if len(stmt.path) == len(span.path):
                 written |= forward.writes(stmt, function)

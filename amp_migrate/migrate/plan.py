@@ -36,7 +36,7 @@ from amp_migrate.program.link import Program
 from amp_migrate.sources.requirements import OLDEST
 
 _Mentions = Callable[[str, str], str | None]
-_NEEDS = f"what is written needs torch {'.'.join(map(str, OLDEST))} at least"
+_NEEDS = f"the rewrite needs torch {'.'.join(map(str, OLDEST))} at least"
 _OUTSIDE = "needs edits in files that are not among the given ones: "
 
 
@@ -89,9 +89,7 @@ def plan_program(
                 if options.torch_below and not edits:
                     line = group.loops[0].backwards[0].event.line
                     file = ir.file_of(group.loops[0].function)
-                    said = (
-                        f"{_NEEDS}, and older ones are admitted: {options.torch_below}"
-                    )
+                    said = f"{_NEEDS}, and the project allows older ones: {options.torch_below}"
                     group.notes.append(Note(ir.Line(line, file), said))
                 for file, edit in group.edits:
                     edits[file][edit] = None

@@ -412,7 +412,7 @@ class Planner:
             walk.run(root)
         if walk.is_exhausted and len(identities.all) > 1:
             message = (
-                "more ways lead through these loops and optimizers than are followed"
+                "more paths lead through these loops and optimizers than are followed"
             )
             raise Blocked(Refusal("AMP012", message))
         together = Scalers.together(identities, walk.ways)
@@ -575,7 +575,7 @@ class Planner:
             if "backward" not in self.events.kinds(function):
                 assert isinstance(call.func, ir.Attr)
                 name = ir.render(call.func.value) or "what is stepped here"
-                message = f"{name} may be this optimizer, by a way that is not followed"
+                message = f"{name} may be this optimizer, in a way that is not followed"
                 raise Blocked(Refusal("AMP010", message, call.line))
 
     def _steps(self, slots: frozenset[Slot]) -> Steps:
@@ -705,7 +705,7 @@ class Planner:
         for backward, found in forwards:
             line = backward.event.line
             if not found and not reach.reached(backward, found):
-                message = "no optimizer in sight holds what this loss is made of"
+                message = "no optimizer that was found holds what this loss is made of"
                 raise Blocked(Refusal("AMP011", message, line))
             if (
                 self.options.scaled

@@ -72,7 +72,7 @@ class Stale(Walk[_Held]):
         if self.found is None:
             return None
         stmt, function, name = self.found
-        message = f"{name} is made anew here, and the optimizer of the old one steps on"
+        message = f"{name} is made again here, and the optimizer of the old one goes on stepping"
         return Refusal("AMP011", message, ir.Line(stmt.line, ir.file_of(function)))
 
     def _start(self, root: str) -> _Held:

@@ -46,7 +46,7 @@ def _summary(found: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> st
     if found.get("misaligned_share"):
         words += (
             f" {_percent(found['misaligned_share'])} have a misaligned size;"
-            f" mending it would show for {_percent(found.get('worth_mending_share'))}."
+            f" fixing them would matter for {_percent(found.get('worth_mending_share'))}."
         )
     else:
         words += " Every size that matters is aligned."
@@ -137,7 +137,7 @@ def _misfits(line: Mapping[str, Any]) -> str:
         words.append(text.strip())
     text = ", ".join(words)
     if words and not line.get("worth_mending"):
-        text += ": mending would not show"
+        text += ": fixing it would not matter"
     return text
 
 

@@ -14,7 +14,7 @@ _PAGE_WIDTH = 110
 _KINDS = {
     "refusal": "why a training loop is left alone",
     "old-use": "why an older AMP interface stays",
-    "lint": "what `amp-migrate lint` finds fault with",
+    "lint": "what `amp-migrate lint` reports",
 }
 
 

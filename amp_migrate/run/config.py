@@ -256,9 +256,9 @@ KEYS: Mapping[str, Key] = {
         " `torch.amp.GradScaler`, from 2.4 on `torch.amp.custom_fwd`, before that those of `torch.cuda.amp`;"
         " from 2.9 on loops with `torch.compile` are migrated. Where the key is not given, the requirement on"
         " torch in the project's own files counts (pyproject.toml, else requirements, setup.cfg, setup.py,"
-        " Pipfile, conda environments). Where they admit nothing but versions before 1.10, which have no"
-        " `torch.autocast`, loops are left alone ([AMP009](rules/AMP009.md)); where they admit such among"
-        " others, a note says so.",
+        " Pipfile, conda environments). Where they only allow versions before 1.10, which have no"
+        " `torch.autocast`, loops are left alone ([AMP009](rules/AMP009.md)); where they allow such"
+        " versions among others, a note says so.",
         '"2.3"',
     ),
     "eval": Key(

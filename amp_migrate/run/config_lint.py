@@ -51,7 +51,7 @@ def prefixes(values: Iterable[str]) -> tuple[str, ...]:
             found.append(prefix)
         elif prefix in codes():
             raise ValueError(
-                f"{prefix} is no rule of lint, but a reason for leaving a loop alone"
+                f"{prefix} is not a rule of lint, but a reason for leaving a loop alone"
             )
         else:
             close = difflib.get_close_matches(prefix, known, n=1)
@@ -155,7 +155,7 @@ LINT_KEYS: Mapping[str, Key] = {
         _one_of(LINT_DTYPES),
         quoted(LINT_DTYPES),
         "what autocast in the code says, else float16",
-        "What products are computed in.",
+        "The dtype of matrix products.",
         '"bfloat16"',
     ),
     "align": Key(
@@ -191,7 +191,7 @@ LINT_KEYS: Mapping[str, Key] = {
         _one_of(SEVERITIES),
         quoted(SEVERITIES),
         '`"warning"`',
-        "The least that text shows. The formats for machines hold every severity.",
+        "The lowest severity that text shows. The formats for programs hold every severity.",
         '"info"',
     ),
     "output-format": Key(

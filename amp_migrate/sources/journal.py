@@ -81,7 +81,7 @@ class _Way(Enum):
 
     FINISH = "--write will finish it"
     ROLL_BACK = "--write will roll it back"
-    LEAVE = "it has to be put right by hand; --write will say how"
+    LEAVE = "it has to be repaired by hand; --write will say how"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +392,7 @@ def _publish(base: Path, entries: Sequence[_Entry]) -> IO[bytes]:
     """
     data = json.dumps(
         {
-            "about": "amp-migrate was interrupted; amp-migrate --write puts things right",
+            "about": "amp-migrate was interrupted; amp-migrate --write recovers",
             "version": VERSION,
             "files": [
                 {

@@ -234,7 +234,7 @@ class Runner:
         hello = lines[0]
         if hello["kind"] == "broken":
             raise HarnessError(
-                f"{self.interpreter} has no torch that loads: {hello['message']}"
+                f"{self.interpreter} has no torch that can be imported: {hello['message']}"
             )
         self._seen = 1
         gpu = None

@@ -116,7 +116,7 @@ def _alignment(report: ShapesReport) -> str:
     worth = _percent(report.worth_mending_share)
     return (
         f"Misaligned: {share} of the FLOPs, which take slower low-alignment kernels; "
-        f"mending would show for {worth}."
+        f"fixing them would matter for {worth}."
     )
 
 
@@ -139,7 +139,7 @@ def _misfits(line: SourceLine) -> str:
     if len(line.misfits) > len(shown):
         words.append(f"{len(line.misfits) - len(shown)} more")
     text = ", ".join(words)
-    return text if line.worth_mending or not text else f"({text}: would not show)"
+    return text if line.worth_mending or not text else f"({text}: would not matter)"
 
 
 def _misfit(misfit: Misfit) -> str:

@@ -76,7 +76,7 @@ def test_what_is_found_no_more_is_counted_and_goes_with_the_next_writing() -> No
     write(a=CLIP, b=CLIP)
     accept()
     write(a="import torch\n")
-    assert "1 entry of the baseline found no more" in lint("--baseline", FILE).stdout
+    assert "1 entry of the baseline no longer found" in lint("--baseline", FILE).stdout
     # Nobody looked at it, or for it.
     assert "no more" not in lint("b.py", "--baseline", FILE).stdout
     assert "no more" not in lint("--select", "TCU", "--baseline", FILE).stdout

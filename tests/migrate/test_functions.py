@@ -309,7 +309,7 @@ OBSTACLES = {
             def backward(ctx, g):
                 return g * 2, None
         """,
-    "decorated in part": function().replace(
+    "only partly decorated": function().replace(
         "    def forward", "    @torch.amp.custom_fwd(device_type='cuda')\n    def forward"
     ),
     "another decorator": function().replace("    def forward", "    @traced\n    def forward"),

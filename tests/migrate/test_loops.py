@@ -41,7 +41,9 @@ def test_a_function_that_is_called_backward_is_no_tensors() -> None:
     text = HEAD + LOOP.replace("BACKWARD", "extension_cuda.backward(out, device)")
     [diagnostic] = migrate_source(text).diagnostics
     assert diagnostic.code == "AMP004"
-    assert diagnostic.message == "extension_cuda.backward() is no Tensor's backward()"
+    assert (
+        diagnostic.message == "extension_cuda.backward() is not a Tensor's backward()"
+    )
 
 
 MADE = """

@@ -192,13 +192,13 @@ BYPASSED = {
     ),
     "another backward": (
         ACCELERATE + "    other(x).backward()\n",
-        "a backward() here goes past it",
+        "a backward() here bypasses it",
     ),
     "a training step of its own": (
         ARGUMENTS.replace(
             "return model(**inputs).loss", "model(**inputs).loss.backward()"
         ),
-        "a backward() here goes past it",
+        "a backward() here bypasses it",
     ),
     "a precision that is set later": (
         ARGUMENTS.replace("Own(model", "args.bf16 = True\nOwn(model"),
@@ -212,7 +212,7 @@ BYPASSED = {
         ARGUMENTS.replace(
             "Own(model", 'os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"\nOwn(model'
         ),
-        "the environment decides, too",
+        "the environment also decides",
     ),
     "LBFGS": (
         LIGHTNING
@@ -237,7 +237,7 @@ BYPASSED = {
     ),
     "a backward by hand": (
         LIGHTNING + "    def step(self, loss):\n        loss.backward()\n" + TRAINER,
-        "a backward() here goes past it",
+        "a backward() here bypasses it",
     ),
     "clipping by hand": (
         LIGHTNING

@@ -1104,7 +1104,7 @@ MADE_OUT_OF_SIGHT = {
     "a trainer that nothing makes": (
         KEPT.replace("self.judge(y)", "self.loss = criterion(self.out, y)"),
         "AMP010",
-        "a parameter of Trainer(), and nothing in sight makes one",
+        "a parameter of Trainer(), and nothing that was read makes one",
     ),
 }
 

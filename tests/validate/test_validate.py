@@ -182,7 +182,7 @@ def test_an_interpreter_without_torch(validate: Any, tmp_path: Path) -> None:
     bare.chmod(0o755)
     said = validate({"train.py": PLAIN}, "train.py", "--json", "--python", str(bare))
     assert said.code == 2
-    assert "has no torch that loads" in said.only["reason"]
+    assert "has no torch that can be imported" in said.only["reason"]
     said = validate({}, "train.py", "--json", "--python", str(tmp_path / "none"))
     assert said.code == 2
     assert "No such file" in said.only["reason"]

@@ -25,7 +25,7 @@ class Disjoint:
         if len(several) < 2:
             return None
         if any(not one.held.complete or not one.held.all for one in several):
-            return "which parameters the optimizers hold that share a scaler is not visible"
+            return "it cannot be seen which parameters the optimizers that share a scaler hold"
         made_of = [self._made_of(one) for one in several]
         for i, one in enumerate(made_of):
             for other in made_of[i + 1 :]:
@@ -49,7 +49,9 @@ class Disjoint:
                 ):
                     if _parts_from_each(made, birth.call):
                         return None
-        return "which parameters each of the optimizers in a list holds is not visible"
+        return (
+            "it cannot be seen which parameters each of the optimizers in a list holds"
+        )
 
     def _made_of(self, coverage: Coverage) -> set[Identity]:
         """The modules that an optimizer holds, with those that they were made from."""

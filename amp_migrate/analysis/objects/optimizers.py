@@ -455,7 +455,7 @@ class Optimizers:
             holder, function_name = self._named(slot.holder)
             for key, definition in self.collections.stored(holder, function_name):
                 if key == ANY and not slot.is_many:
-                    reason = f"{slot.name} is filled under keys that are not in sight"
+                    reason = f"{slot.name} is filled under keys that cannot be seen"
                     line = definition.stmt.line
                     trace.onward.append(
                         Problem(NOT_FOUND, definition.function, line, reason)
@@ -530,7 +530,7 @@ class Optimizers:
         sites = program.call_sites.get(slot.owner, [])
         if not sites and function.name == "__init__" and function.class_name:
             name = program.classes[function.class_name].name
-            reason = f"{slot.name} is a parameter of {name}(), and nothing in sight makes one"
+            reason = f"{slot.name} is a parameter of {name}(), and nothing that was read makes one"
             if slot.owner in program.escaping:
                 reason += ": the class is used as a value"
             trace.onward.append(Problem(NOT_FOUND, slot.owner, function.line, reason))

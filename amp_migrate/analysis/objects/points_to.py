@@ -284,7 +284,7 @@ class PointsTo:
                     seen.add(one.key)
                     pending.append(one)
             if len(seen) > _MOST_STATES:
-                yield self._lost(start, "it goes too many ways")
+                yield self._lost(start, "it takes too many paths")
                 return
 
     def argument(
@@ -340,7 +340,7 @@ class PointsTo:
                     seen.add(more.key)
                     pending.append(more)
             if len(seen) > _MOST_STATES:
-                yield self._lost(start, "it goes too many ways")
+                yield self._lost(start, "it takes too many paths")
                 return
 
     # -- transfer functions -------------------------------------------------------------------
@@ -474,7 +474,7 @@ class PointsTo:
             yield from bound
             return
         if owner is None:
-            yield self._lost(at, f"no value of {name} is in sight")
+            yield self._lost(at, f"no value of {name} was found")
             return
         scope = program.functions[owner]
         if ir.Name("classmethod") in scope.decorators and scope.class_name is not None:
@@ -490,7 +490,7 @@ class PointsTo:
             if from_start:
                 yield from self._of_parameter(owner, param, at)
         elif not definitions:
-            yield self._lost(at, f"no value of {name} is in sight")
+            yield self._lost(at, f"no value of {name} was found")
 
     def _is_self(self, name: str, owner: str | None) -> bool:
         return owner is not None and self.program.functions[owner].self_name == name
@@ -633,11 +633,11 @@ class PointsTo:
             yield from self._default(owner, param, at)
         if not sites:
             unseen = "lost" if param.default is None else "open"
-            yield self._object(unseen, at, f"nothing in sight calls {name}()")
+            yield self._object(unseen, at, f"no call of {name}() was found")
         elif owner in program.escaping:
             yield self._object("open", at, f"{name}() is used as a value")
         elif program.is_public(owner):
-            why = f"{name}() may be called from out of sight"
+            why = f"{name}() may be called by code that cannot be seen"
             yield self._object("open", at, why)
 
     def _may_run(self, function: str, context: Context) -> bool:
@@ -863,7 +863,7 @@ class PointsTo:
                     found = True
                     yield State(stmt.value, facts.parent, None, left, (), at.wrapped)
         if not found:
-            yield self._lost(at, f"no value of {attr} is in sight")
+            yield self._lost(at, f"no value of {attr} was found")
 
     def _is_module(self, class_name: str) -> bool:
         bases = self.program.external_bases(class_name)

@@ -149,7 +149,7 @@ class Closures:
             p.default is None and p.kind in ("positional", "keyword") for p in params
         )
         if facts.decorators or facts.is_async or facts.is_generator or wanted:
-            return f"{name}() is no plain function without parameters"
+            return f"{name}() is not a plain function without parameters"
         assert isinstance(call.func, ir.Attr)
         reached = self._reached(closure)
         if any(
@@ -162,7 +162,7 @@ class Closures:
         slot = self.optimizers.slot(call.func.value, function)
         births = () if slot is None else self.optimizers.trace(slot).births
         if any(birth.function in reached for birth in births):
-            return f"{name}() is a closure of step(), and makes its optimizer anew"
+            return f"{name}() is a closure of step(), and makes its optimizer again"
         return ""
 
     def _function(self, expr: ir.Expr, function: str) -> str | None:

@@ -261,7 +261,7 @@ class Finder:
         written_as_function = program.origin(call.func, function)
         if written_as_function not in (None, _FUNCTION):
             return Refusal(
-                "AMP004", f"{written_as_function}() is no Tensor's backward()", line
+                "AMP004", f"{written_as_function}() is not a Tensor's backward()", line
             )
         if not self._may_have_tensors(function) and not self._is_stepped(backward):
             message = (
@@ -271,7 +271,9 @@ class Finder:
         if _is_home_made(receiver, program, function):
             name = ir.key_of(receiver) or "the receiver"
             return Refusal(
-                "AMP004", f"{name} is no Tensor: its backward() is home-made", line
+                "AMP004",
+                f"{name} is not a Tensor: its backward() is self-written",
+                line,
             )
         rebound = self._torch_rebound(function)
         if rebound:
@@ -558,7 +560,7 @@ class Finder:
         message = "no optimizer that is followed steps on this backward()"
         if not self.program.call_sites.get(callers[-1]) and not ir.is_top(callers[-1]):
             name = self.program.functions[callers[-1]].name
-            message += f", and nothing in sight calls {name}()"
+            message += f", and no call of {name}() was found"
         return Refusal("AMP011", message)
 
     def _callers(self, function: str) -> list[str]:

@@ -72,7 +72,7 @@ class Penalty:
         if any(self._takes_gradients(stmt) for stmt in ir.statements(self._body)):
             return "is differentiated again"
         if not any(map(self.joins, backwards)):
-            return "is part of no loss that goes backward behind it"
+            return "is not part of a loss whose backward() follows"
         return None
 
     def joins(self, backward: ir.Stmt) -> bool:

@@ -458,7 +458,7 @@ class Protocol(Walk[Held]):
             line = event.line
             reason = (
                 "gradients of an earlier step are still there: "
-                "no zero_grad() on a way to this backward()"
+                "no zero_grad() on a path to this backward()"
             )
             if function in self._vain_zeros:
                 line = self._vain_zeros[function]
@@ -500,7 +500,9 @@ class Protocol(Walk[Held]):
             reason = "gradients would be unscaled twice for one step"
             self._fault("AMP030", function, line, reason)
         elif holding.gradients is Gradients.NONE:
-            reason = "gradients are read or edited on a way without a backward() before"
+            reason = (
+                "gradients are read or edited on a path without a backward() before"
+            )
             self._fault("AMP031", function, line, reason)
         elif holding.gradients in (*_LEFT, Gradients.FOREIGN):
             reason = "gradients of an earlier step may be read or edited again"
@@ -524,7 +526,7 @@ class Protocol(Walk[Held]):
         elif holding.gradients is Gradients.FOREIGN:
             reason = (
                 "gradients of an earlier step are still there: "
-                "no zero_grad() on a way to this step"
+                "no zero_grad() on a path to this step"
             )
             self._fault("AMP031", function, event.line, reason)
         elif holding.gradients is Gradients.OTHER and holding.scaler != STEPPED:
@@ -547,7 +549,7 @@ class Protocol(Walk[Held]):
             if optimizer in scaler
         ]
         if stands and all(holding.scaler == READY for holding in stands):
-            reason = "a way to the end of the step meets neither the step nor an edit of gradients"
+            reason = "a path to the end of the step has neither the step nor an edit of gradients"
             self._fault("AMP031", function, stmt.line, reason)
         several = len(stands) > 1
         return self._changed(

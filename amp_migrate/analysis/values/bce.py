@@ -112,7 +112,10 @@ class BceLosses:
             for inner in self._stray(expr, function, kept, stmt):
                 message = f"{_word(inner)} is not followed from here, and raises under autocast"
                 if isinstance(inner, ir.Call):
-                    message = "what is chosen by its name here may be BCELoss, which raises under autocast"
+                    message = (
+                        "the loss that is chosen by its name here may be BCELoss,"
+                        " which raises under autocast"
+                    )
                 return Refusal("AMP020", message, stmt.line)
         return None
 

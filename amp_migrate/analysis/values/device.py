@@ -91,7 +91,7 @@ class Devices:
         decided = self._by_own(own, place) if own else self._by_others(known, place)
         if decided is None and own:
             decided = self._by_availability([m for m in own if m in reaching], place)
-        unseen = "where the device is decided cannot be seen from the optimizer"
+        unseen = "it cannot be seen from the optimizer where the device is decided"
         return decided or Undecided(False, unseen)
 
     def _by_own(self, own: list[Move], place: Place) -> Decision | Undecided | None:
@@ -260,7 +260,7 @@ class Devices:
             if tested is None:
                 return decision
             text = ir.render(tested.device) if tested.device is not None else None
-            reason = f"`{text}` may hold a value that is no device (-1, None)"
+            reason = f"`{text}` may hold a value that is not a device (-1, None)"
             return Undecided(False, reason, tested.line)
         return None
 

@@ -176,7 +176,7 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
     try:
         import torch
     except Exception as error:
-        return {"error": "no torch that loads: " + _line(error)}
+        return {"error": "no torch that can be imported: " + _line(error)}
     recorder = Recorder(torch, order["layers"])
     target = order["target"]
     try:

@@ -74,7 +74,7 @@ def _fault(
     if code == BEST and large and value % target.unit == 0 and value % best:
         padded = ceil(value / best) * best
         return (
-            f"is no multiple of {best}, the best for {profile.name}: {padded} adds {_more(value, padded)}",
+            f"is not a multiple of {best}, the best for {profile.name}: {padded} adds {_more(value, padded)}",
             padded,
         )
     if (

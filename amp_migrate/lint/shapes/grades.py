@@ -76,7 +76,7 @@ def grade(
     if code == GROUPED:
         reason = "a product for each group: to be measured"
     elif code == RECURRENT:
-        reason = "whether it shows depends on the batch and on cuDNN's algorithm"
+        reason = "whether it matters depends on the batch and on cuDNN's algorithm"
     return Grade(code, Severity.INFO if reason else Severity.WARNING, reason)
 
 

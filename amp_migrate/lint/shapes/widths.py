@@ -40,7 +40,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
                 CODE,
                 function,
                 site.found.call,
-                f"{site.layer.name}: a width times {ratio} is a multiple of nothing in particular: "
+                f"{site.layer.name}: a width times {ratio} is not rounded: "
                 f"round it to a multiple of {max(unit, 64)}",
                 data=(("layer", site.layer.name), ("ratio", str(ratio))),
             )

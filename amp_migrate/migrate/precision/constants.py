@@ -405,7 +405,7 @@ class Constants:
         if 0 < abs(value) < self.half.smallest:
             message = f"{value:g} is 0 in half precision"
         else:
-            message = "what is next to 1 rounds to 1 in half precision"
+            message = "a number next to 1 rounds to 1 in half precision"
         refusal = Refusal("AMP021", message, line)
         if tensor is None:
             return refusal

@@ -315,7 +315,7 @@ class Hazards:
         try:
             found = self._remedied(function, stmt)
             if found is None and len(self._remedies.edits) > len(known):
-                message = "an operation wants fp32 operands"
+                message = "an operation needs fp32 operands"
                 found = Refusal("AMP020", message, stmt.line)
             return found
         finally:

@@ -69,7 +69,9 @@ class Islands:
         """What an expression computes, in order, down to the losses and what they are given."""
         if isinstance(expr, ir.Call) and self.losses.computes(expr, function):
             if any(arg.star for arg in expr.args):
-                raise Unclear("BCELoss is given what is not followed", expr.line)
+                raise Unclear(
+                    "BCELoss is given a value that is not followed", expr.line
+                )
             made = expr.func.args if isinstance(expr.func, ir.Call) else ()
             if not all(self._is_plain(arg.value, function) for arg in made):
                 raise Unclear(TANGLED, expr.line)

@@ -23,7 +23,7 @@ from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 
-_SAYS = "what leaves a region in half precision is used outside of it by"
+_SAYS = "a value that leaves a region in half precision is used outside of it by"
 
 
 _PARAMETER = "torch.nn.Parameter"

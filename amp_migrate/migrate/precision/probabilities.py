@@ -69,7 +69,7 @@ class Probabilities:
         if not self.halves.is_never_half(at):
             # BCELoss takes a target of its input's dtype only: it is fp32 when AMP is off.
             if self.program.is_library(found.function):
-                raise Unclear("the target of BCELoss is given out of sight", line)
+                raise Unclear("the target of BCELoss cannot be seen here", line)
             self.remedies.upcast(found.function, found.stmt, target)
 
     def _matters(self, found: BceCall, regions: Statements) -> bool:

@@ -155,7 +155,9 @@ class Sigmoids:
             return
         self._asked.add(key)
         if len(self._asked) > _MOST:
-            raise Unclear("BCELoss is given what comes from far away", at.stmt.line)
+            raise Unclear(
+                "BCELoss is given a value that is computed too far away", at.stmt.line
+            )
         expr = at.expr
         match expr:
             case ir.Name() | ir.Attr():

@@ -134,7 +134,7 @@ class InnerGradientsFinder:
     ) -> InnerGradients | Refusal | str:
         outputs = call.argument(0, "outputs")
         if any(arg.star for arg in call.args) or outputs is None:
-            return "is given its arguments in a way unknown"
+            return "is given its arguments in an unknown way"
         if sum(arg.name is None for arg in call.args) > 2 or not _SAID.issuperset(
             arg.name for arg in call.args if arg.name is not None
         ):
@@ -142,7 +142,7 @@ class InnerGradientsFinder:
         if call.argument(4, "create_graph") != ir.Const(True):
             return "is no penalty: it makes no graph"
         if not _is_scalar(outputs):
-            return "is not taken of a loss by its name"
+            return "does not differentiate a loss by its name"
         bound = _bound(stmt, call)
         if bound is None:
             return "is not bound to names of its own"

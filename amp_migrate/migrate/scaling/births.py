@@ -76,11 +76,11 @@ def made_inside(travel: Traveller, site: CallSite, given: ir.Expr | None) -> str
     line = site.call.line
     decision = decided(travel, site.caller, site.stmt)
     if decision.after is not None:
-        reason = "the device is decided behind the call that makes the optimizer"
+        reason = "the device is decided after the call that makes the optimizer"
         raise Blocked(Refusal("AMP041", reason, line))
     bound = {name for name, _, _ in bindings(site.stmt)}
     if bound & set(re.findall(r"\w+", decision.enabled)):
-        reason = "the device is known only behind the call that makes the optimizer"
+        reason = "the device is known only after the call that makes the optimizer"
         raise Blocked(Refusal("AMP041", reason, line))
     enabled, torch = decision.enabled, travel.devices.torch_names.of(site.caller)
     if travel.chosen is not None:
@@ -369,7 +369,11 @@ class Births:
             holder = ir.render(receiver) if receiver is not None else None
             if holder is None:
                 raise Blocked(
-                    Refusal("AMP010", "the optimizer's holder is not plain", stmt.line)
+                    Refusal(
+                        "AMP010",
+                        "the object that holds the optimizer is not a plain one",
+                        stmt.line,
+                    )
                 )
             if slot.kind == "attribute":
                 self.travel.attributes.add((slot.owner, name))

@@ -62,9 +62,7 @@ class Guards:
             for scaler in self.scalers.all:
                 if scaler & shared and not scaler & surely:
                     if not only or not scaler & reached:
-                        message = (
-                            "which optimizers get gradients of this loss is not visible"
-                        )
+                        message = "it cannot be seen which optimizers get gradients of this loss"
                         return Refusal("AMP012", message, forwards[0][0].event.line)
             unsure |= shared - surely
         # Of these it is all a matter of when they are switched on again.

@@ -230,10 +230,10 @@ class Placer:
         missed = (self.backwards | steps) - protocol.visited
         if missed:
             line = min(self._line_of(site) for site in missed)
-            return Refusal("AMP031", "no way that leads here is visible", line)
+            return Refusal("AMP031", "no path that leads here was found", line)
         for site in placement.guarded:
             if not self._backward_before(site):
-                reason = "a step whose backward() is not on a way that is visible here"
+                reason = "a step whose backward() is not on a path that is seen here"
                 return Refusal("AMP031", reason, self._line_of(site))
         return placement
 

@@ -110,7 +110,7 @@ class StateFiles:
     def _why_not(self, call: ir.Call, function: str, position: int) -> str | None:
         path = call.argument(position, "f")
         if path is None or any(arg.star for arg in call.args):
-            return "its path is not given plainly"
+            return "its path is not written out"
         others = [arg.value for arg in call.args if arg.value is not path][position:]
         if not all(self._is_plain_option(other, function) for other in others):
             return "the call has arguments that cannot be repeated"

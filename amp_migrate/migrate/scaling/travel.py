@@ -443,10 +443,10 @@ class Travel:
             reason = f"{found.name} is also used in {elsewhere}, which a new field would break"
             raise Blocked(Refusal("AMP015", reason, found.line))
         if self.program.is_public(slot.owner):
-            reason = f"{found.name} is made out of sight, too, without a new field"
+            reason = f"{found.name} is also created by code that cannot be seen, without a new field"
             raise Blocked(Refusal("AMP015", reason, found.line))
         if any(arg.star for arg in call.args):
-            reason = f"the fields of {found.name} are not given plainly"
+            reason = f"the fields of {found.name} are not written out"
             raise Blocked(Refusal("AMP010", reason, call.line))
         name = self.names[slot]
         fields = [stmt for stmt in found.body if stmt.kind == "annassign"]

@@ -153,7 +153,7 @@ class Usage:
             if self._is_local(loop):
                 return
             message = (
-                "more ways lead through these loops and optimizers than are followed"
+                "more paths lead through these loops and optimizers than are followed"
             )
             loop.refuse(Refusal("AMP012", message))
             return

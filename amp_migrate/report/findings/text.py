@@ -92,7 +92,7 @@ def summary(listing: Listing, least: Severity) -> str:
         parts.append(f"{listing.known} in the baseline")
     if listing.gone:
         words = "entry" if listing.gone == 1 else "entries"
-        parts.append(f"{listing.gone} {words} of the baseline found no more")
+        parts.append(f"{listing.gone} {words} of the baseline no longer found")
     if listing.unread:
         parts.append(number(len(listing.unread), "file") + " not analysed")
     return "; ".join(parts)

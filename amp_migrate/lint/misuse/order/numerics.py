@@ -187,7 +187,7 @@ class Numerics:
         if kept is None or not self.is_half(kept[0], *made[0][1:]):
             return ""
         return (
-            f"{kept[1]:g} is nothing in float16, whose smallest number is 6e-8: this is {harm} where"
+            f"{kept[1]:g} is zero in float16, whose smallest number is 6e-8: this is {harm} where"
             " it should help; compute it on .float()"
         )
 

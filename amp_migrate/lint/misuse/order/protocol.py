@@ -196,7 +196,7 @@ class Protocol(Outside):
                 here,
                 manner,
                 message=f"this {there.kind} skips the scaler.update() that has to follow"
-                " unscale_() or step(): the next turn raises",
+                " unscale_() or step(): the next iteration raises",
                 scaler=scaler,
                 told=mark.left,
             )
@@ -313,7 +313,7 @@ class Protocol(Outside):
         """Judge an update by the loop that it is in."""
         if self.turns.note("update", scaler, self._around):
             message = (
-                "the scale may change in each turn of the loop, between backwards that accumulate:"
+                "the scale may change in each iteration of the loop, between backwards that accumulate:"
                 " update() belongs where step() is"
             )
             self.each_update[scaler] = Fault(
@@ -332,7 +332,7 @@ class Protocol(Outside):
             UPDATED_BEFORE_STEP,
             here,
             message="the scale may change here, while other optimizers of the loop still hold"
-            " gradients of this backward: update() belongs behind the loop",
+            " gradients of this backward: update() belongs after the loop",
         )
 
     def _opaque(self, held: Held, here: Here) -> Held:

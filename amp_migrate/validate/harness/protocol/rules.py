@@ -45,7 +45,7 @@ RULES: dict[str, Rule] = {
     ),
     "closure-in-scaler-step": Rule(
         ERROR,
-        "scaler.step() with a closure: the gradients that the closure makes anew are neither unscaled"
+        "scaler.step() with a closure: the new gradients that the closure makes are neither unscaled"
         " nor checked",
     ),
     "clipped-scaled-gradients": Rule(
@@ -80,7 +80,7 @@ RULES: dict[str, Rule] = {
     ),
     "scaler-reborn": Rule(
         WARNING,
-        "a new scaler takes over an optimizer that another one has stepped: the scale starts anew",
+        "a new scaler takes over an optimizer that another one has stepped: the scale starts again",
     ),
     "half-parameters": Rule(
         ERROR,
@@ -107,7 +107,7 @@ RULES: dict[str, Rule] = {
     ),
     "checkpoint-without-scaler": Rule(
         WARNING,
-        "a checkpoint with the state of the optimizer has none of its scaler",
+        "a checkpoint has the state of the optimizer, but not that of its scaler",
     ),
     "scaler-state-not-loaded": Rule(
         WARNING,
