@@ -70,6 +70,7 @@ class _Proof:
 
     interpreter: str
     arguments: tuple[str, ...]
+    steps: int | None
 
     def kept(
         self, report: engine.Report, settings: config.Settings, terminal: Terminal
@@ -84,6 +85,7 @@ class _Proof:
             terminal,
             interpreter=self.interpreter,
             arguments=self.arguments,
+            steps=self.steps,
         )
 
 
@@ -184,6 +186,12 @@ _shared: Callable[[Any], Any] = decorated_with(
     help="With --validate: the arguments of the scripts, in one string.",
 )
 @click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --validate: the most optimizer steps of each run. Default: 30.",
+)
+@click.option(
     "--explain-plan", is_flag=True, help="Print what was found and what will be done."
 )
 @click.option(
@@ -204,6 +212,7 @@ def migrate(
     proving: bool,
     interpreter: str,
     arguments: str,
+    steps: int | None,
     **given: Any,
 ) -> ExitCode:
     """Rewrite training loops for automatic mixed precision; the default command."""
@@ -213,7 +222,7 @@ def migrate(
         raise click.UsageError(f"--arguments: {error}") from None
     if proving and not given["write"]:
         raise click.UsageError("--validate goes with --write")
-    proof = _Proof(interpreter, words) if proving else None
+    proof = _Proof(interpreter, words, steps) if proving else None
     return _run(Job.MIGRATE, dtype=dtype, evaluation=evaluation, proof=proof, **given)
 
 

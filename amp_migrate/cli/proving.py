@@ -29,9 +29,10 @@ def proven(
     *,
     interpreter: str,
     arguments: tuple[str, ...],
+    steps: int | None,
 ) -> Report:
     """What is left to be written once each script has been run beside its rewrite."""
-    limits = Limits(SECONDS, most_memory(), STEPS)
+    limits = Limits(SECONDS, most_memory(), steps or STEPS)
 
     def told(script: str, made: Rewriting) -> Verdict:
         name = _from_here(script)

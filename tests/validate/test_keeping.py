@@ -86,10 +86,11 @@ def break_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_proven_is_written_with_the_arguments_that_it_was_run_with() -> None:
     files = {"trainer.py": TRAINER, "script.py": SCRIPT}
-    result = keep(files, "--arguments", "6")
+    result = keep(files, "--arguments", "6", "--steps", "3")
     assert (
         "script.py 6: proven: the rewrite trains as the original does" in result.stderr
     )
+    assert "rewritten places ran, 3 steps; " in result.stderr
     assert result.stderr.count("rewrote ") == 2
     assert result.exit_code == ExitCode.OK
     assert "scaler.step(optimizer)" in Path("trainer.py").read_text()
