@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amp_migrate.program.imports import scan_imports
-from amp_migrate.program.layout import Ambiguous, Layout
+from amp_migrate.program.layout import Ambiguous, Layout, Located
 from amp_migrate.program.programs import groups_of, key
 from amp_migrate.sources.discovery import Filters
 
@@ -318,3 +318,22 @@ def test_a_string_connects_no_programs(tmp_path: Path) -> None:
             Filters(str(tmp_path)),
         )
         assert len(found) == programs
+
+
+@pytest.mark.parametrize("root", ["C:/p", "C:/", "//server/share/p"])
+def test_paths_of_windows(root: str) -> None:
+    base = root.rstrip("/")
+    texts = {
+        "train.py": "import lib.net\n",
+        "lib/__init__.py": "",
+        "lib/net.py": "from . import head\n",
+    }
+    scans = {f"{base}/{name}": scan_imports(text) for name, text in texts.items()}
+    layout = Layout(scans, root)
+    assert layout.locate(f"{base}/train.py", "lib.net") == Located(
+        f"{base}/lib/net.py", ()
+    )
+    assert layout.locate(f"{base}/lib/net.py", ".head") == Located(
+        f"{base}/lib/__init__.py", ("head",)
+    )
+    assert layout.locate(f"{base}/train.py", "elsewhere") is None
