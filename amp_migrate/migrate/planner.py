@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
+from pathlib import PurePath
 from typing import NoReturn
 
 from amp_migrate.analysis.objects.disjoint import Disjoint
@@ -149,6 +151,10 @@ class Planner:
         is_closure = loop.refusal is not None and loop.refusal.code == "AMP013"
         if is_closure or program.call_sites.get(loop.function):
             return False  # a closure's gradients are those of the step that calls it
+        name = program.functions[loop.function].name
+        file = PurePath(ir.file_of(loop.function)).stem
+        if name.startswith("test") and re.match(r"test_|.*_test$", file):
+            return False  # a run of its own, whoever decorates it
         if loop.function in program.escaping:
             return True
         own = program.self_class(loop.function)

@@ -57,6 +57,11 @@ _Answer = TypeVar("_Answer")
 Doubt = tuple[str, int, str]
 """(function, line, reason)"""
 
+_KEEPING_DECORATORS = frozenset(
+    """builtins.staticmethod builtins.classmethod builtins.property functools.wraps abc.abstractmethod
+    typing.final typing.override typing_extensions.override torch.no_grad torch.enable_grad
+    torch.inference_mode torch.jit.ignore torch.jit.unused torch.jit.export""".split()
+)
 _MOST_CALLERS = 6
 _MAKES_ANOTHER = ("_replace", "_make")
 """What makes a named tuple otherwise than by a call of its class."""
@@ -796,14 +801,19 @@ class Program(Names):
             for stmt in ir.statements(function.body):
                 for expr in stmt.exprs:
                     found |= self._escapes(expr, stmt, qualname)
-            if function.decorators and not all(
-                isinstance(d, ir.Name) and d.id in ("staticmethod", "classmethod")
+            if not all(
+                self.keeps_function(d, qualname) and d != ir.Name("property")
                 for d in function.decorators
             ):
                 found.add(qualname)
             if ir.file_of(qualname) in self.imported_by_name:
                 found.add(qualname)
         return frozenset(found)
+
+    def keeps_function(self, decorator: ir.Expr, function: str) -> bool:
+        """Whether a decorator is known to keep what it is given nowhere else, and to call it as it is called."""
+        func = decorator.func if isinstance(decorator, ir.Call) else decorator
+        return self.origin(func, function) in _KEEPING_DECORATORS
 
     @cached_property
     def _runnable_names(self) -> set[str]:

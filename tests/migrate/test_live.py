@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from half_support import Case, cases, check_lines, check_runs
+from programs import HEAD
 
-from amp_migrate.api import migrate_paths, migrate_source
+from amp_migrate.api import Outcome, migrate_paths, migrate_source
 
 _SPARSE = """\
 class Sparse(nn.Module):
@@ -664,3 +665,34 @@ Trainer().train(model, opt, MADE)
 def test_a_callback_that_nothing_makes_does_nothing(made: str, code: str) -> None:
     result = migrate_source(_CALLBACKS.replace("MADE", made), path="train.py")
     assert [found.code for found in result.diagnostics] == ([code] if code else [])
+
+
+STEPPED = (
+    "def fit(model):\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "    for x, y in data:\n        optimizer.zero_grad()\n"
+    "        loss = criterion(model(x), y)\n        loss.backward()\n        optimizer.step()\n"
+    "fit(model)\n"
+)
+ALONE = (
+    "@each('x', [x for x, _ in data])\ndef test_gradients(x):\n"
+    "    make().to(device)(x).sum().backward()\n"
+)
+
+
+@pytest.mark.parametrize("name", ["test_fit.py", "fit_test.py"])
+def test_a_test_that_computes_gradients_is_a_run_of_its_own(name: str) -> None:
+    found = migrate_source(
+        f"from pytest.mark import parametrize as each\n{HEAD}{ALONE}{STEPPED}",
+        path=name,
+    )
+    assert Outcome.MIGRATED in {loop.outcome for loop in found.loops}
+
+
+def test_what_a_decorator_may_keep_may_compute_gradients_at_any_time() -> None:
+    text = f"from registry import each\n{HEAD}{ALONE}{STEPPED}"
+    found = migrate_source(text, path="fit.py")
+    assert found.output == text
+    assert "AMP031" in {one.code for one in found.diagnostics}
+    # This one only turns gradients on.
+    plain = text.replace("@each('x', [x for x, _ in data])", "@torch.enable_grad()")
+    assert migrate_source(plain, path="fit.py").changed

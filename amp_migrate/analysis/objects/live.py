@@ -23,10 +23,7 @@ _LOOKUPS = frozenset(
     inspect.getmembers hydra.utils.instantiate hydra.utils.get_class""".split()
 )
 _IMPORT = "importlib.import_module"
-_PLAIN_DECORATORS = frozenset(
-    """staticmethod classmethod property abc.ABCMeta abc.abstractmethod torch.no_grad
-    torch.inference_mode dataclasses.dataclass functools.wraps""".split()
-)
+_PLAIN_METACLASSES = frozenset(("abc.ABCMeta", "dataclasses.dataclass"))
 _MOST_VALUES = 6
 _UNFOLDED = frozenset(
     """children named_children _modules get_submodule __dict__ __getattr__ __getattribute__""".split()
@@ -282,9 +279,10 @@ class _Reader:
 
     def _is_plain(self, decorator: ir.Expr, function: str) -> bool:
         """Whether a decorator is known not to keep what it is given."""
+        if self.program.keeps_function(decorator, function):
+            return True
         func = decorator.func if isinstance(decorator, ir.Call) else decorator
-        origin = self.program.origin(func, function) or ""
-        return origin.removeprefix("builtins.") in _PLAIN_DECORATORS
+        return self.program.origin(func, function) in _PLAIN_METACLASSES
 
     def _looks_up(self, call: ir.Call, function: str) -> bool:
         program = self.program

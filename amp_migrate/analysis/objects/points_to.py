@@ -70,10 +70,6 @@ _GIVES_ELEMENT = frozenset(("get", "pop", "setdefault"))
 _WITHOUT_ELEMENTS = frozenset(
     "torch.nn.Module torch.nn.modules.Module abc.ABC torch.optim.Optimizer".split()
 )
-_PLAIN_DECORATORS = frozenset(
-    """builtins.staticmethod builtins.classmethod builtins.property functools.wraps
-    torch.no_grad torch.inference_mode torch.enable_grad abc.abstractmethod""".split()
-)
 IN_PLACE = "it is computed in place"
 _DEEPEST = 6
 """Of both stacks; a longer one loses what is outermost."""
@@ -994,8 +990,7 @@ class PointsTo:
             yield self._lost(at, f"{facts.name}() hands it out later")
             return
         for decorator in facts.decorators:
-            func = decorator.func if isinstance(decorator, ir.Call) else decorator
-            if self.program.origin(func, function) not in _PLAIN_DECORATORS:
+            if not self.program.keeps_function(decorator, function):
                 yield self._object("open", at, f"{facts.name}() is decorated")
         control = self.program.control(function)
         for stmt in ir.statements(facts.body):
