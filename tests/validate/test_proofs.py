@@ -60,7 +60,7 @@ SPANNING_PROJECTS = {
     "scheduled_optim_wrapper",
     "src_layout_reexports",
     "state_dict_of_objects",
-    "two_entries_one_lbfgs",
+    "two_entries_one_engine",
 }
 
 

@@ -502,11 +502,12 @@ class Coverage:
             return
         for name, value, stmt in parts:
             objects = self.points_to.of(value, function, stmt, context, same=True)
-            if len(objects) != 1 or objects[0].kind != "value":
+            found = {self._identity(o) for o in objects}
+            if len(found) != 1 or any(o.kind != "value" for o in objects):
                 continue
             if (objects[0].site, objects[0].context) in wholes:
                 continue  # ``self.__dict__ = self``
-            part = self._identity(objects[0])
+            (part,) = found
             here = context[len(made.context) :]
             if objects[0].bound is None or set(here) & set(objects[0].context):
                 # What is made there is known by the way to it.
@@ -985,6 +986,8 @@ class Coverage:
             return "variable", owner, one.expr.id
         if one.kind not in ("value", "lost"):
             return None
+        if one.context and (outer := self._result(one)) is not None:
+            return self._root(outer)
         if bound is not None and bound.kind == "attribute":
             holder = self.optimizers.collections.holder(bound.owner, bound.name)
             return bound.kind, holder, bound.name
@@ -998,6 +1001,33 @@ class Coverage:
         if len({d.stmt.path for d in several}) > 1:
             name += _AT + _shown(bound.path)
         return bound.kind, bound.owner, name + self._calls(one)
+
+    def _result(self, one: Object) -> Object | None:
+        """What a call gives that gives one of several objects, all made by it: whichever it is, from there
+        on they are the same."""
+        for depth, site in enumerate(one.context):
+            at = (site.call, site.caller, site.stmt, one.context[:depth])
+            given = [o for o in self.points_to.of(*at, same=True) if not o.is_none]
+            values = [o for o in given if o.kind == "value" and not o.fields]
+            places = {(o.site, o.context) for o in values}
+            if (
+                len(places) > 1
+                and (one.site, one.context) in places
+                and len({o.context[: depth + 1] for o in values}) == 1
+                and all(o.kind == "open" for o in given if o not in values)
+            ):
+                names = {name for o in values for name in o.names}
+                here = (site.caller, site.stmt.path, 0)
+                bound = [n for n in names if (n.owner, n.path, n.depth) == here]
+                return one._replace(
+                    expr=site.call,
+                    function=site.caller,
+                    stmt=site.stmt,
+                    name="",
+                    context=one.context[:depth],
+                    bound=min(bound, key=lambda n: n.name, default=None),
+                )
+        return None
 
     def _calls(self, one: Object) -> str:
         """The calls that tell an object from others that the same statement makes."""
