@@ -984,7 +984,7 @@ class Coverage:
             if owner is None or not self._is_param(owner, one.expr.id):
                 return None
             return "variable", owner, one.expr.id
-        if one.kind not in ("value", "lost"):
+        if one.kind not in ("value", "lost") or one.one_of_several:
             return None
         if one.context and (outer := self._result(one)) is not None:
             return self._root(outer)
@@ -1006,6 +1006,12 @@ class Coverage:
         """What a call gives that gives one of several objects, all made by it: whichever it is, from there
         on they are the same."""
         for depth, site in enumerate(one.context):
+            if any(
+                isinstance(inner, ir.Comprehension) and site.call in ir.walk(inner)
+                for expr in site.stmt.exprs
+                for inner in ir.walk(expr)
+            ):
+                continue  # It gives several.
             at = (site.call, site.caller, site.stmt, one.context[:depth])
             given = [o for o in self.points_to.of(*at, same=True) if not o.is_none]
             values = [o for o in given if o.kind == "value" and not o.fields]

@@ -100,6 +100,10 @@ class Bound:
     depth: int
 
 
+_Round = tuple[str, ir.Path, ir.Path | None]
+"""A loop, by its function and path, and the statement that gives the variable it leaves behind its value."""
+
+
 class Object(NamedTuple):
     """What an expression may stand for.
 
@@ -123,6 +127,8 @@ class Object(NamedTuple):
     """The statement nearest to where it is made that gives it, and nothing around it, a name."""
     names: tuple[Bound, ...] = ()
     """Those by which the search came to it."""
+    one_of_several: bool = False
+    """A loop made it in one of its rounds, and what keeps it was left behind: another round makes another."""
 
     @property
     def site(self) -> tuple[ir.Expr, str, ir.Path | None]:
@@ -153,6 +159,7 @@ class Object(NamedTuple):
             self.wrapped,
             tuple(map(id, self.context)),
             self.bound,
+            self.one_of_several,
         )
 
 
@@ -168,6 +175,8 @@ class State(NamedTuple):
     same: bool = False
     bound: Bound | None = None
     names: tuple[Bound, ...] = ()
+    rounds: frozenset[_Round] = frozenset()
+    """Where the search went into a loop in which it was not before, by what a round of it left behind."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -181,6 +190,7 @@ class State(NamedTuple):
             tuple(map(id, self.context)),
             self.wrapped,
             self.bound if self.same else None,
+            self.rounds if self.same else None,
             self.same,
         )
 
@@ -327,17 +337,55 @@ class PointsTo:
                     is_filled = self._made_by(one) in _HOLDERS
                     if not is_filled:
                         yield one
-                    later = [*self._set_on(one)]
+                    later = [
+                        replace(made, same=state.same, rounds=state.rounds)
+                        for made in self._set_on(one)
+                    ]
                     found += later
                     if is_filled and not later:
                         yield one
             for more in found:
+                if more.same:
+                    more = self._into_loops(state, more)
                 if more.key not in seen:
                     seen.add(more.key)
                     pending.append(more)
             if len(seen) > _MOST_STATES:
                 yield self._lost(start, "it takes too many paths")
                 return
+
+    def _into_loops(self, at: State, to: State) -> State:
+        """A state with the loops into which a step goes from outside, other than from what is called in
+        them to its arguments, or from a call to what it gives."""
+        program = self.program
+        if to.stmt is None or to.stmt is at.stmt or len(to.context) > len(at.context):
+            return to
+        loops = [
+            stmt.path
+            for stmt in program.control(to.function).around(to.stmt.path)
+            if stmt.kind in ("for", "while") and stmt is not to.stmt
+        ]
+        here = () if at.stmt is None or at.function != to.function else at.stmt.path
+        entered = [loop for loop in loops if here[: len(loop)] != loop]
+        if not entered or any(
+            site.stmt is to.stmt for site in program.call_sites.get(at.function, ())
+        ):
+            return to
+        own = to.bound is not None and to.bound.path == to.stmt.path
+        is_last = own and isinstance(at.expr, ir.Name)
+        way = (to.function, min(entered, key=len), to.stmt.path if is_last else None)
+        return to._replace(rounds=to.rounds | {way})
+
+    def _is_one_of_several(self, at: State) -> bool:
+        """Whether what is made there is made by a loop, another round of which makes another."""
+        places = [(at.function, at.stmt), *((s.caller, s.stmt) for s in at.context)]
+        return any(
+            function == f and path[: len(loop)] == loop and last != path
+            for f, stmt in places
+            if stmt is not None
+            for path in (stmt.path,)
+            for function, loop, last in at.rounds
+        )
 
     # -- transfer functions -------------------------------------------------------------------
 
@@ -401,6 +449,7 @@ class PointsTo:
             at.context,
             at.bound if at.bound and at.bound.depth == len(at.fields) else None,
             at.names,
+            self._is_one_of_several(at),
         )
 
     def _made_by(self, one: Object) -> str | None:
@@ -857,7 +906,15 @@ class PointsTo:
                     if found and stmt.value == ir.Const(None):
                         continue  # It is set before it is used.
                     found = True
-                    yield State(stmt.value, facts.parent, None, left, (), at.wrapped)
+                    yield replace(
+                        at,
+                        expr=stmt.value,
+                        function=facts.parent,
+                        stmt=None,
+                        fields=left,
+                        context=(),
+                        bound=None,
+                    )
         if not found:
             yield self._lost(at, f"no value of {attr} was found")
 
@@ -1066,7 +1123,15 @@ class PointsTo:
                 # A collection of each call's own.
                 if self.program.owner(at.expr.id, at.function) == put.function:
                     calls = _calls_into(put.function, at.context)
-            here = State(put.value, put.function, put.stmt, left, calls, at.wrapped)
+            here = replace(
+                at,
+                expr=put.value,
+                function=put.function,
+                stmt=put.stmt,
+                fields=left,
+                context=calls,
+                bound=None,
+            )
             if put.spread:
                 yield replace(here, fields=at.fields)
                 continue
