@@ -561,3 +561,67 @@ def test_a_model_that_is_wrapped_where_it_is_kept() -> None:
     assert "unscale_(self.opt)" in migrated(WRAPPED.replace("AROUND", "self.net"))
     other = WRAPPED.replace("AROUND", "make().to(device)")
     assert left_alone(other) in ("AMP011", "AMP030")
+
+
+PARTS_OF_ONE = """\
+class Both(nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.first = first
+        self.second = second
+    def forward(self, x):
+        return self.second(self.first(x))
+
+def build(kind):
+    if kind == 1:
+        net = nn.Linear(8, 16)
+    elif kind == 2:
+        net = nn.Sequential(nn.Linear(8, 16))
+    else:
+        raise ValueError(kind)
+    return net.to(device)
+
+def optimizers(first, second):
+    return (torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.Adam(second.parameters()))
+
+def train(both, each):
+    for x, y in data:
+        both.zero_grad()
+        criterion(both(x), y).backward()
+        for optimizer in each:
+            optimizer.step()
+
+def main():
+    second = nn.Linear(16, 3).to(device)
+    MADE
+    both = Both(CLEARED, second)
+    each = optimizers(HELD, second)
+    train(both, each)
+main()
+"""  # what is cleared is a whole, what is held are its parts
+IN_ROUNDS = 'for key in "ab":\n        first = build(1)\n        '
+
+
+@pytest.mark.parametrize(
+    ("made", "cleared", "held", "same"),
+    [
+        ("first = build(len(data) // 3)", "first", "first", True),
+        ("first = build(1)\n    other = build(2)", "first", "other", False),
+        ("first = [build(1) for _ in range(2)]", "first[0]", "first[1]", False),
+        (f"made = []\n    {IN_ROUNDS}made.append(first)", "made[0]", "made[1]", False),
+        (f"made = []\n    {IN_ROUNDS}made.append(first)", "made[0]", "first", False),
+        (f"made = {{}}\n    {IN_ROUNDS}made[key] = first", "made['a']", "first", False),
+        (f"{IN_ROUNDS}if key == 'a':\n            old = first", "old", "first", False),
+        (f"{IN_ROUNDS}print(key)", "first", "first", True),
+    ],
+)
+def test_one_of_several_that_one_place_makes(
+    made: str, cleared: str, held: str, same: bool
+) -> None:
+    source = PARTS_OF_ONE.replace("MADE", made)
+    source = source.replace("CLEARED", cleared).replace("HELD", held)
+    for text in (source, source.replace("build(1)", "nn.Linear(8, 16).to(device)")):
+        if same:
+            assert migrated(text)
+        else:
+            assert left_alone(text) in ("AMP012", "AMP031")

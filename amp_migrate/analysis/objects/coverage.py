@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
+from amp_migrate.analysis.objects.points_to import Bound, Context, Object, PointsTo
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
@@ -1021,17 +1021,28 @@ class Coverage:
                 and (one.site, one.context) in places
                 and len({o.context[: depth + 1] for o in values}) == 1
                 and all(o.kind == "open" for o in given if o not in values)
+                and not any(isinstance(o.expr, ir.Display) for o in values)
             ):
-                names = {name for o in values for name in o.names}
-                here = (site.caller, site.stmt.path, 0)
-                bound = [n for n in names if (n.owner, n.path, n.depth) == here]
                 return one._replace(
                     expr=site.call,
                     function=site.caller,
                     stmt=site.stmt,
                     name="",
                     context=one.context[:depth],
-                    bound=min(bound, key=lambda n: n.name, default=None),
+                    bound=self._bound_to(site),
+                )
+        return None
+
+    def _bound_to(self, site: CallSite) -> Bound | None:
+        """The variable that is given what a call gives."""
+        stmt = site.stmt
+        match stmt.targets:
+            case (ir.Name(id=name),) if stmt.value is site.call:
+                owner = self.program.owner(name, site.caller)
+                return (
+                    None
+                    if owner is None
+                    else Bound("variable", owner, name, stmt.path, 0)
                 )
         return None
 

@@ -360,6 +360,8 @@ class PointsTo:
         program = self.program
         if to.stmt is None or to.stmt is at.stmt or len(to.context) > len(at.context):
             return to
+        if at.fields[:1] in ((EACH,), (ANY,)):
+            return to  # Whoever takes it from there takes what was put there with it.
         loops = [
             stmt.path
             for stmt in program.control(to.function).around(to.stmt.path)
@@ -827,7 +829,7 @@ class PointsTo:
         """An object of a class; ``inside``: the calls that lead into its methods."""
         if at.fields and at.fields[0][0] == "attribute":
             yield from self._of_attribute(class_name, at, inside)
-        elif at.fields and self._has_no_elements(class_name):
+        elif at.fields and at.fields[0] != INSIDE and self._has_no_elements(class_name):
             # To unpack it raises: a factory that returns one object or several.
             return
         elif isinstance(at.expr, ir.Call):
