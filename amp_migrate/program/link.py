@@ -811,7 +811,7 @@ class Program(Names):
         return frozenset(found)
 
     def keeps_function(self, decorator: ir.Expr, function: str) -> bool:
-        """Whether a decorator is known to keep what it is given nowhere else, and to call it as it is called."""
+        """Whether a decorator is known to keep a function nowhere else, and to call it as it is called."""
         func = decorator.func if isinstance(decorator, ir.Call) else decorator
         return self.origin(func, function) in _KEEPING_DECORATORS
 
