@@ -26,6 +26,7 @@ from amp_migrate.edit.edits import (
     Insert,
     Island,
     Protect,
+    Recast,
     Scale,
     ScaleBackward,
     ScalerStep,
@@ -38,7 +39,7 @@ from amp_migrate.edit.expressions import ArgumentAdder, EntryAdder, with_paramet
 from amp_migrate.edit.imports import with_import
 from amp_migrate.edit.lists import insert_entry
 from amp_migrate.edit.mismatch import MismatchError
-from amp_migrate.edit.precision import with_precision
+from amp_migrate.edit.precision import full_where_half, with_precision
 from amp_migrate.edit.snippets import Snippets
 from amp_migrate.edit.state_files import twin
 from amp_migrate.program.ir import Path
@@ -318,6 +319,12 @@ class _Editor:
             assert isinstance(edit, StateFile)
             code = twin(_lone_expression(statement), edit)
             after += self.snippets.statements(code, indent, quoted=True)
+        for edit in self._take(path, Recast):
+            assert isinstance(edit, Recast)
+            value = f"{edit.name}.float()"
+            if edit.dtype is not None:
+                value = full_where_half(edit.name, edit.dtype, self.plan.torch_name)
+            before += self.snippets.statements(f"{edit.name} = {value}", indent)
         for edit in self._take(path, Insert):
             assert isinstance(edit, Insert)
             made = self.snippets.statements(edit.code, indent)

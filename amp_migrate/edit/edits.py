@@ -193,6 +193,15 @@ class Widen:
 
 
 @dataclass(frozen=True, slots=True)
+class Recast:
+    """``x = x.float()`` before a statement; with ``dtype``, as an option has it, where ``x`` is half."""
+
+    path: Path
+    name: str
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CastLike:
     """``x`` to ``x.to(buffer.dtype)``."""
 
@@ -257,6 +266,7 @@ Edit = (
     | Hoist
     | Upcast
     | Widen
+    | Recast
     | CastLike
     | SplitLast
     | Bound

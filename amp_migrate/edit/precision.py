@@ -112,10 +112,8 @@ class _Editor(cst.CSTTransformer):
             case Widen():
                 if not isinstance(node, cst.Name):
                     raise MismatchError("no variable where the plan saw one")
-                halves = [f"{self.torch}.{name}" for name in HALVES[edit.dtype]]
-                test = f"in ({', '.join(halves)})" if halves[1:] else f"is {halves[0]}"
-                x = node.value
-                code = f"{edit.name} = {x}.float() if {x}.dtype {test} else {x}"
+                full = full_where_half(node.value, edit.dtype, self.torch)
+                code = f"{edit.name} = {full}"
                 self.widened[code] = None
                 return cst.Name(edit.name, lpar=node.lpar, rpar=node.rpar)
             case Scale():
@@ -156,6 +154,13 @@ class _Editor(cst.CSTTransformer):
                 line = _LINE([cst.Assign([target], _bare(node))])
                 self.hoisted.append((line, edit.island))
                 return cst.Name(edit.name)
+
+
+def full_where_half(x: str, dtype: str, torch: str) -> str:
+    """``x.float() if x.dtype is torch.float16 else x``."""
+    halves = [f"{torch}.{name}" for name in HALVES[dtype]]
+    test = f"in ({', '.join(halves)})" if halves[1:] else f"is {halves[0]}"
+    return f"{x}.float() if {x}.dtype {test} else {x}"
 
 
 def upcast(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -139,6 +139,8 @@ class _Substitute(ast.NodeTransformer):
 
 def _same(left: object, right: object) -> bool:
     if isinstance(left, list) and isinstance(right, list):
+        if len(left) < len(right):
+            right = _without_recasts(left, right)
         return len(left) == len(right) and all(map(_same, left, right))
     if not isinstance(left, ast.AST) or not isinstance(right, ast.AST):
         return type(left) is type(right) and left == right
@@ -151,6 +153,27 @@ def _same(left: object, right: object) -> bool:
     return isinstance(right, ast.expr) and any(
         _same(left, inner) for inner in _without_cast(right)
     )
+
+
+def _without_recasts(before: list[object], after: list[object]) -> list[object]:
+    """Statements without those that cast a variable, where the input has none."""
+    kept: list[object] = []
+    for one in after:
+        if _is_recast(one) and not any(
+            _same(same, one) for same in before[len(kept) : len(kept) + 1]
+        ):
+            continue
+        kept.append(one)
+    return kept
+
+
+def _is_recast(stmt: object) -> bool:
+    """``x = x.float()``, also only where ``x`` is half."""
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    x, wide = stmt.targets[0], _widened(stmt.value)
+    said = ast.unparse(stmt.value) if wide is None else f"{ast.unparse(wide)}.float()"
+    return isinstance(x, ast.Name) and said == f"{x.id}.float()"
 
 
 def _without_cast(node: ast.expr) -> list[ast.expr]:

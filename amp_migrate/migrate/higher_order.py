@@ -8,7 +8,6 @@ With AMP off that changes nothing, and the loss that a penalty is added to is sc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
@@ -16,6 +15,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.precision import Precision
 from amp_migrate.edit.edits import FullPrecision, Placed
 from amp_migrate.migrate.precision.hazards import Hazards
+from amp_migrate.migrate.precision.spans import Span
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir
@@ -25,28 +25,6 @@ from amp_migrate.program.names import Definition
 from amp_migrate.sources.cells import cell_number
 
 _MOST_CALLERS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Statements ``first`` .. ``last`` of the block of ``path``, which run in fp32."""
-
-    function: str
-    path: ir.Path
-    last: int
-    is_called: bool = False
-    """It runs in another span, from which it is called: nothing has to be written."""
-
-    def holds(self, function: str, path: ir.Path) -> bool:
-        """Whether a statement is one of the span's, or inside one."""
-        depth = len(self.path) - 1
-        return (
-            function == self.function
-            and len(path) > depth
-            and path[:depth] == self.path[:depth]
-            and path[depth][0] == self.path[depth][0]
-            and self.path[depth][1] <= path[depth][1] <= self.last
-        )
 
 
 class _Refused(Exception):
@@ -74,6 +52,7 @@ class HigherOrder:
         self.inner = inner
         self.is_shared = False
         """Of the last plan, which came to nothing: the gradients are followed now, plan again."""
+        self.spans: list[Span] = []
 
     def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
         """Where autocast is to be off, or why that would not do."""
@@ -88,10 +67,10 @@ class HigherOrder:
             self._check(spans, calls, runs, reached)
         except _Refused as refused:
             return refused.refusal
+        self.spans = [span for span in spans if not span.is_called]
         return [
             (ir.file_of(span.function), FullPrecision(span.path, span.last))
-            for span in spans
-            if not span.is_called
+            for span in self.spans
         ]
 
     def refusal(self, runs: Collection[Run]) -> Refusal | None:

@@ -22,6 +22,7 @@ from amp_migrate.edit.edits import (
     Insert,
     Island,
     Placed,
+    Recast,
     SetArgument,
     StateFile,
     Widen,
@@ -127,7 +128,7 @@ def plan_program(
 def _says(edit: Edit, torch: str) -> bool:
     """Whether the code that an edit writes names torch."""
     match edit:
-        case Autocast() | Bound() | FullPrecision() | Island() | Widen():
+        case Autocast() | Bound() | FullPrecision() | Island() | Recast() | Widen():
             return True
         case (
             Insert(code=code)

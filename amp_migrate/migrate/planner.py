@@ -51,6 +51,7 @@ from amp_migrate.migrate.functions import CustomFunctions
 from amp_migrate.migrate.handover import Handover
 from amp_migrate.migrate.higher_order import HigherOrder
 from amp_migrate.migrate.precision.hazards import Hazards
+from amp_migrate.migrate.precision.spans import Span
 from amp_migrate.migrate.regions.evaluation import plan_evaluation
 from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
 from amp_migrate.migrate.regions.overlaps import without_overlaps
@@ -116,6 +117,8 @@ class Planner:
         self._unfollowed: list[TrainingLoop] = []
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
+        self.spans: dict[Span, None] = {}
+        """The islands of statements that they have."""
 
     def groups(self) -> list[Group]:
         """The program's loops, those with a common optimizer together."""
@@ -233,6 +236,7 @@ class Planner:
             self.options,
             around,
             self._live_with(group, around),
+            self.spans,
         )
         hazard = hazards.of_setup()
         if hazard is not None:
@@ -294,6 +298,10 @@ class Planner:
             return
         if isinstance(islands, Refusal):
             raise Blocked(islands)
+        if hazards.given_up and any(
+            span.meets(other) for span in hazards.spans for other in higher_order.spans
+        ):
+            raise Blocked(hazards.given_up)
         settings = Compiled(
             self.program,
             self.events,
@@ -392,6 +400,7 @@ class Planner:
                 self._place_regions(group, [run], {})
         for function, edit in hazards.edits:
             group.place(function, edit)
+        self.spans.update(hazards.spans)
         before = [] if group.regional is travel else group.regional.edits
         group.edits = (
             before + travel.edits + group.edits + decorators + islands + settings

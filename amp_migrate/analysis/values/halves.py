@@ -45,6 +45,8 @@ class Halves:
         stay half."""
         self._left = 0
         self._passed: dict[tuple[int, str, ir.Path], None] = {}
+        self._open: set[tuple[int, str, ir.Path]] = set()
+        """The variables whose makers are being looked at."""
 
     def is_never_half(self, at: Made) -> bool:
         """Whether a value is shown to be no half tensor when AMP is on."""
@@ -217,9 +219,16 @@ class Halves:
         return False
 
     def _are(self, holds: Callable[[Made], bool], at: Made) -> bool:
-        """Whether something holds of all that made a variable."""
-        made = self.flow.made(at) if self._left > 0 else None
-        return bool(made) and all(m.index is None and holds(m) for m in made or ())
+        """Whether something holds of all that made a variable; not of one that is made of itself."""
+        key = (id(at.expr), at.function, at.stmt.path)
+        if key in self._open or self._left <= 0:
+            return False
+        self._open.add(key)
+        try:
+            made = self.flow.made(at)
+            return bool(made) and all(m.index is None and holds(m) for m in made or ())
+        finally:
+            self._open.discard(key)
 
     def _elementwise(self, at: Made, call: ir.Call) -> tuple[str, ir.Expr | None]:
         """A function or method of torch that works on each element, and what it is applied to."""

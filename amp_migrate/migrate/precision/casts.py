@@ -109,6 +109,39 @@ class Casts:
             return None
         return source, tensor
 
+    def blend(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """Give the operands of ``lerp`` one dtype, if a call is one and some may be half: fp32, or where
+        that is not shown, the dtype of the first."""
+        name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        if name not in ("lerp", "lerp_"):
+            return True
+        if self.program.origin(call.func, function) is not None:
+            tensor, first = call.argument(0, "input"), 1
+        elif isinstance(call.func, ir.Attr) and not (
+            self.program.resolve(call.func, function)
+        ):
+            tensor, first = call.func.value, 0
+        else:
+            return True
+        end, weight = call.argument(first, "end"), call.argument(first + 1, "weight")
+        if tensor is None or end is None or weight is None:
+            return False
+        made = [Made(one, function, stmt) for one in (tensor, end, weight)]
+        if self.dtypes.is_number(made[2]):
+            made.pop()
+        halves = [one for one in made if not self.halves.is_never_half(one)]
+        if name == "lerp" and all(map(self.dtypes.is_fp32, made)):
+            steps = [steps_to(stmt, one.expr) for one in halves]
+            if None not in steps:
+                for way in steps:
+                    self.remedies.edit(function, Upcast(stmt.path, way or ()))
+                self.halves.made_full.update(id(one.expr) for one in halves)
+                return True
+        return not halves or all(
+            self.cast_like(function, stmt, one.expr, tensor, one.expr is weight)
+            for one in made[1:]
+        )
+
     def differ(
         self, function: str, stmt: ir.Stmt, one: ir.Expr, other: ir.Expr
     ) -> bool:
@@ -152,7 +185,7 @@ class Casts:
 
     def _is_tensor(self, at: Made) -> bool:
         """Whether a value is a tensor, and no number."""
-        if self.dtypes.is_fp32(at):
+        if self.dtypes.is_fp32(at) or self._is_of_layers(at):
             return True
         expr = at.expr
         if isinstance(expr, ir.Item):
@@ -160,10 +193,26 @@ class Casts:
             return isinstance(inner, ir.Call) and _is_tensor_method(inner)
         return isinstance(expr, ir.Call) and _is_tensor_method(expr)
 
+    def _is_of_layers(self, at: Made) -> bool:
+        """Whether a value is what layers of torch give, whatever goes into them."""
+        modules = self.remedies.modules
+        made = self.remedies.flow.made(at) if isinstance(at.expr, ir.Name) else [at]
+        return bool(made) and all(
+            one.index is None
+            and isinstance(one.expr, ir.Call)
+            and any(
+                (self.program.origin(m.call.func, m.function) or "").startswith(
+                    "torch.nn."
+                )
+                for m in modules.of(one.expr.func, one.function) or ()
+            )
+            for one in made or ()
+        )
+
 
 _TENSOR_METHODS = frozenset(
     """detach view reshape squeeze unsqueeze clone contiguous mean sum max min flatten permute
-    transpose cuda cpu expand""".split()
+    transpose cuda cpu expand sigmoid tanh softmax""".split()
 )
 
 

@@ -51,11 +51,15 @@ class Constants:
         self.numbers = Numbers(self.program, self.half)
         self._settled: list[ir.Expr] = []
         """Expressions that are found harmless where they stand."""
+        self._small: list[Made] | None = None
+        """What is computed with numbers that are too small, where that is only asked."""
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """The first constant of a statement for which there is no remedy."""
         self._settled = []
-        found = self._of_store(function, stmt) or self._of_odd_form(function, stmt)
+        found = self._of_store(function, stmt)
+        if self._small is None:
+            found = found or self._of_odd_form(function, stmt)
         if found is not None:
             return found
         for expr in stmt.exprs:
@@ -65,10 +69,30 @@ class Constants:
                     found = self._of_call(at, inner)
                 elif isinstance(inner, ir.Operation):
                     found = self._of_operation(at, inner)
-                found = found or self._of_comparison(at, inner)
+                if self._small is None:
+                    found = found or self._of_comparison(at, inner)
                 if found is not None:
                     return found
         return None
+
+    def unheld(self, function: str, stmt: ir.Stmt) -> tuple[list[Made], bool]:
+        """What may be half and is computed with numbers that are too small for that; and whether some
+        number is too large."""
+        small = self._small = []
+        try:
+            self.refusal(function, stmt)
+        finally:
+            self._small = None
+        inside = [inner for expr in stmt.exprs for inner in ir.walk(expr)]
+        if self._of_odd_form(function, stmt) is not None:
+            names = (Made(e, function, stmt) for e in inside if isinstance(e, ir.Name))
+            small += (at for at in names if not self.halves.is_never_half(at))
+        is_large = any(
+            self._overflows(value)
+            for inner in inside
+            for value in self.numbers.all(inner, function)
+        )
+        return small, is_large
 
     # -- where they stand -----------------------------------------------------------------------
 
@@ -306,6 +330,8 @@ class Constants:
         refusal = Refusal(
             "AMP021", f"{value:g} is beyond half precision's largest number", line
         )
+        if self._small is not None:
+            return None
         if tensor is None:
             return refusal
         of = Made(tensor, at.function, at.stmt)
@@ -412,6 +438,9 @@ class Constants:
         of = Made(tensor, at.function, at.stmt)
         if self._is_number(tensor, at) or self.halves.is_never_half(of):
             return None
+        if self._small is not None:
+            self._small.append(of)
+            return None
         try:
             self.sigmoids.raise_operand(of)
         except Unclear:
@@ -467,9 +496,9 @@ class Constants:
         made = self.remedies.flow.made(at)
         if made and all(_divides(one.expr) for one in made):
             return True
-        return self._goes_into_softmax(at)
+        return self.goes_into_softmax(at)
 
-    def _goes_into_softmax(self, at: Made) -> bool:
+    def goes_into_softmax(self, at: Made) -> bool:
         """Whether a function takes the softmax of a variable, which integers do not have."""
         if not isinstance(at.expr, ir.Name):
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from amp_migrate.analysis.objects.attached import attached
 from amp_migrate.analysis.objects.flow import Made
@@ -24,6 +24,7 @@ from amp_migrate.migrate.precision.products import of_products
 from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.migrate.precision.setup import Setup, last_word
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
+from amp_migrate.migrate.precision.spans import Span, Spans
 from amp_migrate.migrate.precision.stores import Stores
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
@@ -35,13 +36,13 @@ _RAISES = re.compile(
     r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
     r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
     r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
-    r"|istft|fft|ifft|rfft|irfft|lerp|baddbmm_|sspaddmm|hspmm)"
+    r"|istft|fft|ifft|rfft|irfft|baddbmm_|sspaddmm|hspmm)"
     r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 _RAISING_METHODS = frozenset(
-    """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft lerp lerp_
+    """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft
     matrix_exp sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
 )
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
@@ -90,9 +91,11 @@ class Hazards:
         options: Options,
         files: frozenset[str],
         live: Live | None,
+        known: Collection[Span] = (),
     ) -> None:
         """``files``: those that can take part where the loops run, but for what they import. ``live``:
-        what can run with the loops; None where callers out of sight run them.
+        what can run with the loops; None where callers out of sight run them. ``known``: the islands
+        that other loops have.
         """
         self.program = program
         self.forward = forward
@@ -108,6 +111,11 @@ class Hazards:
         """What `find` wants to be done: a function, and an edit of one of its statements."""
         self.more: list[Run] = []
         """The regions that it wants besides."""
+        self.spans: dict[Span, None] = {}
+        """Islands of whole statements."""
+        self.given_up: Refusal | None = None
+        """What to say where they cannot be."""
+        self._known = known
 
     def find(
         self,
@@ -142,10 +150,30 @@ class Hazards:
         self._stores = Stores(remedies, self._casts)
         overflows = self.options.dtype != "bfloat16"
         self._formulas = Formulas(remedies, sigmoids, overflows)
+        spans = Spans(
+            remedies,
+            sigmoids,
+            self.forward,
+            self._constants,
+            self._formulas,
+            under.union(self._isolated()),
+            self._known,
+        )
+        if self.given_up is not None and not all(map(spans.plan, self.spans)):
+            return self.given_up
         for function, stmt in reached:
+            if any(span.holds(function, stmt.path) for span in spans.planned):
+                continue
             refusal = self._remedied(function, stmt)
-            if refusal is not None:
+            if refusal is None:
+                continue
+            if not (self._suits(function, stmt) and spans.around(function, stmt)):
                 return refusal
+            self.given_up = self.given_up or refusal
+        if len(spans.planned) > len(self.spans):
+            # What they bind is fp32, and what they call runs without autocast.
+            self.spans = spans.planned
+            return self.find(functions, runs, regions)
         arrays = Arrays(remedies, self.forward, inside, under)
         refusal = arrays.refusal(self.functions)
         if refusal is not None:
@@ -181,6 +209,8 @@ class Hazards:
         names = {"forward", "__call__"}
         for run in runs:
             for stmt in _statements_of(program.functions[run.function], run):
+                if self._is_isolated(run.function, stmt):
+                    continue
                 yield run.function, stmt
                 yield from self._lambdas(run.function, stmt)
                 pending += self._called.by(run.function, stmt)
@@ -200,10 +230,25 @@ class Hazards:
             for function in new:
                 seen[function] = None
                 for stmt in ir.statements(program.functions[function].body):
+                    if self._is_isolated(function, stmt):
+                        continue
                     yield function, stmt
                     yield from self._lambdas(function, stmt)
                     names.update(self._asked(function, stmt))
             pending = []
+
+    def _is_isolated(self, function: str, stmt: ir.Stmt) -> bool:
+        return any(span.holds(function, stmt.path) for span in self.spans)
+
+    def _isolated(self) -> Iterator[tuple[str, ir.Path]]:
+        for span in self.spans:
+            for stmt in ir.statements(self.program.functions[span.function].body):
+                if span.holds(span.function, stmt.path):
+                    yield span.function, stmt.path
+
+    def _suits(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether to compute a statement in fp32 may help: it asks for no dtype."""
+        return self._of_dtype_test(function, stmt) is None
 
     def _methods(self) -> list[tuple[str, str]]:
         """The methods of the modules that a region may run without a call in sight.
@@ -369,6 +414,9 @@ class Hazards:
                     f"{name}() raises when its source is half and its target is not"
                 )
                 return Refusal("AMP020", message, call.line)
+        if not self._casts.blend(function, stmt, call):
+            message = "lerp() raises where only some of its operands are half"
+            return Refusal("AMP020", message, call.line)
         if origin is not None or not isinstance(call.func, ir.Attr):
             return None
         method = call.func.attr

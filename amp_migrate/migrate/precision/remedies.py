@@ -86,7 +86,7 @@ class Remedies:
         known = self.program.modules[ir.file_of(function)].identifiers
         name = f"full_{base.id}"
         steps = steps_to(stmt, base)
-        if steps is None or name in known or self._has_halves:
+        if steps is None or name in known or self.has_halves:
             return None
         return [(function, Widen(stmt.path, steps, name, self.dtype))]
 
@@ -134,7 +134,7 @@ class Remedies:
         )
 
     @cached_property
-    def _has_halves(self) -> bool:
+    def has_halves(self) -> bool:
         """Whether the program has half values of its own, which are to stay so with AMP off."""
         program = self.program
         return any(

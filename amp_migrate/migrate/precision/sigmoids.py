@@ -50,6 +50,8 @@ class Sigmoids:
         self.dtypes = remedies.dtypes
         self.halves = remedies.halves
         self._asked: set[tuple[int, str, ir.Path, int | None]] = set()
+        self.in_fp32: set[int] = set()
+        """Expressions (by `id`) that are computed in fp32, from the operands on."""
 
     def squash(self, at: Made) -> None:
         """Make all sigmoids that a value comes from run in fp32.
@@ -96,6 +98,8 @@ class Sigmoids:
                     continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
                     if word in SQUASHES:
+                        if id(call) in self.in_fp32:
+                            continue
                         return True
                     if word not in SHAPES | POWERS | _KEEPS:
                         if self.forward.is_forward(call, one.function, MODULES):

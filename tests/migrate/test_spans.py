@@ -1,0 +1,353 @@
+"""Islands of whole statements, where an operation has no smaller remedy. All scripts really run."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import cases, check_lines, check_runs
+
+from amp_migrate.api import migrate_source
+
+MIGRATED = cases("""\
+=== focal function
+LINEAR
+def focal(logits, target, gamma=2.0, alpha=0.25, eps=1e-8):
+    p = torch.sigmoid(logits)
+    pt = p * target + (1 - p) * (1 - target)
+    w = alpha * (1 - pt) ** gamma
+    return (-w * torch.log(pt + eps)).mean()
+---
+loss = focal(model(x), y)
+---
+    p = torch.sigmoid(logits.float())
+
+=== from logits flag
+LINEAR
+class Focal(nn.Module):
+    def __init__(self, from_logits=True, eps=1e-8):
+        super().__init__()
+        self.from_logits = from_logits
+        self.eps = eps
+    def forward(self, p, t):
+        if self.from_logits:
+            p = p.sigmoid()
+        pt = p * t + (1 - p) * (1 - t)
+        return (-(1 - pt) ** 2 * torch.log(pt + self.eps)).mean()
+crit = Focal()
+---
+loss = crit(model(x), y)
+---
+    p = p.float()
+
+=== comparison with number
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x)
+h = torch.where(h.abs() < 1e-8, torch.zeros_like(h), h)
+loss = h.pow(2).mean()
+---
+    h = h.float()
+
+=== pinv
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x)
+loss = torch.linalg.pinv(h).pow(2).mean()
+---
+    loss = torch.linalg.pinv(h.float()).pow(2).mean()
+
+=== stft
+model = nn.Linear(6, 64).to(device)
+def spec(x):
+    return torch.stft(x, 16, window=torch.ones(16, device=x.device), return_complex=True).abs()
+---
+loss = spec(model(x)).mean()
+---
+    x = x.float()
+
+=== eigh helper
+model = nn.Linear(6, 64).to(device)
+def whiten(h):
+    h = h.view(8, 8, 8)
+    c = h @ h.transpose(1, 2) / 8 + torch.eye(8, device=h.device)
+    w, v = torch.linalg.eigh(c)
+    return w.log().mean()
+---
+loss = whiten(model(x))
+---
+    h = h.float()
+
+=== in place on what enters
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    h[:, 0] = 1.0
+    w = torch.linalg.pinv(h)
+    return w.pow(2).mean()
+---
+h = model(x) * 1
+loss = f(h) + h.mean()
+---
+    w = torch.linalg.pinv(h.float())
+
+=== used later
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    a = torch.linalg.pinv(h).mean() + h.mean()
+    b = torch.zeros(8, 4, device=h.device).to(h.dtype)
+    b[h > 0] = h[h > 0]
+    return a + b.mean()
+---
+h = model(x) * 1
+loss = f(h)
+---
+    a = torch.linalg.pinv(h.float()).mean() + h.float().mean()
+
+=== closure
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    def later():
+        return h.dtype
+    a = torch.linalg.pinv(h).mean() + h.mean()
+    return a, later
+---
+loss, later = f(model(x))
+---
+    a = torch.linalg.pinv(h.float()).mean() + h.float().mean()
+
+=== under a condition
+model = nn.Linear(6, 4).to(device)
+def f(h, kind):
+    if kind == "a":
+        loss = h.mean()
+    elif kind == "b":
+        loss = torch.linalg.pinv(h).mean() + h.mean()
+    else:
+        loss = h.sum()
+    return loss
+---
+loss = f(model(x), "b")
+---
+    loss = torch.linalg.pinv(h.float()).mean() + h.float().mean()
+
+=== early return
+model = nn.Linear(6, 4).to(device)
+def f(h, target=None):
+    if target is None:
+        return h.mean()
+    u = torch.linalg.pinv(h)
+    return (u.t() - target).pow(2).mean()
+---
+loss = f(model(x), torch.zeros(8, 4, device=device))
+---
+    u = torch.linalg.pinv(h.float())
+
+=== two losses of one function
+model = nn.Linear(6, 4).to(device)
+def f(h, k):
+    h = h - h.mean(0)
+    c = torch.linalg.pinv(h)
+    return c.pow(2).mean() * k
+---
+h = model(x)
+loss = f(h, 0.5) + f(x[:, :4], 2) + f(h.detach(), 1.0)
+---
+    full_h = h.float() if h.dtype is torch.float16 else h
+c = torch.linalg.pinv(full_h)
+
+=== attribute
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+        self.temperature = nn.Parameter(torch.ones(1))
+        self.scale = 2.0
+    def forward(self, x):
+        self.h = self.fc(x)
+        z = torch.linalg.pinv(self.h / self.temperature) * self.scale
+        return z.mean() + self.h.mean()
+model = Net().to(device)
+---
+loss = model(x)
+---
+    z = torch.linalg.pinv(self.h.float() / self.temperature) * self.scale
+
+=== in a loop
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    total = 0
+    for i in range(3):
+        h = h * 0.5
+        total = total + torch.linalg.pinv(h).mean()
+    return total + h.mean()
+---
+loss = f(model(x))
+---
+    total = 0
+
+=== list of tensors
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 4)
+        self.b = nn.Linear(6, 4)
+    def forward(self, x):
+        return [self.a(x), self.b(x)]
+model = Net().to(device)
+def f(feats):
+    total = 0
+    for h in feats:
+        total += torch.linalg.pinv(h).mean()
+    return total
+---
+loss = f(model(x))
+---
+    full_h = h.float() if h.dtype is torch.float16 else h
+
+=== no grad part
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    with torch.no_grad():
+        w = torch.linalg.pinv(h).t()
+    return (w * h).mean()
+---
+loss = f(model(x))
+---
+    w = torch.linalg.pinv(h.float()).t()
+
+=== charbonnier
+LINEAR
+class Charbonnier(nn.Module):
+    def __init__(self, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+    def forward(self, a, b):
+        d = torch.add(a, -b)
+        return torch.mean(torch.sqrt(d * d + self.eps))
+crit = Charbonnier(1e-12)
+---
+loss = crit(model(x), y)
+---
+    d = torch.add(a.float(), -b)
+
+=== ssim
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(1, 1, 3, padding=1)
+    def forward(self, x):
+        return self.c(x)
+model = Net().to(device)
+def ssim(a, b, c1=1e-9, c2=9e-8):
+    mu_a = F.avg_pool2d(a, 3, 1)
+    mu_b = F.avg_pool2d(b, 3, 1)
+    va = F.avg_pool2d(a * a, 3, 1) - mu_a ** 2
+    vb = F.avg_pool2d(b * b, 3, 1) - mu_b ** 2
+    vab = F.avg_pool2d(a * b, 3, 1) - mu_a * mu_b
+    return ((2 * mu_a * mu_b + c1) * (2 * vab + c2) / ((mu_a ** 2 + mu_b ** 2 + c1) * (va + vb + c2))).mean()
+---
+img = x.view(2, 1, 6, 4)
+loss = 1 - ssim(model(img), img)
+---
+    a = a.float()
+
+=== odd fill
+model = nn.Linear(6, 4).to(device)
+def f(h, idx):
+    s = h.index_fill(1, idx, -1e9)
+    return F.log_softmax(s, 1)[:, 0].mean()
+---
+loss = f(model(x), torch.tensor([2, 3], device=device))
+---
+    s = h.float().index_fill(1, idx, -1e9)
+
+=== lerp
+NET
+    a = self.fc1(x)
+    return self.fc2(a.lerp(F.relu(a), 0.3))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(a.float().lerp(F.relu(a).float(), 0.3))
+
+=== lerp ema
+LINEAR
+ema = torch.zeros(1, device=device)
+---
+out = model(x)
+ema.lerp_(out.detach().mean(0), 0.1)
+loss = F.mse_loss(out, y)
+---
+ema.lerp_(out.detach().mean(0).to(ema.dtype), 0.1)
+""")
+
+REFUSED = cases("""\
+=== lambda
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x)
+pi = lambda z: torch.linalg.pinv(z)
+loss = pi(h).mean()
+---
+pi =
+
+=== generator
+model = nn.Linear(6, 4).to(device)
+def rows(h):
+    for i in range(2):
+        yield torch.linalg.pinv(h[i * 4:i * 4 + 4])
+---
+loss = sum(r.mean() for r in rows(model(x)))
+---
+yield
+
+=== entropy of unknown
+LINEAR
+def entropy(p):
+    return -(p * torch.log(p + 1e-9) + (1 - p) * torch.log(1 - p + 1e-9)).mean()
+class Net(nn.Module):
+    def __init__(self, acts):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.acts = acts
+    def forward(self, x):
+        x = self.fc(x)
+        for a in self.acts:
+            x = a(x)
+        return x
+model = Net([torch.sigmoid]).to(device)
+---
+loss = entropy(model(x))
+---
+return -(p
+
+=== sigmoid focal from the model
+NET
+    return torch.sigmoid(self.fc2(self.features(x)))
+def focal(p, t, eps=1e-8):
+    pt = p * t + (1 - p) * (1 - t)
+    return (-(1 - pt) ** 2 * torch.log(pt + eps)).mean()
+---
+loss = focal(model(x), y)
+---
+return (-(1
+""")
+
+
+@pytest.mark.parametrize("name", MIGRATED)
+def test_migrated(name: str) -> None:
+    case = MIGRATED[name]
+    result = migrate_source(case.source)
+    assert result.changed, result.diagnostics
+    check_lines(result.output, case.lines)
+    check_runs(case.source, result.output)
+    assert migrate_source(result.output).output == result.output
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    case = REFUSED[name]
+    result = migrate_source(case.source)
+    assert result.output == case.source
+    (found,) = result.diagnostics
+    assert found.code in ("AMP020", "AMP021")
+    assert found.blocker is not None
+    assert found.blocker.text.startswith(case.lines[0])
