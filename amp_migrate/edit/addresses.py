@@ -35,8 +35,8 @@ def _is_open(expr: ir.Expr) -> bool:
     match expr:
         case ir.Attr() | ir.Item() | ir.Call():
             return True
-        case ir.Display(kind=kind):
-            return kind in ("tuple", "list")
+        case ir.Display(kind=kind, keys=keys):
+            return kind in ("tuple", "list") or (kind == "dict" and None not in keys)
         case ir.Operation(op=op, operands=operands):
             if op == "if":
                 return True

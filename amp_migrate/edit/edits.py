@@ -221,6 +221,8 @@ class SplitLast:
     path: Path
     at: Steps
     given: bool = False
+    depth: int = 1
+    """2: the last of the layers are layers, too, and it is their last."""
 
 
 @dataclass(frozen=True, slots=True)

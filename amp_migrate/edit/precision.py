@@ -81,6 +81,9 @@ def _children(node: cst.BaseExpression) -> list[cst.BaseExpression]:
             return [node.test, node.body, node.orelse]
         case cst.Tuple() | cst.List():
             return [element.value for element in node.elements]
+        case cst.Dict():
+            keys = [e.key for e in node.elements if isinstance(e, cst.DictElement)]
+            return [*keys, *(element.value for element in node.elements)]
     return []
 
 
@@ -131,6 +134,14 @@ class _Editor(cst.CSTTransformer):
                     cst.parse_expression(f"{layers}[{part}]") for part in ("-1", ":-1")
                 )
                 rest = node.with_changes(lpar=(), rpar=())
+                for _ in range(edit.depth - 1):
+                    before = rest.with_changes(func=others)
+                    rest = cst.Call(last, [cst.Arg(before)])
+                    layers += "[-1]"
+                    last, others = (
+                        cst.parse_expression(f"{layers}[{part}]")
+                        for part in ("-1", ":-1")
+                    )
                 if edit.given:
                     first = node.args[0].with_changes(value=others)
                     rest = rest.with_changes(args=[first, *node.args[1:]])

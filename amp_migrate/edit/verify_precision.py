@@ -65,21 +65,32 @@ class _Opener(ast.NodeTransformer):
     def _put_back(self, body: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         pending: list[tuple[str, ast.Assign]] = []
+        wide: dict[str, ast.expr] = {}
+        unused: dict[str, ast.stmt] = {}
         for stmt in body:
             target = self._hoisted(stmt)
+            variable = _widened(stmt.value) if isinstance(stmt, ast.Assign) else None
+            if target and variable is not None:
+                # What is only a variable may be used more than once, and in any order.
+                wide[target], unused[target] = variable, stmt
+                continue
+            if wide:
+                user = _Substitute(wide)
+                stmt = user.visit(stmt)
+                unused = {
+                    name: unused[name] for name in unused if name not in user.used
+                }
             if pending:
                 stmt, pending, left = _with_values(stmt, pending)
                 result += left
-            if not target:
-                result += [assign for _, assign in pending]
-                pending = []
             if target:
                 # Several in a row belong to the statement behind them.
                 assert isinstance(stmt, ast.Assign)
                 pending.append((target, stmt))
-            else:
-                result.append(stmt)
-        return result + [assign for _, assign in pending]
+                continue
+            result += [*unused.values(), *(assign for _, assign in pending), stmt]
+            pending, wide, unused = [], {}, {}
+        return [*result, *unused.values(), *(assign for _, assign in pending)]
 
     def _hoisted(self, stmt: ast.stmt) -> str:
         """The name that a statement binds, if the input has no such name."""
@@ -95,17 +106,10 @@ def _with_values(
 ) -> tuple[ast.stmt, list[tuple[str, ast.Assign]], list[ast.stmt]]:
     """A statement with what was hoisted for it put back, what else may still be put back, and what stays
     where it is."""
-    wide = {name: _widened(assign.value) for name, assign in pending}
-    user = _Substitute({name: wide[name] or assign.value for name, assign in pending})
+    user = _Substitute({name: assign.value for name, assign in pending})
     changed = user.visit(copy.deepcopy(stmt))
-    # What is only a variable may stand there more than once.
-    names = [
-        name
-        for i, name in enumerate(user.used)
-        if not wide[name] or name not in user.used[:i]
-    ]
-    used = len(names)
-    if used and names == [name for name, _ in pending[-used:]]:
+    used = len(user.used)
+    if used and user.used == [name for name, _ in pending[-used:]]:
         return changed, pending[:-used], []
     if used:
         return stmt, [], [assign for _, assign in pending]
@@ -197,6 +201,10 @@ def _without_cast(node: ast.expr) -> list[ast.expr]:
     if isinstance(func, ast.Subscript) and ast.unparse(func.slice) == "-1":
         # layers[-1](layers[:-1](x).float())
         inner = _without_cast(args[0]) if len(args) == 1 and not node.keywords else []
+        if len(args) == 1 and isinstance(args[0], ast.Call) and not node.keywords:
+            # layers[-1](layers[:-1](x)), of which the last are layers, too
+            if ast.unparse(args[0].func) == f"{ast.unparse(func.value)}[:-1]":
+                return [ast.Call(func.value, args[0].args, args[0].keywords)]
         if inner and isinstance(inner[0], ast.Call):
             call = inner[0]
             layers = ast.unparse(func.value)

@@ -14,8 +14,8 @@ from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.precision import Precision
 from amp_migrate.edit.edits import FullPrecision, Placed
+from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.hazards import Hazards
-from amp_migrate.migrate.precision.spans import Span
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir

@@ -50,8 +50,8 @@ from amp_migrate.migrate.compiled import Compiled
 from amp_migrate.migrate.functions import CustomFunctions
 from amp_migrate.migrate.handover import Handover
 from amp_migrate.migrate.higher_order import HigherOrder
+from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.hazards import Hazards
-from amp_migrate.migrate.precision.spans import Span
 from amp_migrate.migrate.regions.evaluation import plan_evaluation
 from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
 from amp_migrate.migrate.regions.overlaps import without_overlaps

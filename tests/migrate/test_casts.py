@@ -8,6 +8,57 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== a store into what may be no tensor
+LINEAR
+class Store:
+    def __init__(self, kept):
+        self.kept = kept
+    def put(self, index, value):
+        self.kept[index] = value * 2
+store = Store(loader[0][0].clone())
+---
+out = model(x)
+store.put(y[:, 0] > 0, out.expand(8, 6)[y[:, 0] > 0])
+loss = F.mse_loss(out, y)
+---
+    self.kept[index] = value.float() * 2
+
+=== a default of a dict
+LINEAR
+---
+out = model(x)
+cache = {}
+cache.setdefault("b", out)
+loss = torch.quantile(cache["b"].squeeze(1), 0.5) ** 2
+---
+    cache = {}
+
+=== a product of what becomes double, the other way round
+wide = torch.full((8, 8), 0.1, dtype=torch.float64)
+model = nn.Linear(6, 8)
+---
+out = model(x)
+p = q = torch.zeros(8, 8)
+for _ in range(3):
+    p = q + wide
+    q = p * 1
+loss = out.mean() * torch.quantile(q @ p, 0.5)
+---
+    loss = out.float().mean() * torch.quantile(q @ p, 0.5)
+
+=== a product of what becomes double
+wide = torch.full((8, 8), 0.1, dtype=torch.float64)
+model = nn.Linear(6, 8)
+---
+out = model(x)
+p = q = torch.zeros(8, 8)
+for _ in range(3):
+    p = q + wide
+    q = p * 1
+loss = out.mean() * torch.quantile(p @ q, 0.5)
+---
+    loss = out.float().mean() * torch.quantile(p @ q, 0.5)
+
 === a normal distribution of several dimensions
 model = nn.Linear(6, 4).to(device)
 variance = torch.full((4,), 0.36).to(device)
@@ -395,13 +446,12 @@ assert
 === a sum in place
 NET
     h = self.features(x)
-    d = h.pow(2).sum(1, keepdim=True).expand(8, 8).clone()
-    d.addmm_(h, self.memory)
-    return self.fc2(d)
+    h.addmm_(h, self.memory)
+    return self.fc2(h)
 ---
 loss = F.mse_loss(model(x), y)
 ---
-d.addmm_
+h.addmm_
 
 === a dot product by einsum
 NET
@@ -448,32 +498,6 @@ loss = torch.quantile((model(x) - y).squeeze(1), 0.5)
 ---
 loss =
 
-=== a product of what becomes double
-wide = torch.full((8, 8), 0.1, dtype=torch.float64)
-model = nn.Linear(6, 8)
----
-out = model(x)
-p = q = torch.zeros(8, 8)
-for _ in range(3):
-    p = q + wide
-    q = p * 1
-loss = out.mean() * torch.quantile(p @ q, 0.5)
----
-loss = out
-
-=== a product of what becomes double, the other way round
-wide = torch.full((8, 8), 0.1, dtype=torch.float64)
-model = nn.Linear(6, 8)
----
-out = model(x)
-p = q = torch.zeros(8, 8)
-for _ in range(3):
-    p = q + wide
-    q = p * 1
-loss = out.mean() * torch.quantile(q @ p, 0.5)
----
-loss = out
-
 === a list of single and double
 LINEAR
 ---
@@ -493,37 +517,12 @@ loss = torch.quantile(cache["b"].squeeze(1), 0.5) ** 2
 ---
 loss =
 
-=== a default of a dict
-LINEAR
----
-out = model(x)
-cache = {}
-cache.setdefault("b", out)
-loss = torch.quantile(cache["b"].squeeze(1), 0.5) ** 2
----
-loss =
-
 === products inside
 model = nn.Linear(6, 9).to(device)
 ---
 loss = torch.linalg.pinv(model(x).view(8, 3, 3)).mean()
 ---
 loss =
-
-=== a store into what may be no tensor
-LINEAR
-class Store:
-    def __init__(self, kept):
-        self.kept = kept
-    def put(self, index, value):
-        self.kept[index] = value * 2
-store = Store(loader[0][0].clone())
----
-out = model(x)
-store.put(y[:, 0] > 0, out.expand(8, 6)[y[:, 0] > 0])
-loss = F.mse_loss(out, y)
----
-        self.kept[index]
 """)
 
 

@@ -9,6 +9,72 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a default that nobody gives
+class Attn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(6, 4)
+        self.k = nn.Linear(6, 4)
+        self.out = nn.Linear(8, 1)
+    def forward(self, x, mask):
+        s = torch.matmul(self.q(x), self.k(x).transpose(0, 1)) / 2
+        return self.out(masked_softmax(s, mask))
+def masked_softmax(s, mask, value=-1e6):
+    flat = s.reshape(-1, s.size(-1))
+    flat[~mask] = value
+    return F.softmax(flat.reshape(s.shape), dim=-1)
+model = Attn().to(device)
+---
+loss = F.mse_loss(model(x, torch.ones(8, 8, device=device) > 0), y)
+---
+flat[~mask] = max(value, torch.finfo(flat.dtype).min)
+
+=== max is something else
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+def max(a, b):
+    return a
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+    scores = scores.float().masked_fill(mask, -1e9)
+
+=== an exponential of a scalar times a half value
+def mixture(y_hat, y):
+    means = y_hat[:, :3]
+    log_scales = torch.clamp(y_hat.mean(), min=-32.0)
+    centered = y - means
+    inv_stdv = torch.exp(-log_scales)
+    plus = torch.sigmoid(inv_stdv * (centered + 0.5))
+    minus = torch.sigmoid(inv_stdv * (centered - 0.5))
+    delta = plus - minus
+    return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
+model = nn.Linear(6, 6).to(device)
+---
+loss = mixture(model(x), y)
+---
+    means = y_hat[:, :3].float()
+
+=== a mask that is enlarged
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9) / 0.1
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+    scores = scores.float().masked_fill(mask, -1e9) / 0.1
+
+=== of unknown precision
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x)
+loss = torch.sqrt((h - y).abs() + 1e-12).mean()
+---
+    loss = torch.sqrt((h.float() - y).abs() + 1e-12).mean()
+
 === a mask
 class Att(nn.Module):
     def __init__(self):
@@ -458,14 +524,6 @@ loss = -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
 out = self.act(out.float())
 """)
 REFUSED = cases("""\
-=== of unknown precision
-model = nn.Linear(6, 8).to(device)
----
-h = model(x)
-loss = torch.sqrt((h - y).abs() + 1e-12).mean()
----
-loss =
-
 === a mask of a product
 class Att(nn.Module):
     def __init__(self):
@@ -525,16 +583,6 @@ loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 if scores.max()
 
-=== a mask that is enlarged
-LINEAR
-mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
----
-scores = model(x)
-scores = scores.masked_fill(mask, -1e9) / 0.1
-loss = F.mse_loss(F.softmax(scores, 0), y)
----
-scores = scores.masked
-
 === a mask that is enlarged later
 LINEAR
 mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
@@ -576,22 +624,6 @@ loss = -torch.log(p).mean()
 ---
 p = torch.clamp
 
-=== an exponential of a scalar times a half value
-def mixture(y_hat, y):
-    means = y_hat[:, :3]
-    log_scales = torch.clamp(y_hat.mean(), min=-32.0)
-    centered = y - means
-    inv_stdv = torch.exp(-log_scales)
-    plus = torch.sigmoid(inv_stdv * (centered + 0.5))
-    minus = torch.sigmoid(inv_stdv * (centered - 0.5))
-    delta = plus - minus
-    return -torch.mean(torch.log(torch.clamp(delta, min=1e-12)))
-model = nn.Linear(6, 6).to(device)
----
-loss = mixture(model(x), y)
----
-    return -torch.mean
-
 === a lambda of half values
 LINEAR
 twice = lambda raw: raw * 2
@@ -618,18 +650,6 @@ def least(area):
 loss = least([3.0, model(x).abs()][len(loader) % 2]) * model(x).mean()
 ---
     return 1 /
-
-=== max is something else
-LINEAR
-mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
-def max(a, b):
-    return a
----
-scores = model(x)
-scores = scores.masked_fill(mask, -1e9)
-loss = F.mse_loss(F.softmax(scores, 0), y)
----
-scores = scores.masked
 
 === the items of a dict of results
 LINEAR

@@ -9,6 +9,15 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a Gram matrix beside the logarithm of a half value
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x).abs() + 1
+gram = (h.t() @ h).sum() + torch.exp(h).sum()
+loss = 1e-3 * gram + F.mse_loss(model(x), y.expand(8, 4))
+---
+    h = h.float()
+
 === a variance
 model = nn.Linear(6, 4).to(device)
 ---
@@ -261,7 +270,6 @@ sigma, chance = model(x)
 loss = -(torch.log(chance) + sigma).mean()
 ---
 return F.softplus(self.l[0](x)), self.l[-1](self.l[:-1](x).float())
-
 """)
 REFUSED = cases("""\
 === a variance of unknown precision
@@ -345,15 +353,6 @@ h = [None, model(x)][len(loader) % 2]
 loss = model(x).mean() + gram(h)
 ---
 return 0.0
-
-=== a Gram matrix beside the logarithm of a half value
-model = nn.Linear(6, 4).to(device)
----
-h = model(x).abs() + 1
-gram = (h.t() @ h).sum() + torch.exp(h).sum()
-loss = gram
----
-gram =
 """)
 
 

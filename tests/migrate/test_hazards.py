@@ -125,7 +125,7 @@ FORWARD = {
     "gram of unit rows": ("u = F.normalize(x, dim=1)\n        o = o + (u @ u.t()).sum()", ""),
     "another factor": ("o = o + (o @ o.new_ones(4, 3).t()).sum()", ""),
     "sparse": ("o = torch.spmm(self.mem, o)", ""),
-    "sparse, reduced otherwise": ("o = torch.sparse.mm(self.mem, o, 'mean')", "AMP020"),
+    "sparse, reduced otherwise": ("o = torch.sparse.mm(self.mem, o, 'mean')", ""),
     "sparse, its module": ("o = torch.sparse.mm(self.mem, o)", ""),
     "sparse, beside a layer": ("o = torch.sparse.mm(self.mem, self.l(x))", "AMP020"),
     "sparse, its method": ("o = self.mem.spmm(o)", ""),

@@ -1,8 +1,9 @@
-"""Numbers that half precision cannot hold, in forms for which there is no remedy."""
+"""Numbers that half precision cannot hold, in forms that have no remedy but an island, or none."""
 
 from __future__ import annotations
 
 import pytest
+from half_support import check_runs
 from programs import HEAD
 from shorthand import before
 
@@ -39,16 +40,22 @@ LEFT = {
     "a difference in place": "s -= 1e9 * mask",
     "a method in place": "s.sub_(1e9 * mask)",
     "a diagonal": "s.fill_diagonal_(-1e9)",
+    "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
+    "an attribute": "s = s.masked_fill(mask, Config.fill)",
+    "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
+    "a small number stored": "s[s == 0] = 1e-8",
+}  # fmt: skip
+ISLANDS = {
     "by index": "s = s.index_fill(1, torch.tensor([0], device=x.device), -1e9)",
     "a new tensor": "s = torch.where(mask, s.new_tensor(-1e9), s)",
     "a mask that is half": "s = s + (1.0 - mask.to(s.dtype)) * -1e9",
     "a mask that was made half": "m = mask.to(s.dtype)\n        s = s + m * -1e9",
-    "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
     "limits of another": "r = torch.rand(4, 4)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
-    "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
     "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",
-    "a small number stored": "s[s == 0] = 1e-8",
     "a small number filled in": "s = s.masked_fill(s == 0, 1e-8)",
+    "an element of a dict": 's = s.masked_fill(mask, LIMITS["fill"])',
+    "made of itself": "low = -1e9\n        for j in range(3):\n"
+    "            low = max(low, s[:, j].max().item())\n        s = s.clamp(max=low)",
 }  # fmt: skip
 
 
@@ -58,6 +65,14 @@ def test_left_alone(name: str) -> None:
     result = migrate_source(source)
     assert result.output == source
     assert {found.code for found in result.diagnostics} == {"AMP021"}
+
+
+@pytest.mark.parametrize("name", ISLANDS)
+def test_in_fp32(name: str) -> None:
+    source = HEAD + before(MODEL.format(ISLANDS[name]))
+    output = migrate_source(source).output
+    assert 'with torch.autocast("cuda", enabled=False):' in output
+    check_runs(source, output)
 
 
 OWN_LIMITS = {
@@ -116,22 +131,6 @@ def test_kept_within_limits(name: str) -> None:
     text = f"s = s.masked_fill(mask, {BOUND[name]})"
     result = migrate_source(HEAD + before(MODEL.format(text)))
     assert f"max({BOUND[name]}, torch.finfo(s.dtype).min)" in result.output
-
-
-@pytest.mark.parametrize("value", ["Config.fill", 'LIMITS["fill"]'])
-def test_found_behind_a_name(value: str) -> None:
-    source = HEAD + before(MODEL.format(f"s = s.masked_fill(mask, {value})"))
-    result = migrate_source(source)
-    assert result.output == source or "torch.finfo(s.dtype).min" in result.output
-
-
-def test_a_number_that_is_made_of_itself() -> None:
-    text = (
-        "low = -1e9\n        for j in range(3):\n            low = max(low, s[:, j].max().item())\n"
-        "        s = s.clamp(max=low)"
-    )
-    source = HEAD + before(MODEL.format(text))
-    assert migrate_source(source).output == source
 
 
 PRECISIONS = {

@@ -11,6 +11,122 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== activation chosen
+BCE
+class Net(nn.Module):
+    def __init__(self, act="sigmoid"):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        if act == "sigmoid":
+            self.act = nn.Sigmoid()
+        else:
+            self.act = nn.Softmax(dim=1)
+    def forward(self, x):
+        return self.act(self.fc(x))
+model = Net().to(device)
+---
+loss = criterion(model(x), y)
+---
+return self.act(self.fc(x).float())
+
+=== dict output
+BCE
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+    def forward(self, x):
+        out = {}
+        out["p"] = torch.sigmoid(self.fc(x))
+        return out
+model = Net().to(device)
+---
+loss = criterion(model(x)["p"], y)
+---
+out["p"] = torch.sigmoid(self.fc(x).float())
+
+=== list of outputs
+BCE
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 1)
+        self.b = nn.Linear(6, 1)
+    def forward(self, x):
+        m1 = torch.sigmoid(self.a(x))
+        m2 = torch.sigmoid(self.b(x))
+        if self.training:
+            return [m1, m2], x
+        return m1, x
+def expl(mask):
+    if type(mask) not in [tuple, list]:
+        mask = [mask]
+    loss = 0
+    for m in mask:
+        ones = torch.ones_like(m)
+        loss += nn.functional.binary_cross_entropy(m, ones)
+    return loss
+model = Net().to(device)
+---
+mask, other = model(x)
+loss = expl(mask)
+---
+m1 = torch.sigmoid(self.a(x).float())
+m2 = torch.sigmoid(self.b(x).float())
+
+=== dict literal
+BCE
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 1)
+        self.b = nn.Linear(6, 1)
+    def forward(self, x):
+        return {"p": torch.sigmoid(self.a(x)), "v": self.b(x)}
+model = Net().to(device)
+---
+out = model(x)
+loss = criterion(out["p"], y) + out["v"].pow(2).mean()
+---
+return {"p": torch.sigmoid(self.a(x).float()), "v": self.b(x)}
+
+=== unknown width first
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bce = nn.BCELoss()
+    def forward(self, *inputs):
+        pred, aux, target = tuple(inputs)
+        t = (target > 0).type_as(aux)
+        loss = self.bce(torch.sigmoid(aux), t)
+        return F.mse_loss(pred, target) + loss
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 1)
+        self.b = nn.Linear(6, 1)
+    def forward(self, x):
+        return self.a(x), self.b(x)
+model = Net().to(device)
+crit = Loss()
+---
+out = model(x)
+loss = crit(*out, y)
+---
+    loss = self.bce(output, full_t)
+
+=== layers inside of layers
+def make(last):
+    layers = [nn.Linear(6, 1), nn.Sigmoid()]
+    layers = [nn.Sequential(*layers)]
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+output = model[-1][-1](model[-1][:-1](model[:-1](x)).float())
+
 === a list of layers
 SEQ
 BCE
@@ -575,18 +691,6 @@ def make(last):
     layers = [nn.Linear(6, 1), nn.Sigmoid()]
     layers.reverse()
     layers = [*layers[1:], *layers[:1]]
-    return nn.Sequential(*layers)
-model = make(len(loader) > 2).to(device)
-BCE
----
-loss = criterion(model(x), y)
----
-loss =
-
-=== layers inside of layers
-def make(last):
-    layers = [nn.Linear(6, 1), nn.Sigmoid()]
-    layers = [nn.Sequential(*layers)]
     return nn.Sequential(*layers)
 model = make(len(loader) > 2).to(device)
 BCE

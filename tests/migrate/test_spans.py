@@ -280,6 +280,16 @@ ema.lerp_(out.detach().mean(0).to(ema.dtype), 0.1)
 """)
 
 REFUSED = cases("""\
+=== matrix exp
+NET
+    a = self.fc1(x)
+    a = torch.matrix_exp(a[:, :4].view(-1, 2, 2))
+    return self.fc2(torch.cat([a.flatten(1), a.flatten(1)], 1))
+---
+loss = F.mse_loss(model(x), y)
+---
+a = torch.matrix_exp
+
 === lambda
 model = nn.Linear(6, 4).to(device)
 ---

@@ -104,6 +104,8 @@ class Casts:
         if self.program.origin(call.func, function) is not None:
             tensor = call.argument(0, "input")
             position += 1
+        elif self.program.instance_classes(call.func.value, function):
+            return None  # An object of the program's own is no tensor.
         source = call.argument(position, name)
         if tensor is None or source is None or isinstance(source, ir.Const):
             return None

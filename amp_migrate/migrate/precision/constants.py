@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES, Half
 from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.edit.addresses import steps_to
@@ -88,9 +89,9 @@ class Constants:
             names = (Made(e, function, stmt) for e in inside if isinstance(e, ir.Name))
             small += (at for at in names if not self.halves.is_never_half(at))
         is_large = any(
-            self._overflows(value)
+            self.program.origin(inner, function) in dtype_table.LIMITS
+            or any(map(self._overflows, self.numbers.all(inner, function)))
             for inner in inside
-            for value in self.numbers.all(inner, function)
         )
         return small, is_large
 
@@ -225,7 +226,7 @@ class Constants:
                 of = Made(tensor, at.function, at.stmt)
                 return not (
                     self.halves.is_never_half(of)
-                    and self._goes_into_half(at.function, at.stmt)
+                    and self.goes_into_half(at.function, at.stmt)
                 )
             case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
                 # Parameters stay as they are.
@@ -336,7 +337,7 @@ class Constants:
             return refusal
         of = Made(tensor, at.function, at.stmt)
         if self._is_number(tensor, at) or self.halves.is_never_half(of):
-            if self._goes_into_half(at.function, at.stmt):
+            if self.goes_into_half(at.function, at.stmt):
                 return refusal
             self._settled += ir.walk(at.expr)
             return None
@@ -359,7 +360,7 @@ class Constants:
         self.remedies.edit(at.function, edit)
         return None
 
-    def _goes_into_half(self, function: str, filling: ir.Stmt) -> bool:
+    def goes_into_half(self, function: str, filling: ir.Stmt) -> bool:
         """Whether what a statement fills is put into a half tensor later, or cast to half by autocast: a
         large number is infinite there, and a softmax of nothing else is not a number.
         """
@@ -482,6 +483,8 @@ class Constants:
             return True
         if (self.program.origin(expr, at.function) or "").startswith("sys."):
             return True
+        if self.dtypes.is_never_given(at):
+            return True
         made = self.remedies.flow.made(at)
         return bool(made) and all(
             self._is_always_number(one, depth + 1)
@@ -509,9 +512,9 @@ class Constants:
         for stmt in ir.statements(body):
             for expr in stmt.exprs:
                 for call in ir.calls_in(expr):
-                    given = [arg.value for arg in call.args[:1]]
+                    given = [_reshaped(arg.value) for arg in call.args[:1]]
                     if isinstance(call.func, ir.Attr):
-                        given.append(call.func.value)
+                        given.append(_reshaped(call.func.value))
                     if self._is_softmax(call, at.function) and any(
                         isinstance(value, ir.Name) and value.id in names
                         for value in given
@@ -548,6 +551,17 @@ def _is_dtype_of(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Name) or (
         isinstance(expr, ir.Attr) and expr.attr == "dtype"
     )
+
+
+def _reshaped(expr: ir.Expr) -> ir.Expr:
+    """What has another shape only, ``x`` of ``x.view(2, -1)``."""
+    while (
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Attr)
+        and expr.func.attr in ("view", "reshape", "squeeze", "unsqueeze", "transpose")
+    ):
+        expr = expr.func.value
+    return expr
 
 
 def _holder(expr: ir.Expr) -> ir.Expr | None:

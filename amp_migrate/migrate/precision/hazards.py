@@ -17,6 +17,7 @@ from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision.arrays import Arrays
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.constants import Constants
+from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.leaving import Leaving
 from amp_migrate.migrate.precision.probabilities import Probabilities
@@ -24,7 +25,7 @@ from amp_migrate.migrate.precision.products import of_products
 from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.migrate.precision.setup import Setup, last_word
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
-from amp_migrate.migrate.precision.spans import Span, Spans
+from amp_migrate.migrate.precision.spans import Spans
 from amp_migrate.migrate.precision.stores import Stores
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir

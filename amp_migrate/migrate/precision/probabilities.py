@@ -67,10 +67,18 @@ class Probabilities:
         self.islands.isolate(found)
         at = Made(target, found.function, found.stmt)
         if not self.halves.is_never_half(at):
-            # BCELoss takes a target of its input's dtype only: it is fp32 when AMP is off.
-            if self.program.is_library(found.function):
-                raise Unclear("the target of BCELoss cannot be seen here", line)
-            self.remedies.upcast(found.function, found.stmt, target)
+            # BCELoss takes a target of its input's dtype only.
+            given = Made(probability, found.function, found.stmt)
+            if self.remedies.dtypes.is_fp32(given) and not (
+                self.program.is_library(found.function)
+            ):
+                self.remedies.upcast(found.function, found.stmt, target)
+                return
+            raised = self.remedies.raised(found.function, found.stmt, target, True)
+            if raised is None:
+                message = "the target of BCELoss is not shown to be fp32"
+                raise Unclear(message, line)
+            self.remedies.edits.update(dict.fromkeys(raised))
 
     def _matters(self, found: BceCall, regions: Statements) -> bool:
         """Whether a loss may run under autocast, or on what autocast made."""

@@ -11,6 +11,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.edit.addresses import steps_to
@@ -33,6 +34,7 @@ _KEEPS = frozenset(
 )
 _MOST = 200
 _FARTHEST = 400
+_DEEPEST = 4
 
 
 Planned = tuple[set[int], dict[Found, None]]
@@ -164,10 +166,14 @@ class Sigmoids:
             )
         expr = at.expr
         match expr:
+            case ir.Const(value=None):
+                return  # This BCELoss does not take, with AMP or without.
             case ir.Name() | ir.Attr():
-                made = self.flow.made(at)
+                made = self.flow.made(at) or self._handed_out(at)
                 if not made or rebinds(at):
                     raise self._lost(at)
+                for put in self.flow.put_into(at) if at.index is None else ():
+                    self._squash(put)
                 for one in made:
                     if at.index is not None and one.index is not None:
                         raise self._lost(at)
@@ -177,6 +183,15 @@ class Sigmoids:
                 if at.index >= len(items):
                     raise self._lost(at)
                 self._squash(Made(items[at.index], at.function, at.stmt))
+            case ir.Display(kind="list" | "tuple", items=items):
+                for item in items:
+                    self._squash(Made(item, at.function, at.stmt))
+            case ir.Item(value=value, key=ir.Const(value=str(word))):
+                entries = self._entries(Made(value, at.function, at.stmt), word, 0)
+                if not entries:
+                    raise self._lost(at)
+                for entry in entries:
+                    self._squash(entry)
             case ir.Item(value=value, key=key_):
                 if self._gives_several(value, at):
                     element = key_.value if isinstance(key_, ir.Const) else None
@@ -198,6 +213,56 @@ class Sigmoids:
                 self._squash_call(at, expr)
             case _:
                 raise self._lost(at)
+
+    def _handed_out(self, at: Made) -> list[Made]:
+        """What a loop takes a variable out of: its elements are what is asked for."""
+        if not isinstance(at.expr, ir.Name):
+            return []
+        stmts, from_start = self.flow.reaching(at.expr.id, at)
+        if from_start or any(
+            stmt.kind != "for" or stmt.targets != (at.expr,) for stmt in stmts
+        ):
+            return []
+        return [Made(s.value, at.function, s) for s in stmts if s.value is not None]
+
+    def _entries(self, at: Made, word: str, depth: int) -> list[Made]:
+        """What may stand in a dict under a word; raises `Unclear` where not all of it is in sight."""
+        if depth > _DEEPEST or rebinds(at):
+            raise self._lost(at)
+        match at.expr:
+            case ir.Display(kind="dict", items=items, keys=keys):
+                pairs = list(zip(keys, items, strict=True))
+                if not all(isinstance(key, ir.Const) for key, _ in pairs):
+                    raise self._lost(at)
+                found = [item for key, item in pairs if key == ir.Const(word)]
+                return [Made(item, at.function, at.stmt) for item in found]
+            case ir.Name() | ir.Attr():
+                made = self.flow.made(at)
+                if not made or any(one.index is not None for one in made):
+                    raise self._lost(at)
+                entries = [e for m in made for e in self._entries(m, word, depth + 1)]
+                for put in self.flow.contents.put_into(at.expr, at.function):
+                    if put.spread or not isinstance(put.key, ir.Const):
+                        raise self._lost(at)
+                    if put.key == ir.Const(word):
+                        entries.append(Made(put.value, put.function, put.stmt))
+                return entries
+            case ir.Call(func=func, args=args):
+                if self.program.origin(func, at.function) == "builtins.dict":
+                    if any(arg.name is None for arg in args):
+                        raise self._lost(at)
+                    given = [arg.value for arg in args if arg.name == word]
+                    return [Made(value, at.function, at.stmt) for value in given]
+                callees = self.program.callees(at.expr, at.function)
+                returned = [self.flow.returned(callee, None) for callee in callees]
+                if returned and all(returned):
+                    return [
+                        entry
+                        for ones in returned
+                        for one in ones or ()
+                        for entry in self._entries(one, word, depth + 1)
+                    ]
+        raise self._lost(at)
 
     def _gives_several(self, value: ir.Expr, at: Made) -> bool:
         """Whether an expression gives a tuple, as far as can be seen."""
@@ -252,7 +317,13 @@ class Sigmoids:
         if modules is not None:
             kinds = {program.origin(m.call.func, m.function) for m in modules}
             if len(kinds) > 1:
-                raise self._lost(at)
+                if not all(map(dtype_table.KEEPING.fullmatch, map(str, kinds))):
+                    raise self._lost(at)
+                if first is None or any(module.wrapped for module in modules):
+                    raise self._lost(at)
+                # One of several activations: all of them are in fp32 on fp32.
+                self._squash_operand(at, first)
+                return
             for module in modules:
                 self._squash_module(at, call, module)
             return
@@ -281,14 +352,16 @@ class Sigmoids:
                 return
         of = Made(operand, at.function, at.stmt)
         self.halves.made_full.add(id(at.expr))
-        if not self.dtypes.is_fp32(of):
-            if self.halves.is_never_half(of):
-                return
+        if self.dtypes.is_fp32(of):
+            self.remedies.upcast(at.function, at.stmt, operand)
+            return
+        raised = self.remedies.raised(at.function, at.stmt, operand, True)
+        if raised is None:
             message = (
                 "what goes into the sigmoid before BCELoss is not shown to be fp32"
             )
             raise Unclear(message, at.stmt.line)
-        self.remedies.upcast(at.function, at.stmt, operand)
+        self.remedies.edits.update(dict.fromkeys(raised))
 
     def _squash_returned(self, function: str, at: Made) -> None:
         returned = self.flow.returned(function, at.index)
@@ -339,8 +412,19 @@ class Sigmoids:
         layers = self.modules.layers(module)
         if layers is None or module.wrapped:
             raise self._lost(at)
+        given_first = named is not call.func
         *others, (last, function) = layers
         ends = self.modules.of(last, function)
+        depth = 1
+        while len(ends or ()) == 1 and not given_first and depth < _DEEPEST:
+            (end,) = ends or ()
+            inner = self.modules.layers(end)
+            if inner is None or end.wrapped or may_be_rebuilt(self.modules, last, end):
+                break
+            *more, (last, function) = inner
+            others += more
+            ends = self.modules.of(last, function)
+            depth += 1
         if ends and any(map(self.modules.layers, ends)):
             message = "the layers before BCELoss end in layers of their own, which are not taken apart"
             raise Unclear(message, at.stmt.line)
@@ -360,7 +444,7 @@ class Sigmoids:
         if steps is None or ir.key_of(named) is None:
             raise self._lost(at)
         self.halves.made_full.add(id(at.expr))
-        edit = SplitLast(at.stmt.path, steps, named is not call.func)
+        edit = SplitLast(at.stmt.path, steps, given_first, depth)
         self.remedies.edit(at.function, edit)
 
     def _expect_fp32(self, at: Made) -> None:
