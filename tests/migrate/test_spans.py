@@ -47,13 +47,13 @@ loss = h.pow(2).mean()
 ---
     h = h.float()
 
-=== pinv
+=== a transform
 model = nn.Linear(6, 4).to(device)
 ---
 h = model(x)
-loss = torch.linalg.pinv(h).pow(2).mean()
+loss = torch.fft.irfft(h, 4).pow(2).mean()
 ---
-    loss = torch.linalg.pinv(h.float()).pow(2).mean()
+    loss = torch.fft.irfft(h.float(), 4).pow(2).mean()
 
 === stft
 model = nn.Linear(6, 64).to(device)
@@ -80,18 +80,18 @@ loss = whiten(model(x))
 model = nn.Linear(6, 4).to(device)
 def f(h):
     h[:, 0] = 1.0
-    w = torch.linalg.pinv(h)
+    w = torch.fft.irfft(h, 4)
     return w.pow(2).mean()
 ---
 h = model(x) * 1
 loss = f(h) + h.mean()
 ---
-    w = torch.linalg.pinv(h.float())
+    w = torch.fft.irfft(h.float(), 4)
 
 === used later
 model = nn.Linear(6, 4).to(device)
 def f(h):
-    a = torch.linalg.pinv(h).mean() + h.mean()
+    a = torch.fft.irfft(h, 4).mean() + h.mean()
     b = torch.zeros(8, 4, device=h.device).to(h.dtype)
     b[h > 0] = h[h > 0]
     return a + b.mean()
@@ -99,19 +99,19 @@ def f(h):
 h = model(x) * 1
 loss = f(h)
 ---
-    a = torch.linalg.pinv(h.float()).mean() + h.float().mean()
+    a = torch.fft.irfft(h.float(), 4).mean() + h.float().mean()
 
 === closure
 model = nn.Linear(6, 4).to(device)
 def f(h):
     def later():
         return h.dtype
-    a = torch.linalg.pinv(h).mean() + h.mean()
+    a = torch.fft.irfft(h, 4).mean() + h.mean()
     return a, later
 ---
 loss, later = f(model(x))
 ---
-    a = torch.linalg.pinv(h.float()).mean() + h.float().mean()
+    a = torch.fft.irfft(h.float(), 4).mean() + h.float().mean()
 
 === under a condition
 model = nn.Linear(6, 4).to(device)
@@ -119,39 +119,39 @@ def f(h, kind):
     if kind == "a":
         loss = h.mean()
     elif kind == "b":
-        loss = torch.linalg.pinv(h).mean() + h.mean()
+        loss = torch.fft.irfft(h, 4).mean() + h.mean()
     else:
         loss = h.sum()
     return loss
 ---
 loss = f(model(x), "b")
 ---
-    loss = torch.linalg.pinv(h.float()).mean() + h.float().mean()
+    loss = torch.fft.irfft(h.float(), 4).mean() + h.float().mean()
 
 === early return
 model = nn.Linear(6, 4).to(device)
 def f(h, target=None):
     if target is None:
         return h.mean()
-    u = torch.linalg.pinv(h)
-    return (u.t() - target).pow(2).mean()
+    u = torch.fft.irfft(h, 4)
+    return (u - target).pow(2).mean()
 ---
 loss = f(model(x), torch.zeros(8, 4, device=device))
 ---
-    u = torch.linalg.pinv(h.float())
+    u = torch.fft.irfft(h.float(), 4)
 
 === two losses of one function
 model = nn.Linear(6, 4).to(device)
 def f(h, k):
     h = h - h.mean(0)
-    c = torch.linalg.pinv(h)
+    c = torch.fft.irfft(h, 4)
     return c.pow(2).mean() * k
 ---
 h = model(x)
 loss = f(h, 0.5) + f(x[:, :4], 2) + f(h.detach(), 1.0)
 ---
     full_h = h.float() if h.dtype is torch.float16 else h
-c = torch.linalg.pinv(full_h)
+c = torch.fft.irfft(full_h, 4)
 
 === attribute
 class Net(nn.Module):
@@ -162,13 +162,13 @@ class Net(nn.Module):
         self.scale = 2.0
     def forward(self, x):
         self.h = self.fc(x)
-        z = torch.linalg.pinv(self.h / self.temperature) * self.scale
+        z = torch.fft.irfft(self.h / self.temperature, 4) * self.scale
         return z.mean() + self.h.mean()
 model = Net().to(device)
 ---
 loss = model(x)
 ---
-    z = torch.linalg.pinv(self.h.float() / self.temperature) * self.scale
+    z = torch.fft.irfft(self.h.float() / self.temperature, 4) * self.scale
 
 === in a loop
 model = nn.Linear(6, 4).to(device)
@@ -176,7 +176,7 @@ def f(h):
     total = 0
     for i in range(3):
         h = h * 0.5
-        total = total + torch.linalg.pinv(h).mean()
+        total = total + torch.fft.irfft(h, 4).mean()
     return total + h.mean()
 ---
 loss = f(model(x))
@@ -195,7 +195,7 @@ model = Net().to(device)
 def f(feats):
     total = 0
     for h in feats:
-        total += torch.linalg.pinv(h).mean()
+        total += torch.fft.irfft(h, 4).mean()
     return total
 ---
 loss = f(model(x))
@@ -206,12 +206,12 @@ loss = f(model(x))
 model = nn.Linear(6, 4).to(device)
 def f(h):
     with torch.no_grad():
-        w = torch.linalg.pinv(h).t()
+        w = torch.fft.irfft(h, 4)
     return (w * h).mean()
 ---
 loss = f(model(x))
 ---
-    w = torch.linalg.pinv(h.float()).t()
+    w = torch.fft.irfft(h.float(), 4)
 
 === charbonnier
 LINEAR
@@ -259,6 +259,42 @@ loss = f(model(x), torch.tensor([2, 3], device=device))
 ---
     s = h.float().index_fill(1, idx, -1e9)
 
+=== a layer in the statement
+NET
+    a = torch.fft.irfft(self.fc1(x), 8)
+    return self.fc2(a)
+---
+loss = F.mse_loss(model(x), y)
+---
+output = self.fc1(x).float()
+    a = torch.fft.irfft(output, 8)
+
+=== a helper in the statement
+model = nn.Linear(6, 4).to(device)
+def norm(h):
+    return h / h.norm()
+---
+h = model(x)
+loss = torch.fft.irfft(norm(h), 4).mean()
+---
+output = norm(h).float()
+
+=== spmm with layer inside
+class GC(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+        self.out = nn.Linear(4, 1)
+    def forward(self, x, adj):
+        h = F.relu(torch.spmm(adj, self.fc(x)))
+        return self.out(h)
+model = GC().to(device)
+adj = torch.eye(8).to_sparse().to(device)
+---
+loss = F.mse_loss(model(x, adj), y)
+---
+output = self.fc(x).float()
+
 === lerp
 NET
     a = self.fc1(x)
@@ -280,6 +316,13 @@ ema.lerp_(out.detach().mean(0).to(ema.dtype), 0.1)
 """)
 
 REFUSED = cases("""\
+=== rank
+model = nn.Linear(6, 4).to(device)
+---
+loss = torch.linalg.pinv(model(x)).pow(2).mean()
+---
+loss = torch.linalg.pinv
+
 === matrix exp
 NET
     a = self.fc1(x)
@@ -294,7 +337,7 @@ a = torch.matrix_exp
 model = nn.Linear(6, 4).to(device)
 ---
 h = model(x)
-pi = lambda z: torch.linalg.pinv(z)
+pi = lambda z: torch.fft.irfft(z, 4)
 loss = pi(h).mean()
 ---
 pi =
@@ -303,7 +346,7 @@ pi =
 model = nn.Linear(6, 4).to(device)
 def rows(h):
     for i in range(2):
-        yield torch.linalg.pinv(h[i * 4:i * 4 + 4])
+        yield torch.fft.irfft(h[i * 4:i * 4 + 4], 4)
 ---
 loss = sum(r.mean() for r in rows(model(x)))
 ---

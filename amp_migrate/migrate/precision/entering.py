@@ -23,7 +23,7 @@ _OF_TENSORS = frozenset(
 _TAKES_TENSOR = (
     dtype_table.SAME
     | dtype_table.FP32_FUNCTIONS
-    | frozenset("matrix_exp pinverse inverse svd qr quantile stft istft".split())
+    | frozenset("inverse svd qr quantile stft istft".split())
 ) - {"pow"}
 """Functions that want a tensor first."""
 Use = tuple[ir.Stmt, ir.Expr]
@@ -71,8 +71,11 @@ class Entering:
         self.dtypes = remedies.dtypes
         self.halves = remedies.halves
 
-    def uses(self, span: Span, inside: list[ir.Stmt]) -> list[list[Use]]:
-        """What may be half and comes from outside, each with all its uses."""
+    def uses(
+        self, span: Span, inside: list[ir.Stmt], apart: set[int]
+    ) -> list[list[Use]]:
+        """What may be half and comes from outside, each with all its uses; ``apart``: what is not in the
+        span (by `id`), though its statement is."""
         function = span.function
         found: dict[ir.Expr, list[Use]] = {}
         for stmt in inside:
@@ -81,7 +84,7 @@ class Entering:
                 keys = [t.key for t in stmt.targets if isinstance(t, ir.Item)]
                 exprs = (*([stmt.value] if stmt.value is not None else ()), *keys)
             for expr in exprs:
-                for leaf in _leaves(expr):
+                for leaf in _leaves(expr, apart):
                     if not self._comes_in(span, Made(leaf, function, stmt)):
                         continue
                     base = self._base(leaf, Made(leaf, function, stmt))
@@ -225,6 +228,11 @@ class Entering:
             if expr.args[:1] and expr.args[0].value == name and origin is not None:
                 if origin.startswith(("torch.linalg.", "torch.fft.")):
                     return True
+            if origin is not None and origin.startswith("torch."):
+                if word in dtype_table.PRODUCTS | {"spmm", "smm"}:
+                    if any(arg.value == name for arg in expr.args[:2]):
+                        return True
+            if expr.args[:1] and expr.args[0].value == name and origin is not None:
                 if origin in (f"torch.{word}", f"torch.nn.functional.{word}") and (
                     word in _TAKES_TENSOR
                 ):
@@ -280,29 +288,31 @@ class Entering:
         return False
 
 
-def _leaves(expr: ir.Expr) -> Iterator[ir.Expr]:
+def _leaves(expr: ir.Expr, apart: set[int]) -> Iterator[ir.Expr]:
     """The variables, attributes and elements that an expression computes with; no methods."""
+    if id(expr) in apart:
+        return
     match expr:
         case ir.Call(func=func, args=args):
             if isinstance(func, ir.Attr):
-                yield from _leaves(func.value)
+                yield from _leaves(func.value, apart)
             for arg in args:
-                yield from _leaves(arg.value)
+                yield from _leaves(arg.value, apart)
         case ir.Name():
             yield expr
         case ir.Attr() | ir.Item():
             root: ir.Expr = expr
             while isinstance(root, (ir.Attr, ir.Item)):
                 if isinstance(root, ir.Item):
-                    yield from _leaves(root.key)
+                    yield from _leaves(root.key, apart)
                 root = root.value
             if isinstance(root, ir.Name):
                 yield expr
             else:
-                yield from _leaves(root)
+                yield from _leaves(root, apart)
         case _:
             for child in ir.children(expr):
-                yield from _leaves(child)
+                yield from _leaves(child, apart)
 
 
 def _is_plain_default(param: ir.Param) -> bool:

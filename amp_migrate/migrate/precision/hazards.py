@@ -210,10 +210,9 @@ class Hazards:
         names = {"forward", "__call__"}
         for run in runs:
             for stmt in _statements_of(program.functions[run.function], run):
-                if self._is_isolated(run.function, stmt):
-                    continue
-                yield run.function, stmt
-                yield from self._lambdas(run.function, stmt)
+                if not self._is_isolated(run.function, stmt):
+                    yield run.function, stmt
+                    yield from self._lambdas(run.function, stmt)
                 pending += self._called.by(run.function, stmt)
                 names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):
@@ -231,10 +230,9 @@ class Hazards:
             for function in new:
                 seen[function] = None
                 for stmt in ir.statements(program.functions[function].body):
-                    if self._is_isolated(function, stmt):
-                        continue
-                    yield function, stmt
-                    yield from self._lambdas(function, stmt)
+                    if not self._is_isolated(function, stmt):
+                        yield function, stmt
+                        yield from self._lambdas(function, stmt)
                     names.update(self._asked(function, stmt))
             pending = []
 

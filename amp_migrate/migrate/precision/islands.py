@@ -20,7 +20,7 @@ _FACTORIES = frozenset(
     "ones zeros full tensor ones_like zeros_like full_like rand randn rand_like FloatTensor".split()
 )
 TANGLED = "BCELoss stands in an expression that is not taken apart"
-_NAMES = "output outputs prediction predictions predicted probabilities".split()
+OUTPUTS = "output outputs prediction predictions predicted probabilities".split()
 _LOSS_NAMES = "bce bce_loss binary_loss binary_cross_entropy_loss".split()
 
 
@@ -142,12 +142,12 @@ class Islands:
 
     def _free_name(self, function: str, line: int, is_loss: bool, number: int) -> str:
         """A name that the file does not have yet, for the ``number``-th such value of a statement."""
-        known = self.program.modules[ir.file_of(function)].identifiers
-        for name in _LOSS_NAMES if is_loss else _NAMES:
-            name = f"{name}_{number}" if number > 1 else name
-            if name not in known:
-                return name
-        raise Unclear("no free name for what BCELoss is given", line)
+        name = self.remedies.free_name(
+            function, _LOSS_NAMES if is_loss else OUTPUTS, number
+        )
+        if name is None:
+            raise Unclear("no free name for what BCELoss is given", line)
+        return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,12 @@ class Remedies:
             return None
         return [(function, Widen(stmt.path, steps, name, self.dtype))]
 
+    def free_name(self, function: str, names: list[str], number: int) -> str | None:
+        """A name that the file does not have yet, for the ``number``-th such value of a statement."""
+        known = self.program.modules[ir.file_of(function)].identifiers
+        numbered = (f"{name}_{number}" if number > 1 else name for name in names)
+        return next((name for name in numbered if name not in known), None)
+
     def _base(self, expr: ir.Expr, function: str) -> ir.Name | None:
         """The local variable that an expression has its dtype from."""
         keeps = dtype_table.SAME | dtype_table.TURNS

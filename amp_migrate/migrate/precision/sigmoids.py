@@ -416,8 +416,8 @@ class Sigmoids:
         *others, (last, function) = layers
         ends = self.modules.of(last, function)
         depth = 1
-        while len(ends or ()) == 1 and not given_first and depth < _DEEPEST:
-            (end,) = ends or ()
+        while ends and len(ends) == 1 and not given_first and depth < _DEEPEST:
+            (end,) = ends
             inner = self.modules.layers(end)
             if inner is None or end.wrapped or may_be_rebuilt(self.modules, last, end):
                 break

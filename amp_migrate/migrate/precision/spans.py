@@ -11,11 +11,14 @@ from collections.abc import Collection, Iterator
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.analysis.values.halves import Statements
-from amp_migrate.edit.edits import FullPrecision
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import FullPrecision, Hoist, Island, Upcast
 from amp_migrate.migrate.precision.constants import Constants
-from amp_migrate.migrate.precision.entering import Entering, Span, Unfit
+from amp_migrate.migrate.precision.entering import SIMPLE, Entering, Span, Unfit
 from amp_migrate.migrate.precision.formulas import Formulas
+from amp_migrate.migrate.precision.islands import OUTPUTS
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.migrate.precision.sigmoids import Planned, Sigmoids
 from amp_migrate.program import ir
@@ -24,8 +27,11 @@ from amp_migrate.program.bindings import bindings, calls_of
 _KINDS = frozenset(
     "expr assign annassign augassign return if for pass raise continue break".split()
 )
-_OTHERWISE_SCALED = frozenset("matrix_exp linalg_matrix_exp".split())
-"""Functions whose backward goes by the size of the gradient that it is given."""
+_UNFIT = frozenset(
+    "matrix_exp pinv pinverse lstsq matrix_rank pca_lowrank svd_lowrank lobpcg".split()
+)
+"""The backward of the first goes by the size of its gradient, which a scaler changes; the others tell
+by the last digits of their operand which directions it has, and half precision fills those in."""
 _TRAINS = frozenset("backward step zero_grad".split())
 _FRESH = frozenset(
     """clone zeros_like ones_like full_like zeros ones full exp log sigmoid softmax log_softmax relu
@@ -91,7 +97,9 @@ class Spans:
             elif best is not None:
                 break
         self._restore(start)
-        return best is not None and self.plan(best)
+        if best is None:
+            best = Span(function, stmt.path, stmt.path[-1][1])
+        return self.plan(best)
 
     def plan(self, span: Span) -> bool:
         """Plan an island; whether that is exact with AMP off, and helps."""
@@ -105,7 +113,6 @@ class Spans:
             self._restore(start)
             return False
         self.planned[span] = None
-        self.remedies.edit(span.function, FullPrecision(span.path, span.last))
         self.remedies.edits.update(dict.fromkeys(edits))
         return True
 
@@ -154,28 +161,92 @@ class Spans:
             for one in ir.statements(self.program.functions[function].body)
             if span.holds(function, one.path)
         ]
+        hoisted: list[ir.Call] = []
+        if len(inside) == 1:
+            hoisted = self._layers(span, inside[0])
         for stmt in inside:
-            self._check(span, stmt)
+            self._check(span, stmt, hoisted)
         small = [of for stmt in inside for of in self._small(function, stmt)]
-        entering = self.entering.uses(span, inside)
+        entering = self.entering.uses(span, inside, set(map(id, hoisted)))
         self.entered = {
             use.id for uses in entering for _, use in uses if isinstance(use, ir.Name)
         }
         edits = [
             e for uses in entering for e in self.entering.cast(span, inside[0], uses)
         ]
+        outside = {id(e) for c in hoisted for e in ir.walk(c) if e is not c}
         for stmt in inside:
             for expr in (*stmt.exprs, *stmt.targets):
-                everything = {id(one) for one in ir.walk(expr)}
+                everything = {id(one) for one in ir.walk(expr)} - outside
                 self.halves.made_full |= everything
-                self.sigmoids.in_fp32 |= everything
+                self.sigmoids.in_fp32 |= everything - set(map(id, hoisted))
         for of in small:
             if self.sigmoids.may_be_one(of, unseen=True):
                 raise Unfit
         for stmt in inside:
             if self.formulas.refusal(function, stmt) is not None:
                 raise Unfit
-        return edits
+        for number, call in enumerate(hoisted, 1):
+            edits += self._hoist(function, inside[0], call, number)
+        island = Island(span.path) if hoisted else FullPrecision(span.path, span.last)
+        return [*edits, (function, island)]
+
+    def _layers(self, span: Span, stmt: ir.Stmt) -> list[ir.Call]:
+        """The layers that a statement calls before it computes anything else: they stay under autocast,
+        in statements of their own."""
+        found: list[ir.Call] = []
+        if stmt.kind not in SIMPLE or stmt.value is None:
+            return found
+        computed = False
+
+        def look(expr: ir.Expr) -> None:
+            nonlocal computed
+            if isinstance(expr, ir.Call) and expr is not stmt.value:
+                try:
+                    self._check_call(span, stmt, expr)
+                except Unfit:
+                    if computed or not self._is_layer(expr, span.function):
+                        raise
+                    found.append(expr)
+                    return
+            for child in ir.children(expr):
+                look(child)
+            computed |= isinstance(expr, ir.Call) or (
+                isinstance(expr, ir.Operation) and expr.op != "slice"
+            )
+
+        look(stmt.value)
+        return found
+
+    def _is_layer(self, call: ir.Call, function: str) -> bool:
+        """Whether a call is one of a module or function of the program, on what is there already."""
+        return (
+            self.program.origin(call.func, function) is None
+            and all(
+                isinstance(inner, (ir.Name, ir.Attr, ir.Item, ir.Const))
+                for arg in call.args
+                for inner in ir.walk(arg.value)
+            )
+            and not isinstance(call.func, ir.Call)
+            and (
+                bool(self.program.resolve(call.func, function))
+                or self.forward.is_forward(call, function, MODULES)
+            )
+        )
+
+    def _hoist(
+        self, function: str, stmt: ir.Stmt, call: ir.Call, number: int
+    ) -> Iterator[Found]:
+        """Take a call out of a statement, with its result cast up."""
+        steps = steps_to(stmt, call)
+        name = self.remedies.free_name(function, OUTPUTS, number)
+        if steps is None or name is None:
+            raise Unfit
+        at = Made(call, function, stmt)
+        if not self.remedies.dtypes.is_fp32(at) or rebinds(at):
+            raise Unfit
+        yield function, Upcast(stmt.path, steps)
+        yield function, Hoist(stmt.path, steps, name)
 
     def _small(self, function: str, stmt: ir.Stmt) -> list[Made]:
         """What may be half, and is computed with numbers that half precision does not have."""
@@ -194,7 +265,7 @@ class Spans:
 
     # -- what may stand in one ------------------------------------------------------------------
 
-    def _check(self, span: Span, stmt: ir.Stmt) -> None:
+    def _check(self, span: Span, stmt: ir.Stmt, hoisted: list[ir.Call]) -> None:
         function = span.function
         if (
             stmt.kind not in _KINDS
@@ -208,8 +279,10 @@ class Spans:
                     isinstance(inner, ir.Comprehension) and inner.lazy
                 ):
                     raise Unfit
+        apart = {id(inner) for call in hoisted for inner in ir.walk(call)}
         for call in calls_of(stmt):
-            self._check_call(span, stmt, call)
+            if id(call) not in apart:
+                self._check_call(span, stmt, call)
         for target in stmt.targets:
             if stmt.kind == "augassign" or isinstance(target, ir.Item):
                 self._check_changed(span, stmt, target)
@@ -217,7 +290,7 @@ class Spans:
     def _check_call(self, span: Span, stmt: ir.Stmt, call: ir.Call) -> None:
         """Allow functions and methods of torch, and layers without parameters."""
         function, func = span.function, call.func
-        if isinstance(func, ir.Attr) and func.attr in _OTHERWISE_SCALED:
+        if isinstance(func, ir.Attr) and func.attr in _UNFIT:
             raise Unfit
         if any(arg.star or arg.name in ("out", "inplace") for arg in call.args):
             raise Unfit
