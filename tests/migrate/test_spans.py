@@ -295,6 +295,50 @@ loss = F.mse_loss(model(x, adj), y)
 ---
 output = self.fc(x).float()
 
+=== gram inside loss sum
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+    def forward(self, x):
+        return self.conv(x)
+model = Net().to(device)
+crit = nn.MSELoss()
+---
+f = model(x.view(8, 1, 2, 3)).view(8, 4, 6)
+loss = crit(torch.mm(f[0], f[0].t()).div(24), torch.zeros(4, 4, device=device)) + crit(f, torch.zeros_like(f))
+---
+    f = f.float()
+
+=== tversky
+LINEAR
+class Tversky(nn.Module):
+    def __init__(self, alpha=0.5, beta=0.5, smooth=1e-8):
+        super().__init__()
+        self.alpha, self.beta, self.smooth = alpha, beta, smooth
+    def forward(self, inputs, targets):
+        inputs = torch.sigmoid(inputs).view(-1)
+        targets = targets.view(-1)
+        tp = (inputs * targets).sum()
+        fp = ((1 - targets) * inputs).sum()
+        fn = (targets * (1 - inputs)).sum()
+        return 1 - (tp + self.smooth) / (tp + self.alpha * fp + self.beta * fn + self.smooth)
+crit = Tversky()
+---
+loss = crit(model(x), y)
+---
+    inputs = torch.sigmoid(inputs.float()).view(-1)
+
+=== tensor for a setting
+model = nn.Linear(6, 4).to(device)
+def f(h, t=1.0):
+    return torch.fft.irfft(h * t, 4).pow(2).mean()
+---
+h = model(x)
+loss = f(h) + f(h, model(x).mean())
+---
+    return torch.fft.irfft(h.float() * t, 4).pow(2).mean()
+
 === lerp
 NET
     a = self.fc1(x)
@@ -316,6 +360,29 @@ ema.lerp_(out.detach().mean(0).to(ema.dtype), 0.1)
 """)
 
 REFUSED = cases("""\
+=== view of a copy changed behind it
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    w = h.view(-1) if torch.fft.irfft(h, 4).mean() < 9e9 else h
+    w.mul_(2)
+    return h.mean()
+---
+h = model(x) * 1
+loss = f(h)
+---
+w = h
+
+=== gradient kept
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    v = torch.fft.irfft(h, 4).mean() if h.retain_grad() is None else 0
+    return v
+---
+h = model(x) * 1
+loss = f(h)
+---
+v =
+
 === rank
 model = nn.Linear(6, 4).to(device)
 ---

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings
+from amp_migrate.program.names import Definition
 
 SIMPLE = frozenset("expr assign annassign augassign return".split())
 _OF_TENSORS = frozenset(
@@ -26,6 +28,8 @@ _TAKES_TENSOR = (
     | frozenset("inverse svd qr quantile stft istft".split())
 ) - {"pow"}
 """Functions that want a tensor first."""
+_SETTINGS = frozenset("device dtype dim axis keepdim reduction".split())
+"""Arguments that are no values to compute with."""
 Use = tuple[ir.Stmt, ir.Expr]
 
 
@@ -89,6 +93,11 @@ class Entering:
                         continue
                     base = self._base(leaf, Made(leaf, function, stmt))
                     found.setdefault(base, []).append((stmt, base))
+        for base in [one for one in found if isinstance(one, ir.Item)]:
+            root = _root(base)
+            if root in found:
+                # What is cast as a whole has its elements cast.
+                found[root] += ((s, _root(e)) for s, e in found.pop(base))
         return list(found.values())
 
     def _comes_in(self, span: Span, at: Made) -> bool:
@@ -119,23 +128,17 @@ class Entering:
         return not (
             self.halves.is_never_half(at)
             or self.dtypes.is_number(at)
-            or self._is_setting(at)
+            or kind_of(self.program, leaf, function) in (DEVICE, DTYPE)
+            or self.is_setting(at)
         )
 
-    def _is_setting(self, at: Made) -> bool:
+    def is_setting(self, at: Made) -> bool:
         """Whether a variable or attribute is given as a parameter that has a number for its default."""
-        function = at.function
         if isinstance(at.expr, ir.Name):
-            return (
-                any(
-                    param.name == at.expr.id and _is_plain_default(param)
-                    for param in self.program.functions[function].params
-                )
-                and not self.flow.reaching(at.expr.id, at)[0]
-            )
+            return self._has_number(at.expr, at.function) and not self.flow.made(at)
         if not isinstance(at.expr, ir.Attr):
             return False
-        classes = self.program.instance_classes(at.expr.value, function)
+        classes = self.program.instance_classes(at.expr.value, at.function)
         found = [
             d
             for one in classes
@@ -143,15 +146,26 @@ class Entering:
         ]
         return bool(found) and all(
             self.program.functions[d.function].name == "__init__"
-            and isinstance(d.value, (ir.Name, ir.Const))
-            and (
-                isinstance(d.value, ir.Const)
-                or any(
-                    param.name == d.value.id and _is_plain_default(param)
-                    for param in self.program.functions[d.function].params
-                )
-            )
+            and (isinstance(d.value, ir.Const) or self._is_given(d))
             for d in found
+        )
+
+    def _is_given(self, definition: Definition) -> bool:
+        """Whether what an attribute is set to is such a parameter, and a number where it is given one."""
+        value, function = definition.value, definition.function
+        if not isinstance(value, ir.Name):
+            return False
+        made = self.flow.made(Made(value, function, definition.stmt)) or ()
+        return self._has_number(value, function) and all(
+            map(self.dtypes.is_number, made)
+        )
+
+    def _has_number(self, name: ir.Name, function: str) -> bool:
+        return any(
+            param.name == name.id
+            and isinstance(param.default, ir.Const)
+            and isinstance(param.default.value, (int, float, str))
+            for param in self.program.functions[function].params
         )
 
     def _base(self, leaf: ir.Expr, at: Made) -> ir.Expr:
@@ -297,7 +311,8 @@ def _leaves(expr: ir.Expr, apart: set[int]) -> Iterator[ir.Expr]:
             if isinstance(func, ir.Attr):
                 yield from _leaves(func.value, apart)
             for arg in args:
-                yield from _leaves(arg.value, apart)
+                if arg.name not in _SETTINGS:
+                    yield from _leaves(arg.value, apart)
         case ir.Name():
             yield expr
         case ir.Attr() | ir.Item():
@@ -315,10 +330,10 @@ def _leaves(expr: ir.Expr, apart: set[int]) -> Iterator[ir.Expr]:
                 yield from _leaves(child, apart)
 
 
-def _is_plain_default(param: ir.Param) -> bool:
-    return isinstance(param.default, ir.Const) and isinstance(
-        param.default.value, (int, float, str)
-    )
+def _root(expr: ir.Expr) -> ir.Expr:
+    while isinstance(expr, ir.Item):
+        expr = expr.value
+    return expr
 
 
 def _within(path: ir.Path, outer: ir.Path) -> bool:

@@ -5,7 +5,7 @@ In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
@@ -79,10 +79,15 @@ class Sigmoids:
                 raise
             self.remedies.upcast(at.function, at.stmt, at.expr)
 
-    def may_be_one(self, at: Made, unseen: bool = False) -> bool:
+    def may_be_one(
+        self,
+        at: Made,
+        unseen: bool = False,
+        is_setting: Callable[[Made], bool] = lambda at: False,
+    ) -> bool:
         """Whether a value is computed from a sigmoid, or from calls that are not in sight.
 
-        ``unseen``: or from variables that are not.
+        ``unseen``: or from variables that are not, but for those that are a setting.
         """
         pending, seen = [at], set[tuple[int, str]]()
         while pending and len(seen) < _FARTHEST:
@@ -94,7 +99,7 @@ class Sigmoids:
                 case ir.Name() | ir.Attr():
                     made = self.flow.made(one)
                     if unseen and (rebinds(one) or not made):
-                        if not self._is_harmless(one):
+                        if not (self._is_harmless(one) or is_setting(one)):
                             return True
                     pending += made or ()
                     continue

@@ -32,7 +32,8 @@ _UNFIT = frozenset(
 )
 """The backward of the first goes by the size of its gradient, which a scaler changes; the others tell
 by the last digits of their operand which directions it has, and half precision fills those in."""
-_TRAINS = frozenset("backward step zero_grad".split())
+_OF_THE_OBJECT = frozenset("backward step zero_grad retain_grad register_hook".split())
+"""Methods that train, or are about the very tensor, and not about a copy."""
 _FRESH = frozenset(
     """clone zeros_like ones_like full_like zeros ones full exp log sigmoid softmax log_softmax relu
     softplus sum mean pow sqrt abs matmul mm bmm""".split()
@@ -174,6 +175,7 @@ class Spans:
         edits = [
             e for uses in entering for e in self.entering.cast(span, inside[0], uses)
         ]
+        self._check_behind(span, inside)
         outside = {id(e) for c in hoisted for e in ir.walk(c) if e is not c}
         for stmt in inside:
             for expr in (*stmt.exprs, *stmt.targets):
@@ -181,7 +183,7 @@ class Spans:
                 self.halves.made_full |= everything
                 self.sigmoids.in_fp32 |= everything - set(map(id, hoisted))
         for of in small:
-            if self.sigmoids.may_be_one(of, unseen=True):
+            if self.sigmoids.may_be_one(of, True, self.entering.is_setting):
                 raise Unfit
         for stmt in inside:
             if self.formulas.refusal(function, stmt) is not None:
@@ -319,7 +321,7 @@ class Spans:
             return
         if (
             not isinstance(func, ir.Attr)
-            or func.attr in _TRAINS
+            or func.attr in _OF_THE_OBJECT
             or self.forward.is_forward(call, function, MODULES)
         ):
             raise Unfit
@@ -350,6 +352,41 @@ class Spans:
                 raise Unfit
             if not (span.holds(function, one.path) and _is_fresh(one.value)):
                 if not self.halves.is_never_half(Made(one.value, function, one)):
+                    raise Unfit
+
+    def _check_behind(self, span: Span, inside: list[ir.Stmt]) -> None:
+        """What the span makes as a view of what enters it must not be changed in place later: that is
+        a view of a copy."""
+        views = {
+            name
+            for stmt in inside
+            for name, value, _ in bindings(stmt)
+            if stmt.kind != "augassign" and not _is_fresh(value)
+        }
+        if not views:
+            return
+        for stmt in ir.statements(self.program.functions[span.function].body):
+            if span.holds(span.function, stmt.path):
+                continue
+            changed = [
+                target
+                for target in stmt.targets
+                if stmt.kind == "augassign" or isinstance(target, ir.Item)
+            ]
+            changed += [
+                call.func.value
+                for call in calls_of(stmt)
+                if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
+            ]
+            for target in changed:
+                while isinstance(target, ir.Item):
+                    target = target.value
+                if not isinstance(target, ir.Name) or target.id not in views:
+                    continue
+                made, _ = self.flow.reaching(
+                    target.id, Made(target, span.function, stmt)
+                )
+                if any(span.holds(span.function, one.path) for one in made):
                     raise Unfit
 
 
