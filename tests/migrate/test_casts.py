@@ -8,6 +8,22 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== a product of its own
+LINEAR
+---
+h = model(x)
+loss = torch.linalg.slogdet(h.T @ h + torch.eye(1, device=device))[1]
+---
+    loss = torch.linalg.slogdet(h.T.float() @ h.float() + torch.eye(1, device=device))[1]
+
+=== of unknown precision
+LINEAR
+---
+loss = torch.quantile((model(x) - y).squeeze(1), 0.5)
+---
+output = model(x).float()
+    loss = torch.quantile((output - y).squeeze(1), 0.5)
+
 === a store into what may be no tensor
 LINEAR
 class Store:
@@ -462,14 +478,6 @@ loss = F.mse_loss(model(x), y)
 ---
 return self.fc2
 
-=== a product of its own
-LINEAR
----
-h = model(x)
-loss = torch.linalg.slogdet(h.T @ h + torch.eye(1, device=device))[1]
----
-loss =
-
 === scattered what may be a number
 LINEAR
 kept = []
@@ -490,13 +498,6 @@ total = (eval("torch.zeros(8, 1)") if len(loader) else out).index_add_(0, torch.
 loss = F.mse_loss(out, y) + total.sum()
 ---
 total =
-
-=== of unknown precision
-LINEAR
----
-loss = torch.quantile((model(x) - y).squeeze(1), 0.5)
----
-loss =
 
 === a list of single and double
 LINEAR

@@ -9,6 +9,14 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a tensor in a function of numbers
+LINEAR
+---
+loss = ((abs(model(x)) + 1e-8) ** 2).mean()
+---
+output = model(x).float()
+    loss = ((abs(output) + 1e-8) ** 2).mean()
+
 === a default that nobody gives
 class Attn(nn.Module):
     def __init__(self):
@@ -540,13 +548,6 @@ mask = torch.tril(torch.ones(8, 8)).to(device)
 loss = F.mse_loss(model(x, mask), y)
 ---
 scores =
-
-=== a tensor in a function of numbers
-LINEAR
----
-loss = torch.log(abs(model(x)) + 1e-8).mean()
----
-loss =
 
 === compared with the mask
 LINEAR

@@ -127,7 +127,7 @@ FORWARD = {
     "sparse": ("o = torch.spmm(self.mem, o)", ""),
     "sparse, reduced otherwise": ("o = torch.sparse.mm(self.mem, o, 'mean')", ""),
     "sparse, its module": ("o = torch.sparse.mm(self.mem, o)", ""),
-    "sparse, beside a layer": ("o = torch.sparse.mm(self.mem, self.l(x))", "AMP020"),
+    "sparse, beside a layer": ("o = torch.sparse.mm(self.mem, self.l(x))", ""),
     "sparse, its method": ("o = self.mem.spmm(o)", ""),
 }  # fmt: skip
 

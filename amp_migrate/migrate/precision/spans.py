@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
-from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.analysis.values.halves import Statements
@@ -91,6 +91,8 @@ class Spans:
                 or (span.path[:-1], span.last) != (best.path[:-1], best.last)
             ):
                 break
+            if best is not None and self._multiplies(span, best):
+                break
             self._restore(start)
             if self.plan(span):
                 if best is None or not entered.isdisjoint(self._bound(span, best)):
@@ -130,6 +132,16 @@ class Spans:
         block = self.program.control(span.function).block(span.path)
         added = block[span.path[-1][1] : other.path[-1][1]]
         return {name for one in ir.statements(added) for name, _, _ in bindings(one)}
+
+    def _multiplies(self, span: Span, other: Span) -> bool:
+        """Whether the first statement of a span, which another has not, has a product that autocast is
+        for."""
+        block = self.program.control(span.function).block(span.path)
+        return any(
+            self.forward.in_statement(stmt, span.function, MODELS)
+            or any(map(_is_product, stmt.exprs))
+            for stmt in block[span.path[-1][1] : other.path[-1][1]]
+        )
 
     def _candidates(self, function: str, stmt: ir.Stmt) -> Iterator[Span]:
         """Ever more statements up to one, then those up to the one that this stands in."""
@@ -218,6 +230,13 @@ class Spans:
             )
 
         look(stmt.value)
+        inside = {id(inner) for call in found for inner in ir.walk(call)}
+        if found and any(
+            _is_product(inner) and id(inner) not in inside
+            for inner in ir.walk(stmt.value)
+        ):
+            # Nothing would be left of it to autocast.
+            raise Unfit
         return found
 
     def _is_layer(self, call: ir.Call, function: str) -> bool:
@@ -388,6 +407,19 @@ class Spans:
                 )
                 if any(span.holds(span.function, one.path) for one in made):
                     raise Unfit
+
+
+def _is_product(expr: ir.Expr) -> bool:
+    return any(
+        (isinstance(inner, ir.Operation) and inner.op == "@")
+        or (
+            isinstance(inner, ir.Call)
+            and isinstance(inner.func, ir.Attr)
+            and inner.func.attr in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS
+            and inner.func.value != ir.Attr(ir.Name("torch"), "sparse")
+        )
+        for inner in ir.walk(expr)
+    )
 
 
 def _is_fresh(value: ir.Expr | None) -> bool:
