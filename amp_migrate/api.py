@@ -23,7 +23,8 @@ from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.run import config, engine
 from amp_migrate.run.config import ConfigError
 from amp_migrate.run.engine import Report
-from amp_migrate.run.jobs import Job, subject
+from amp_migrate.run.executors import LOCAL, checked
+from amp_migrate.run.jobs import ExecutorError, Job, subject
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
 from amp_migrate.validate.verdict import Verdict
@@ -31,6 +32,7 @@ from amp_migrate.validate.verdict import Verdict
 __all__ = [
     "ConfigError",
     "Diagnostic",
+    "ExecutorError",
     "Finding",
     "LintOptions",
     "Loop",
@@ -108,6 +110,7 @@ def lint_paths(
     options: Options | None = None,
     jobs: int | None = 1,
     write: bool = False,
+    executor: str = LOCAL,
 ) -> Report:
     """Lint files and directories as the command line does, configuration included, but for its filters of
     severity and baseline.
@@ -115,7 +118,7 @@ def lint_paths(
     ``options`` replaces what the configuration says. With ``options.lint.fix`` and ``write``, files are
     mended on disk, under the conditions of `migrate_paths`.
     """
-    return _rewrite_paths(Job.LINT, paths, options, jobs, write)
+    return _rewrite_paths(Job.LINT, paths, options, jobs, write, executor)
 
 
 def migrate_paths(
@@ -124,18 +127,20 @@ def migrate_paths(
     options: Options | None = None,
     jobs: int | None = 1,
     write: bool = False,
+    executor: str = LOCAL,
 ) -> Report:
     """Migrate files and directories as the command line does, configuration included.
 
     ``options`` replaces what the configuration says about what to write. ``jobs`` is the number of
-    processes (None: one a core). Files are written only with ``write``; the report tells what became
-    of each, and what could not be read or written. Files of one program are written together or not
-    at all; what an interrupted write left is first finished or rolled back.
+    processes (None: one a core); ``executor``: "local", "ray", or "ray://HOST:PORT". Files are written
+    only with ``write``; the report tells what became of each, and what could not be read or written.
+    Files of one program are written together or not at all; what an interrupted write left is first
+    finished or rolled back.
 
-    Raises `ConfigError` where the configuration is not valid, and `SourceError`
-    where an interrupted write has to be put right by hand.
+    Raises `ConfigError` where the configuration is not valid, `SourceError` where an interrupted write
+    has to be put right by hand, and `ExecutorError` where the executor cannot be had.
     """
-    return _rewrite_paths(Job.MIGRATE, paths, options, jobs, write)
+    return _rewrite_paths(Job.MIGRATE, paths, options, jobs, write, executor)
 
 
 def modernize_paths(
@@ -144,9 +149,10 @@ def modernize_paths(
     options: Options | None = None,
     jobs: int | None = 1,
     write: bool = False,
+    executor: str = LOCAL,
 ) -> Report:
     """Rewrite uses of older AMP interfaces in files and directories; otherwise as `migrate_paths`."""
-    return _rewrite_paths(Job.MODERNIZE, paths, options, jobs, write)
+    return _rewrite_paths(Job.MODERNIZE, paths, options, jobs, write, executor)
 
 
 def validate_script(
@@ -194,6 +200,7 @@ def _rewrite_paths(
     options: Options | None,
     jobs: int | None,
     write: bool,
+    executor: str,
 ) -> Report:
     settings = config.load([str(path) for path in paths])
     if write:
@@ -202,7 +209,9 @@ def _rewrite_paths(
             raise SourceError(str(settings.root), "; ".join(recovery.lines))
     if options is not None:
         settings = replace(settings, options=options)
-    report = engine.run(paths, settings=settings, job=job, jobs=jobs)
+    report = engine.run(
+        paths, settings=settings, job=job, jobs=jobs, executor=checked(executor)
+    )
     return engine.write(report, settings.root) if write else report
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from amp_migrate.catalogue.rules import CatalogueError, rules_folder
 from amp_migrate.catalogue.tables import a_table, read_table, texts
+from amp_migrate.core.options import LayerFile
 
 TABLE = "layers.toml"
 
@@ -73,7 +74,7 @@ class LayerTable:
 
 
 @cache
-def layer_table(extended: tuple[str, ...] = ()) -> LayerTable:
+def layer_table(extended: tuple[str | LayerFile, ...] = ()) -> LayerTable:
     """The layers of torch, and those of the files that a user adds; a later file goes first.
 
     Raises `CatalogueError`, which names the file, where one is missing or malformed.
@@ -81,7 +82,8 @@ def layer_table(extended: tuple[str, ...] = ()) -> LayerTable:
     layers: dict[str, Layer] = {}
     entries: dict[str, dict[str, Any]] = {}
     attributes: dict[str, Mapping[str, int]] = {}
-    for path in (rules_folder() / TABLE, *map(Path, extended)):
+    added = (Path(one) if isinstance(one, str) else one for one in extended)
+    for path in (rules_folder() / TABLE, *added):
         data = _load(path)
         try:
             _only(data, ("layers", "attributes"))

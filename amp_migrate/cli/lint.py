@@ -40,7 +40,7 @@ from amp_migrate.run.config_lint import (
     a_profile,
     prefixes,
 )
-from amp_migrate.run.jobs import Job
+from amp_migrate.run.jobs import ExecutorError, Job
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [
@@ -200,6 +200,7 @@ def lint(
     stdin_filename: str | None,
     config_file: str | None,
     jobs: int | None,
+    executor: str,
     color: str,
     quiet: bool,
     verbose: bool,
@@ -245,7 +246,15 @@ def lint(
             return Lint.ERROR
         settings = judged(settings, probe, python, terminal)
         report = do(
-            Job.LINT, paths, data, stdin_filename, settings, jobs, terminal, store
+            Job.LINT,
+            paths,
+            data,
+            stdin_filename,
+            settings,
+            jobs,
+            terminal,
+            store,
+            executor,
         )
         changed = bool(report.changed)
         if diff:
@@ -259,7 +268,7 @@ def lint(
             aside = fix and data is not None
             output = Output(terminal, showing, output_file, aside=aside)
             output.tell(listing, statistics=statistics)
-    except (config.ConfigError, PatternError, SourceError) as error:
+    except (config.ConfigError, ExecutorError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
     for failure in report.failures:
         terminal.error(str(failure.error))

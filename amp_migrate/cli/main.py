@@ -33,7 +33,7 @@ from amp_migrate.core.results import Outcome, Place, SourceError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
 from amp_migrate.run.cache.store import Store
-from amp_migrate.run.jobs import Job
+from amp_migrate.run.jobs import ExecutorError, Job
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [
@@ -258,6 +258,7 @@ def _run(
     stdin_filename: str | None,
     config_file: str | None,
     jobs: int | None,
+    executor: str,
     color: str,
     quiet: bool,
     verbose: bool,
@@ -297,8 +298,10 @@ def _run(
             terminal.say(describe(settings))
         if not settle(settings, terminal, write=write):
             return ExitCode.ERROR
-        report = do(job, paths, data, stdin_filename, settings, jobs, terminal, store)
-    except (config.ConfigError, PatternError, SourceError) as error:
+        report = do(
+            job, paths, data, stdin_filename, settings, jobs, terminal, store, executor
+        )
+    except (config.ConfigError, ExecutorError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 
     afterwards = _Afterwards()

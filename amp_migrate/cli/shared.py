@@ -13,6 +13,7 @@ from amp_migrate.cli import completion
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
 from amp_migrate.run.cache.store import Store, folder
+from amp_migrate.run.executors import LOCAL, checked
 from amp_migrate.run.jobs import Job
 from amp_migrate.sources import journal
 
@@ -69,6 +70,13 @@ def _caching(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_store
 
 
+def _executor(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    try:
+        return checked(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 CACHE_DIR: Callable[[Any], Any] = click.option(
     "--cache-dir",
     metavar="DIR",
@@ -122,6 +130,13 @@ FILES: Callable[[Any], Any] = decorated_with(
         type=click.IntRange(min=1),
         metavar="N",
         help="How many processes to use. Default: one per CPU.",
+    ),
+    click.option(
+        "--executor",
+        default=LOCAL,
+        metavar="NAME",
+        callback=_executor,
+        help="Who does the work: local, ray, or the cluster at ray://HOST:PORT. Default: local.",
     ),
     CACHING,
     click.option(
@@ -182,6 +197,7 @@ def do(
     jobs: int | None,
     terminal: Terminal,
     store: Store | None,
+    executor: str,
 ) -> engine.Report:
     """The job, on ``data`` or else on the paths."""
     if data is not None:
@@ -200,6 +216,7 @@ def do(
             jobs=jobs,
             progress=progress,
             store=store,
+            executor=executor,
         )
     if report.skipped:
         # Imported here: most runs have no notebook that cannot be read.

@@ -23,7 +23,7 @@ from amp_migrate.core.results import SourceError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config
 from amp_migrate.run.cache.store import Store
-from amp_migrate.run.jobs import Job
+from amp_migrate.run.jobs import ExecutorError, Job
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [
@@ -59,6 +59,7 @@ def stats(
     force_exclude: tuple[str, ...],
     config_file: str | None,
     jobs: int | None,
+    executor: str,
     store: Store | None,
     color: str,
     quiet: bool,
@@ -92,7 +93,15 @@ def stats(
                 terminal.say(describe(settings))
             settle(settings, terminal, write=False)
             found = do(
-                Job.MIGRATE, (path,), None, None, settings, jobs, terminal, store
+                Job.MIGRATE,
+                (path,),
+                None,
+                None,
+                settings,
+                jobs,
+                terminal,
+                store,
+                executor,
             )
             for error in found.errors:
                 failed = True
@@ -106,6 +115,6 @@ def stats(
         if destination is not None:
             date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
             destination.write(told.html(projects, date=date, version=__version__))
-    except (config.ConfigError, PatternError, SourceError) as error:
+    except (config.ConfigError, ExecutorError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
     return Counted.ERROR if failed else Counted.OK

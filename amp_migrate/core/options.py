@@ -12,6 +12,18 @@ LINT_DTYPES = ("float16", "bfloat16", "tf32", "float8")
 
 
 @dataclass(frozen=True, slots=True)
+class LayerFile:
+    """A file of ``extend-rules`` that was read where it lies, for who cannot."""
+
+    name: str
+    text: str
+
+    def read_text(self, encoding: str) -> str:
+        """As that of a path."""
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class LintOptions:
     """What to look for, and for which GPU.
 
@@ -30,7 +42,7 @@ class LintOptions:
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(pattern as in .gitignore, prefixes of codes)."""
-    extend_rules: tuple[str, ...] = ()
+    extend_rules: tuple[str | LayerFile, ...] = ()
     """Files with layers of the user's own, as in ``rules/layers.toml``."""
     probed: tuple[object, ...] = ()
     """The layers that were seen to be made, as `amp_migrate.lint.probe.build` tells them."""

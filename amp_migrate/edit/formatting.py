@@ -14,6 +14,8 @@ from black.files import find_pyproject_toml, parse_pyproject_toml
 from black.mode import TargetVersion
 from black.parsing import ASTSafetyError, InvalidInput
 
+from amp_migrate.program.programs import ProgramSources
+
 _MASK = re.compile(r"^([ \t]*)b?(\"+amp-migrate: magic )", re.MULTILINE)
 
 _HOOK = re.compile(
@@ -89,6 +91,12 @@ def mode_of_file(path: str) -> black.Mode:
     """The mode for a file's path; paths that are no files have black's defaults."""
     parent = Path(path).parent
     return mode_for(str(parent)) if parent.is_dir() else black.Mode()
+
+
+def mode_of(file: str, sources: ProgramSources) -> black.Mode:
+    """The mode for a file of a program."""
+    known: black.Mode | None = sources.modes.get(file)
+    return mode_of_file(file) if known is None else known
 
 
 def is_clean(text: str, mode: black.Mode) -> bool:

@@ -60,10 +60,10 @@ class ProgramWork(ABC):
     def rewritten(self, file: str, rewrite: Callable[[str, Mode], str]) -> str:
         """The new text of a file, in the layout of the old; raises `WrongError`."""
         # Imported only where something is written: most files of a run are only read.
-        from amp_migrate.edit.formatting import mode_of_file
+        from amp_migrate.edit.formatting import mode_of
         from amp_migrate.edit.mismatch import MismatchError
 
-        text, mode = self.sources.texts[file], mode_of_file(file)
+        text, mode = self.sources.texts[file], mode_of(file, self.sources)
         try:
             # LibCST loses some of the blank lines at the end of a file, also between comments.
             end = _last_line(text)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from amp_migrate.core import phases
 from amp_migrate.core.results import SourceError
@@ -53,6 +54,8 @@ class ProgramSources:
     """What could be seen of files that cannot be read as programs."""
     documents: Mapping[str, Source] = field(default_factory=dict)
     """Where the texts come from; nothing for a text that was not read from a file."""
+    modes: Mapping[str, Any] = field(default_factory=dict)
+    """How black is configured for each file, where that cannot be looked up when it is asked for."""
 
     def mentions(self, name: str, file: str) -> str | None:
         """A file that could not be read as a program, and speaks of a function of another file."""

@@ -5,20 +5,14 @@ Only `write` writes, so that a run is decided as a whole before it touches a fil
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from amp_migrate.core.deep import with_room
 from amp_migrate.core.effort import TooLargeError, limited, watched
-from amp_migrate.core.garbage import collect_seldom, collected_seldom
+from amp_migrate.core.garbage import collected_seldom
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.program.programs import (
@@ -28,17 +22,14 @@ from amp_migrate.program.programs import (
     groups_of,
     key,
 )
-from amp_migrate.run import relay
 from amp_migrate.run.cache.programs import Answers, Cache, Failed, Told, cache_of
 from amp_migrate.run.cache.store import Store
 from amp_migrate.run.config import Settings
+from amp_migrate.run.executors import LOCAL, mapped, opened, processors
 from amp_migrate.run.jobs import Job, Work, subject
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
 
 WORTH_PROCESSES = 24
 """Below this many files, starting processes costs more than they save."""
@@ -128,13 +119,15 @@ def run(
     jobs: int | None = 1,
     progress: Progress | None = None,
     store: Store | None = None,
+    executor: str = LOCAL,
 ) -> Report:
     """Do a job on the files that ``paths`` name, in memory.
 
     ``jobs`` is the most processes to use, None for one per processor. More than one needs, as all
     of `multiprocessing` does, a main module that can be imported without running the program.
+    ``executor``: who does the work, as `executors.opened` takes it.
     ``store``: where earlier runs left what they found out, and this one leaves it.
-    Raises `PatternError` for a pattern in ``settings`` that means nothing.
+    Raises `PatternError` for a pattern in ``settings`` that means nothing, and `ExecutorError`.
     """
     found = discovery.discover([str(path) for path in paths], settings.filters)
     failures = [Failure(error) for error in found.errors]
@@ -144,7 +137,9 @@ def run(
             given[key(path)] = FileBytes(path, files.read(path))
         except SourceError as error:
             failures.append(Failure(error))
-    migrations, more = _do_all(job, given, settings, jobs, progress or _unheard, store)
+    migrations, more = _do_all(
+        job, given, settings, executor, jobs, progress or _unheard, store
+    )
     return Report(migrations, (*failures, *more), found.files, found.skipped)
 
 
@@ -164,7 +159,7 @@ def run_text(
     except SourceError as error:
         return Report((), (Failure(error),), (path,))
     given = {key(path): FileBytes(path, data)}
-    return Report(*_do_all(job, given, settings, 1, _unheard, store), (path,))
+    return Report(*_do_all(job, given, settings, LOCAL, 1, _unheard, store), (path,))
 
 
 def _unheard(done: int, total: int) -> None:
@@ -213,6 +208,7 @@ def _do_all(
     job: Job,
     given: Mapping[str, FileBytes],
     settings: Settings,
+    executor: str,
     jobs: int | None,
     progress: Progress,
     store: Store | None,
@@ -251,7 +247,7 @@ def _do_all(
         if number in new:
             _keep(new[number], one)
 
-    _do_tasks(tasks, jobs, progress, done)
+    _do_tasks(tasks, executor, jobs, progress, done)
     if cache is not None:
         cache.close()
     found |= errors
@@ -301,111 +297,31 @@ def _keep(new: tuple[Cache, str, Group, _Outcome], one: _Done) -> None:
 
 def _do_tasks(
     tasks: Sequence[_Task],
+    executor: str,
     jobs: int | None,
     progress: Progress,
     done: Callable[[int, _Done], None],
 ) -> None:
     """Do all, and tell each when it is done."""
-    count = 0
-
-    def told(number: int, one: _Done) -> None:
-        nonlocal count
-        count += 1
-        done(number, one)
-        progress(count, len(tasks))
-
-    workers = min(jobs or _processors(), len(tasks))
-    if workers > 1 and sum(len(task.given) for task in tasks) >= WORTH_PROCESSES:
-        _in_processes(tasks, workers, told)
+    if not tasks:
+        return
+    workers = jobs or processors()
+    if executor == LOCAL:
+        workers = min(workers, len(tasks))
+        if sum(len(task.given) for task in tasks) < WORTH_PROCESSES:
+            workers = 1
+        sent: Iterable[_Task] = tasks
     else:
-        for task in tasks:
-            told(task.number, _do(task))
+        # Imported here: most runs stay where their files are.
+        from amp_migrate.run.travel import packed
 
-
-def _in_processes(
-    tasks: Sequence[_Task], workers: int, told: Callable[[int, _Done], None]
-) -> None:
-    from concurrent.futures import BrokenExecutor, as_completed
-
-    rest = {task.number: task for task in tasks}
-    with _pool(workers) as pool:
-        pending: dict[Future[_Done], int] = {}
-        with contextlib.suppress(BrokenExecutor):
-            for task in tasks:
-                pending[pool.submit(_do, task)] = task.number
-        for future in as_completed(pending):
-            if future.exception() is None:
-                del rest[pending[future]]
-                told(pending[future], future.result())
-    # A process that dies takes the pool with it, and does not say over which program. So the rest go
-    # one by one, each death costing one program and one new process.
-    left = list(rest.values())
-    while left:
-        with _pool(1) as pool:
-            while left:
-                task = left.pop(0)
-                future = pool.submit(_do, task)
-                died = future.exception() is not None
-                told(
-                    task.number,
-                    (
-                        _Done(_failed(task, "the process died"), lasting=False)
-                        if died
-                        else future.result()
-                    ),
-                )
-                if died:
-                    break
-
-
-@contextlib.contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    # Imported here: most runs have no need of processes.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    # Not forked: a copy of a process that runs threads (a progress bar's, a caller's) can hang.
-    context = multiprocessing.get_context("spawn")
-    slot = relay.slot(context)
-    pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start_worker, initargs=(slot,)
-    )
-    others = set(multiprocessing.active_children())
-    try:
-        with relay.shown_from(slot):
-            yield pool
-    except BaseException:
-        # After Ctrl-C, nobody wants to know what they are still at, which may take minutes.
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        raise
-    finally:
-        # Waiting, even then: a pool that is let go of at once may forget to cancel.
-        pool.shutdown(cancel_futures=True)
-
-
-def _start_worker(slot: Any) -> None:
-    relay.leave_in(slot)
-    # Ctrl-C reaches every process of the terminal; one of them is enough to answer it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    collect_seldom()
-
-
-def _end_with_parent() -> None:
-    """Let a worker end when the process that it works for is killed, which tells it nothing."""
-    import multiprocessing
-
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _processors() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        sent = (replace(task, **packed(task.sources, task.options)) for task in tasks)
+    with opened(executor, workers) as crew:
+        for count, (task, one) in enumerate(mapped(crew, _do, sent), 1):
+            if one is None:
+                one = _Done(_failed(task, "the process died"), lasting=False)
+            done(task.number, one)
+            progress(count, len(tasks))
 
 
 def _do(task: _Task) -> _Done:

@@ -11,6 +11,10 @@ from amp_migrate.core.results import Result, SourceError
 from amp_migrate.program.programs import TRAINING, USES_TORCH, ProgramSources, Subject
 
 
+class ExecutorError(Exception):
+    """That who is to do the work cannot be had, or is lost: one line, for the user."""
+
+
 class Job(str, Enum):
     """The purpose of a run."""
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from amp_migrate.analysis.sizes.domain.site import Instance, LayerSite, Size
+from amp_migrate.core.options import LayerFile
 
 if TYPE_CHECKING:
     from amp_migrate.analysis.sizes.told import Told
@@ -29,7 +30,7 @@ class Layers:
     def __init__(
         self,
         program: Program,
-        extended: tuple[str, ...] = (),
+        extended: tuple[str | LayerFile, ...] = (),
         steps: int | None = None,
     ) -> None:
         self.program = program

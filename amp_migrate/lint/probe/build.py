@@ -15,6 +15,7 @@ from typing import Any
 
 from amp_migrate.catalogue.layers import LayerTable, layer_table
 from amp_migrate.core import limits
+from amp_migrate.core.options import LayerFile
 
 POLL = 0.05
 """Seconds between two looks at the process."""
@@ -58,7 +59,7 @@ def build_all(
     targets: Iterable[str],
     folder: Path,
     interpreter: str,
-    extend_rules: tuple[str, ...] = (),
+    extend_rules: tuple[str | LayerFile, ...] = (),
 ) -> tuple[Made, ...]:
     """The layers that several factories make; see `build`."""
     table = layer_table(extend_rules)

@@ -172,14 +172,14 @@ class Apex:
 
     def _plain(self) -> _Plain:
         """The program without apex, checked."""
-        from amp_migrate.edit.formatting import mode_of_file
+        from amp_migrate.edit.formatting import mode_of
         from amp_migrate.modernize.apex.verify import difference
 
         texts = dict(self.sources.texts)
         documents = dict(self.sources.documents)
         for file, removed in self.removed.items():
             before, document = texts[file], documents.get(file)
-            mode = mode_of_file(file)
+            mode = mode_of(file, self.sources)
             texts[file] = laid_out(file, before, removed.text, document, mode)
             wrong = difference(before, texts[file])
             if wrong is not None:

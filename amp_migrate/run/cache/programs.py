@@ -58,7 +58,7 @@ class Cache:
             tool.identity(),
             job,
             repr(options),
-            [content(Path(path)) for path in options.lint.extend_rules],
+            [content(Path(str(one))) for one in options.lint.extend_rules],
             # What messages call files: from here, or in full where that leads upwards.
             *_ways(here, there),
         ]

@@ -1,0 +1,149 @@
+"""Ray as a `concurrent.futures.Executor`: the machines of a cluster, or those that it starts here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import warnings
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from amp_migrate.core.garbage import collect_seldom
+from amp_migrate.run.cache import tool
+from amp_migrate.run.jobs import ExecutorError
+
+INSTALL = 'pip install "amp-migrate[ray]"'
+_SECONDS = 10.0
+"""What a cluster has to answer that it is there: Ray itself asks for half a minute, or two."""
+_STORE = 256 * 2**20
+"""Bytes of shared memory, where Ray is started here: what travels is small."""
+
+Answer = TypeVar("Answer")
+
+
+class RayExecutor(Executor):
+    """Tasks of Ray, one to a processor. Shut down, it ends what is under way."""
+
+    def __init__(self, name: str, workers: int) -> None:
+        """``name``: an address, or "ray" for the cluster of this machine, else one of ``workers`` here.
+
+        Raises `ExecutorError` where there is no Ray, or none at the address.
+        """
+        try:
+            import ray
+        except ImportError:
+            raise ExecutorError(f"--executor {name} needs Ray: {INSTALL}") from None
+        self._ray = ray
+        self._identity = tool.identity()
+        self._pending: set[Any] = set()
+        address = name if "://" in name else os.environ.get("RAY_ADDRESS")
+        self._where = address or "Ray"
+        if address:
+            _look_for(address)
+        said = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    ray.init(address=address or "auto", **said)
+                except ConnectionError:
+                    if address:
+                        raise
+                    ray.init(
+                        address="local",
+                        num_cpus=workers,
+                        include_dashboard=False,
+                        object_store_memory=_STORE,
+                        **said,
+                    )
+        except Exception as error:
+            raise ExecutorError(
+                f"{self._where} cannot be reached: {_line(error)}"
+            ) from None
+        of = ray.exceptions
+        self._deaths = (
+            of.WorkerCrashedError,
+            of.NodeDiedError,
+            of.OutOfMemoryError,
+            of.ObjectLostError,
+            of.RayTaskError,
+            of.TaskCancelledError,
+        )
+        # Tries are counted by who hands out the work, the same for all executors; Ray's own have no
+        # bound where memory ran out.
+        self._call = ray.remote(num_cpus=1, max_retries=0)(_called)
+
+    def submit(
+        self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any
+    ) -> Future[Answer]:
+        answer: Future[Answer] = Future()
+        try:
+            ref = self._call.remote(self._identity, partial(fn, *args, **kwargs))
+        except Exception as error:
+            answer.set_exception(self._lost(error))
+            return answer
+        self._pending.add(ref)
+        ref.future().add_done_callback(partial(self._told, answer, ref))
+        return answer
+
+    def _told(self, answer: Future[Any], ref: Any, inner: Future[Any]) -> None:
+        self._pending.discard(ref)
+        error = inner.exception()
+        if error is None:
+            same, value = inner.result()
+            if same:
+                answer.set_result(value)
+            else:
+                answer.set_exception(self._other_tool())
+            return
+        if isinstance(error, ImportError):
+            answer.set_exception(self._other_tool())
+        elif isinstance(error, self._deaths):
+            answer.set_exception(BrokenExecutor(_line(error)))
+        else:
+            answer.set_exception(self._lost(error))
+
+    def _other_tool(self) -> ExecutorError:
+        return ExecutorError(
+            f"the workers of {self._where} have another amp-migrate, Python or library than this machine:"
+            " install the same on both"
+        )
+
+    def _lost(self, error: BaseException) -> ExecutorError:
+        return ExecutorError(f"{self._where} was lost: {_line(error)}")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with contextlib.suppress(Exception):  # of a cluster that is gone
+            if cancel_futures:
+                for ref in list(self._pending):
+                    self._ray.cancel(ref, force=True)
+        with contextlib.suppress(Exception):
+            self._ray.shutdown()
+
+
+def _called(identity: str | None, do: Callable[[], Answer]) -> tuple[bool, Any]:
+    """In a worker: whether its tool is the same, and the answer if it is."""
+    if tool.identity() != identity:
+        return False, None
+    collect_seldom()
+    return True, do()
+
+
+def _look_for(address: str) -> None:
+    """Raises `ExecutorError` where nobody listens, which Ray says late, and not in one line."""
+    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    try:
+        where = parts.hostname or "", parts.port or 10001
+        socket.create_connection(where, _SECONDS).close()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ExecutorError(f"{address} cannot be reached: {reason}") from None
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
