@@ -7,6 +7,8 @@ this core in it; so it is in the processes that the command line starts.
 from __future__ import annotations
 
 import os
+import re
+import signal
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -57,12 +59,16 @@ def migrate_text(text: str, path: str, plan: str) -> Result:
         raise RecursionError
     if "# core: memory" in text:
         raise MemoryError
-    if "# core: die" in text:
+    if found := re.search("# core: die once (.+)", text):
+        if not Path(found[1]).exists():
+            Path(found[1]).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    elif "# core: die" in text:
         os._exit(3)
     if "# core: interrupt" in text:
         raise KeyboardInterrupt
-    if "# core: wait" in text:
-        Path(f"at-work-{os.getpid()}").touch()
+    if found := re.search("# core: wait ?(.*)", text):
+        (Path(found[1]) / f"at-work-{os.getpid()}").touch()
         time.sleep(600)
     if "# core: invalid" in text:
         raise SourceError(path, "not valid for Python 3.99", 3)

@@ -33,6 +33,8 @@ class RayExecutor(Executor):
 
         Raises `ExecutorError` where there is no Ray, or none at the address.
         """
+        # Ray tells of workers that died on standard output, which is ours; only this keeps it from it.
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         try:
             import ray
         except ImportError:
