@@ -94,7 +94,7 @@ def test_a_cluster_comes_to_what_this_machine_comes_to(project: Path) -> None:
     assert run("--diff", "--executor", "ray") == again
     assert once.exists()
     Path("f05.py").write_text(f"# core: die\n{LOOP}")
-    code, out, err = run("--check", "--executor", "ray")
+    code, _out, err = run("--check", "--executor", "ray")
     assert code == ExitCode.ERROR
     assert b"error: f05.py: internal error: the process died" in err
 
