@@ -73,6 +73,8 @@ class Mode:
     """After backward number [0], optimizer number [1] finds an inf among its gradients."""
     skip_poisoned: bool = False
     """Do what a scaler would do: leave out the step that meets the inf, and nothing else."""
+    perturbation: float = 0.0
+    """Relative: what each parameter is changed by when its optimizer is made."""
 
 
 ORIGINAL = Mode("original")
@@ -168,7 +170,12 @@ class _Watch:
         injection = None
         if mode.poison is not None:
             injection = Injection(*mode.poison, mode.skip_poisoned)
-        self.recorder = Recorder(self._say, Where(), injection=injection)
+        self.recorder = Recorder(
+            self._say,
+            Where(),
+            injection=injection,
+            perturbation=mode.perturbation,
+        )
 
     def patch(self) -> None:
         if self.mode.scaler:

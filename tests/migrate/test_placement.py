@@ -107,6 +107,29 @@ ONE_STEP_A_TURN = {
 +        scaler.step(opt)
 +        scaler.update()
 """,
+    "an alias that is bound behind the clip": f"""\
++    scaler.unscale_(opt)
+     {CLIP}
+     used = opt
+-    used.step()
++    scaler.step(used)
++    scaler.update()
+""",
+    "the variable of a loop": f"""\
++    scaler.unscale_(opt)
+     {CLIP}
+     for used in (opt,):
+-        used.step()
++        scaler.step(used)
++    scaler.update()
+""",
+    "the variable of a comprehension": f"""\
++    scaler.unscale_(opt)
+     {CLIP}
+-    [used.step() for used in [opt]]
++    [scaler.step(used) for used in [opt]]
++    scaler.update()
+""",
     "match": f"""\
      match i % 2:
          case 0:

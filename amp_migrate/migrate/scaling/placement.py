@@ -23,6 +23,7 @@ from amp_migrate.analysis.paths.protocol import (
 )
 from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.program import ir
+from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import Program
 
 _ROUNDS = 6
@@ -299,12 +300,21 @@ class Placer:
 
     def _named_in(self, function: str, one: Slot, frames: Frames) -> Slot | None:
         """A slot by which a function can name an optimizer on a way to it: its step's, or one in sight."""
-        steps = [slot for at, _, slot in self.steps if at == function]
+        path = frames[-1][1] if frames else ()
+        steps = [
+            slot
+            for at, stmt, slot in self.steps
+            if at == function and self._is_bound_alike(slot, function, path, stmt.path)
+        ]
         own = self.program.self_class(function)
         in_sight = [
             slot
             for slot in sorted(self.slots, key=order)
-            if (slot.kind == "variable" and self.program.encloses(slot.owner, function))
+            if (
+                slot.kind == "variable"
+                and HIDDEN not in slot.name
+                and self.program.encloses(slot.owner, function)
+            )
             or (
                 slot.kind == "attribute"
                 and own is not None
@@ -312,6 +322,7 @@ class Placer:
             )
         ]
         held = [slot for _, slot in self.holders.stepped(function)]
+        in_sight.sort(key=lambda slot: not self._is_bound(slot, function, path))
         return next(
             (
                 slot
@@ -320,6 +331,26 @@ class Placer:
             ),
             None,
         )
+
+    def _is_bound_alike(
+        self, slot: Slot, function: str, path: ir.Path, step: ir.Path
+    ) -> bool:
+        """Whether a step's variable is at a place what it is where the step is: it may be an alias that
+        is bound in between, or that of a comprehension."""
+        if HIDDEN in slot.name:
+            return False
+        if slot.kind != "variable" or slot.owner != function:
+            return True
+        control = self.program.control(function)
+        return control.reaching(slot.name, path) == control.reaching(slot.name, step)
+
+    def _is_bound(self, slot: Slot, function: str, path: ir.Path) -> bool:
+        """Whether a variable has a value at a place, whatever way leads there."""
+        if slot.kind != "variable" or slot.owner != function:
+            return True
+        if any(p.name == slot.name for p in self.program.functions[function].params):
+            return True
+        return not self.program.control(function).reaching(slot.name, path)[1]
 
     def _steps_one(self, event: Event, one: Slot) -> bool:
         """Whether an event may be a step of an optimizer, or a call that leads to one."""
