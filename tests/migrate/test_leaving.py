@@ -810,6 +810,67 @@ def test_a_use_that_cannot_be_helped_is_told() -> None:
     assert found.blocker.text.startswith("if probe(value)")
 
 
+ASKED = """\
+def compute(x, y):
+    h = model(x)
+    return PACKED
+
+
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    got = compute(x, y)
+    got_loss = LOSS
+    got_loss.backward()
+    optimizer.step()
+    h = OUT
+    USE
+"""
+PACKED = {
+    "a namespace": (
+        "types.SimpleNamespace(loss=F.mse_loss(h, y), out=h)",
+        "got.loss",
+        "got.out",
+    ),
+    "a dict of keywords": (
+        "dict(loss=F.mse_loss(h, y), out=h)",
+        'got["loss"]',
+        'got["out"]',
+    ),
+    "a pair": ("(F.mse_loss(h, y), h)", "got[0]", "got[1]"),
+}
+
+
+def _asked(packed: str, use: str) -> str:
+    words = zip(("PACKED", "LOSS", "OUT"), PACKED[packed], strict=True)
+    body = ASKED.replace("USE", use)
+    for word, text in words:
+        body = re.sub(rf"\b{word}\b", text, body)
+    return "import types\n" + HEAD + body
+
+
+@pytest.mark.parametrize("packed", PACKED)
+def test_the_dtype_of_what_leaves_a_region_is_asked(packed: str) -> None:
+    source = _asked(packed, "assert h.dtype is torch.float32")
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert (found.code, found.message) == (
+        "AMP020",
+        "what leaves a region in half precision is used outside of it by a test of its dtype",
+    )
+    for harmless in ("h.dtype is torch.int64", "loss.dtype is torch.float32"):
+        use = f"loss = got_loss; print({harmless})"
+        result = migrate_source(_asked(packed, use), path="train.py")
+        assert result.changed and not result.diagnostics
+
+
+@pytest.mark.parametrize("packed", PACKED)
+def test_what_leaves_a_region_in_a_container_is_cast(packed: str) -> None:
+    source = _asked(packed, "print((h.detach() @ y.t()).shape)")
+    result = migrate_source(source, path="train.py")
+    assert "h.detach().float() @ y.t()" in result.output
+    assert check_mixed(source, result.output) == []
+
+
 REFILLED = """\
 import torch
 from torch import nn

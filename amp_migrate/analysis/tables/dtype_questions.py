@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program
@@ -24,6 +25,70 @@ _ABOUT_SHAPES = frozenset(
     """shape ndim is_cuda device requires_grad size dim numel is_contiguous isinstance len stride
     is_floating_point is_tensor""".split()
 )
+
+
+_TESTS = ("==", "!=", "is", "is not", "in", "not in")
+
+
+def tested(
+    program: Program, function: str, stmt: ir.Stmt, half: str
+) -> Iterator[ir.Expr]:
+    """The tensors whose dtype a statement compares, ``h.dtype == torch.float32``, where it makes a
+    difference whether they are ``half``, the dtype of autocast."""
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
+                continue
+            if any(
+                _is_integer_dtype(program, one, function)
+                or _is_no_dtype_of_torch(program, one, function)
+                or _are_both_precisions(program, one, function, half)
+                for one in inner.operands
+            ):
+                continue
+            for operand in inner.operands:
+                match operand:
+                    case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
+                        continue
+                    case ir.Attr(value=tensor, attr="dtype"):
+                        yield tensor
+
+
+def _is_no_dtype_of_torch(program: Program, expr: ir.Expr, function: str) -> bool:
+    """``np.float32``, ``"float32"``: what is equal to these belongs to an array or a space."""
+    if isinstance(expr, ir.Display):
+        return bool(expr.items) and all(
+            _is_no_dtype_of_torch(program, item, function) for item in expr.items
+        )
+    if isinstance(expr, ir.Call):
+        expr = expr.func
+    return isinstance(expr, ir.Const) or (
+        program.origin(expr, function) or ""
+    ).startswith("numpy.")
+
+
+def _are_both_precisions(
+    program: Program, expr: ir.Expr, function: str, half: str
+) -> bool:
+    """``(torch.float16, torch.float32)``, where a test of either comes to the same."""
+    if not isinstance(expr, ir.Display):
+        return False
+    names = {program.origin(one, function) for one in expr.items}
+    halves = {f"torch.{half}"}
+    if half == "float16":
+        halves.add("torch.half")
+    return bool(names & halves) and not names.isdisjoint(
+        ("torch.float", "torch.float32")
+    )
+
+
+def _is_integer_dtype(program: Program, expr: ir.Expr, function: str) -> bool:
+    """``torch.bool``, or a choice of such."""
+    inside = expr.items if isinstance(expr, ir.Display) else (expr,)
+    return bool(inside) and all(
+        dtype_table.INTEGERS.fullmatch(program.origin(one, function) or "")
+        for one in inside
+    )
 
 
 def asks_for_dtype(program: Program, function: str) -> bool:

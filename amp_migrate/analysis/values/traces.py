@@ -61,6 +61,13 @@ _SAME_ELEMENTS = frozenset(
 _COLLECTIONS = frozenset(
     f"builtins.{name}" for name in "list dict set".split()
 ) | frozenset(f"collections.{name}" for name in "deque defaultdict OrderedDict".split())
+_NAMED_PARTS = (
+    "builtins.dict",
+    "collections.OrderedDict",
+    "types.SimpleNamespace",
+    "argparse.Namespace",
+)
+"""What has a part for each keyword."""
 _TAKES = frozenset("pop popleft get".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
@@ -623,6 +630,8 @@ class Traces:
 
     def _function(self, at: At, call: ir.Call, origin: str) -> Trace:
         values = [arg.value for arg in call.args if arg.name is None]
+        if origin in _NAMED_PARTS and any(arg.name for arg in call.args):
+            return self._of_named_parts(at, call)
         if not values:
             empty = origin in _COLLECTIONS and bool(at.part)
             return _NOTHING if empty else UNKNOWN
@@ -668,6 +677,16 @@ class Traces:
         if name in _CASTS:
             return DATA
         return self._computed(at, name, values)
+
+    def _of_named_parts(self, at: At, call: ir.Call) -> Trace:
+        """``dict(loss=loss, out=out)``, and a namespace made like this."""
+        wanted, rest = at.part[:1], at.part[1:]
+        found = [
+            self._with(at, arg.value, rest)
+            for arg in call.args
+            if wanted in ((), (ANY,), (arg.name,), (f".{arg.name}",))
+        ]
+        return join(found) if wanted else _held(found)
 
     def _has_saved(self, at: At, load: str) -> bool:
         """Whether half values may be in that part of what the program loads: it saves such."""

@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision.arrays import Arrays
@@ -52,7 +53,6 @@ _PLAIN_BASES = frozenset(
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
 )
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
-_TESTS = ("==", "!=", "is", "is not", "in", "not in")
 
 
 class _Called:
@@ -427,59 +427,12 @@ class Hazards:
 
     def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """``assert h.dtype == torch.float32``, where autocast makes it half."""
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
-                    continue
-                if any(
-                    self._is_integer_dtype(o, function)
-                    or self._is_no_dtype_of_torch(o, function)
-                    or self._are_both_precisions(o, function)
-                    for o in inner.operands
-                ):
-                    continue
-                for operand in inner.operands:
-                    match operand:
-                        case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
-                            continue
-                        case ir.Attr(value=tensor, attr="dtype"):
-                            at = Made(tensor, function, stmt)
-                            if not self._remedies.halves.is_never_half(at):
-                                message = "what is asked for its dtype may be half here"
-                                return Refusal("AMP020", message, stmt.line)
+        for tensor in tested(self.program, function, stmt, self.options.dtype):
+            at = Made(tensor, function, stmt)
+            if not self._remedies.halves.is_never_half(at):
+                message = "what is asked for its dtype may be half here"
+                return Refusal("AMP020", message, stmt.line)
         return None
-
-    def _is_no_dtype_of_torch(self, expr: ir.Expr, function: str) -> bool:
-        """``np.float32``, ``"float32"``: what is equal to these belongs to an array or a space."""
-        if isinstance(expr, ir.Display):
-            return bool(expr.items) and all(
-                self._is_no_dtype_of_torch(item, function) for item in expr.items
-            )
-        if isinstance(expr, ir.Call):
-            expr = expr.func
-        return isinstance(expr, ir.Const) or (
-            self.program.origin(expr, function) or ""
-        ).startswith("numpy.")
-
-    def _are_both_precisions(self, expr: ir.Expr, function: str) -> bool:
-        """``(torch.float16, torch.float32)``, where a test of either comes to the same."""
-        if not isinstance(expr, ir.Display):
-            return False
-        names = {self.program.origin(one, function) for one in expr.items}
-        half = {f"torch.{self.options.dtype}"}
-        if self.options.dtype == "float16":
-            half.add("torch.half")
-        return bool(names & half) and not names.isdisjoint(
-            ("torch.float", "torch.float32")
-        )
-
-    def _is_integer_dtype(self, expr: ir.Expr, function: str) -> bool:
-        """``torch.bool``, or a choice of such."""
-        inside = expr.items if isinstance(expr, ir.Display) else (expr,)
-        return bool(inside) and all(
-            dtype_table.INTEGERS.fullmatch(self.program.origin(one, function) or "")
-            for one in inside
-        )
 
     def _is_method_of_module(self, function: str) -> bool:
         own = self.program.self_class(function)

@@ -14,6 +14,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.analysis.values.traces import At, Trace, Traces
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
@@ -162,6 +163,10 @@ class Leaving:
                 if self._trace(function, stmt, target).off in ("number", "none"):
                     # A running sum, which would end where half precision does.
                     self._widened(function, stmt, stmt.value)
+        for tensor in tested(self.program, function, stmt, self.remedies.dtype):
+            if self._trace(function, stmt, tensor).half:
+                message = f"{_SAYS} a test of its dtype"
+                return Refusal("AMP020", message, stmt.line)
         return self._of_store(function, stmt)
 
     def _widened(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> None:
