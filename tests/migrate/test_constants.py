@@ -797,3 +797,35 @@ def test_bfloat16_rounds_to_one() -> None:
     case = MIGRATED["a clamp behind a sigmoid"]
     output = migrate_source(case.source, options=Options(dtype="bfloat16")).output
     check_lines(output, case.lines)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "(out * 1e5 * y).sum(1).abs().mean() * 1e-5",
+        "(out / 7e4).abs().mean()",
+        "((out + 1e5) - 1e5).abs().mean()",
+    ],
+)
+def test_a_factor_is_no_mask(loss: str) -> None:
+    """Held at half precision's largest number, it would be another one."""
+    source = FACTOR.replace("LOSS", loss)
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP021"]
+    assert "beyond half precision's largest number" in result.diagnostics[0].message
+
+
+FACTOR = """\
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    x, y = torch.randn(6, 4, device=device), torch.rand(6, 4, device=device)
+    optimizer.zero_grad()
+    out = model(x)
+    loss = LOSS
+    loss.backward()
+    optimizer.step()
+"""

@@ -37,6 +37,9 @@ _CAST_DOWN = frozenset(
 _LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
 _SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
 _MOST_NAMES = 4
+_SENTINEL = 1e8
+"""From here on, a number stands for "never", and any other that is large enough does as well; a smaller
+one is a factor that has to be what it is."""
 
 
 class Constants:
@@ -277,7 +280,10 @@ class Constants:
                 found = self._raise_operand(at, other, value, line)
             elif self._overflows(value):
                 given = Made(operand, at.function, at.stmt)
-                found = self._bound(given, value, other, line)
+                masks = op != "/" and (abs(value) >= _SENTINEL or _is_mask(other))
+                found = self._bound(given, value, other if masks else None, line)
+                if not masks and self._is_full(other, at):
+                    found = None
             if found is not None:
                 return found
         if op == "-" and operation.operands[0] == ir.Const(1):
@@ -286,6 +292,10 @@ class Constants:
                 message = f"1 - {value:g} rounds to 1 in half precision"
                 return Refusal("AMP021", message, line)
         return None
+
+    def _is_full(self, expr: ir.Expr, at: Made) -> bool:
+        of = Made(expr, at.function, at.stmt)
+        return self._is_number(expr, at) or self.halves.is_never_half(of)
 
     def _of_comparison(self, at: Made, expr: ir.Expr) -> Refusal | None:
         """``scores == -1e9``: what was filled with that is -65504 in half precision."""
@@ -544,6 +554,18 @@ def _compared(expr: ir.Expr) -> tuple[ir.Expr, ...]:
             given = tuple(arg.value for arg in args[:2])
             return given if len(given) == 2 else (value, *given)
     return ()
+
+
+def _is_mask(expr: ir.Expr) -> bool:
+    """Whether a factor is written as zeros and ones: ``1 - mask``, ``(x > 0).float()``."""
+    match expr:
+        case ir.Operation(op="-", operands=(ir.Const(value=1), _)):
+            return True
+        case ir.Operation(op=op):
+            return op in (*_COMPARISONS, "~", "&", "|")
+        case ir.Call(func=ir.Attr(value=value, attr=attr)):
+            return attr in _COMPARING or _is_mask(value)
+    return False
 
 
 def _is_dtype_of(expr: ir.Expr) -> bool:
