@@ -146,7 +146,9 @@ def shrunk(text: str) -> str:
             found = tried(candidate).problems
         except Exception as error:  # a crash is a problem, too
             found = [type(error).__name__]
-        return {re.sub(r"[\d.]+(e-?\d+)?|[a-z]\w*_\d+", "", line)[:60] for line in found}
+        return {
+            re.sub(r"[\d.]+(e-?\d+)?|[a-z]\w*_\d+", "", line)[:60] for line in found
+        }
 
     wanted = kinds(text)
     lines = text.splitlines(keepends=True)
@@ -213,7 +215,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--step", type=int, default=1)
-    parser.add_argument("--folder", type=Path, help="where reasons and failing programs are kept")
+    parser.add_argument(
+        "--folder", type=Path, help="where reasons and failing programs are kept"
+    )
     parser.add_argument("--shrink", action="store_true", help="take lines away first")
     given = parser.parse_args()
     if given.only is None and given.file is None:

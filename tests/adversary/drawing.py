@@ -284,6 +284,7 @@ class _Drawing:
         return sorted(roots)
 
     def _calls(self, lines: list[str], parameters: dict[str, tuple[str, list[str], list[str]]], how: str) -> list[str]:  # fmt: skip
+
         def call(match: re.Match[str]) -> str:
             given, roots, _ = parameters[match[1]]
             passed = [n for n in given.split(", ") if n]

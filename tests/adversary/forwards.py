@@ -61,9 +61,7 @@ class Model:
 
     def _routed(self) -> list[str]:
         number = self.pieces.fresh()
-        return [
-            numbered(line, number) for line in self.dice.choice(_ROUTES)
-        ]
+        return [numbered(line, number) for line in self.dice.choice(_ROUTES)]
 
     def _wrapped(self, lines: list[str]) -> list[str]:
         """Some lines, perhaps in a function of their own."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from adversary.writing import table
 
-HOMES = table(
-    """
+HOMES = table("""
 === variable
 ~optimizer = MAKE
 ~optimizer
@@ -216,8 +215,7 @@ setattr(~run, "optimizer", MAKE)
 === of_a_scheduler
 ~schedule = torch.optim.lr_scheduler.StepLR(MAKE, 100)
 ~schedule.optimizer
-"""
-)
+""")
 
 STEPS = (
     *[("OPT.step()",)] * 4,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from adversary.writing import table
 
-PLAIN = table(
-    """
+PLAIN = table("""
 === linear
 + $fc = nn.Linear(8, 8)
 h = $fc(h)
@@ -72,11 +71,9 @@ h = ?out.reshape(6, 8) + ?last[0][:1]
 === shared
 + $fc = nn.Linear(8, 8)
 h = $fc(torch.tanh($fc(h)))
-"""
-)
+""")
 
-HAZARDS = table(
-    """
+HAZARDS = table("""
 === masked_fill
 + $fc = nn.Linear(8, 8)
 ?scores = $fc(h).masked_fill(x > 0, -1e9)
@@ -225,11 +222,9 @@ h = h - F.binary_cross_entropy(?p, (x > 0).float())
 === cumulative
 + $fc = nn.Linear(8, 8)
 h = torch.cumsum($fc(h), dim=1) * 0.3
-"""
-)
+""")
 
-STORES = table(
-    """
+STORES = table("""
 === index_store
 + $fc = nn.Linear(8, 8)
 ?out = torch.zeros(6, 8, device=x.device)
@@ -392,11 +387,9 @@ h = ?z + ($codes[?d.argmin(1)] - ?z).mean() * 1e-3
 ?moments = torch.zeros(2, 8, device=x.device)
 ?moments[0], ?moments[1] = ?z.mean(0), ?z.std(0)
 h = ?z - ?moments[0]
-"""
-)
+""")
 
-TYPES = table(
-    """
+TYPES = table("""
 === gru_cell
 + $cell = nn.GRUCell(8, 8)
 ?state = torch.zeros(6, 8, device=x.device)
@@ -716,7 +709,6 @@ h = $fc(h) * $temperature.exp().clamp(max=100)
 + $fc = nn.Linear(8, 8)
 ?grid = torch.stack(torch.meshgrid(torch.linspace(-1, 1, 6, device=x.device), torch.linspace(-1, 1, 8, device=x.device), indexing="ij"), -1)
 h = F.grid_sample($fc(h)[None, None], ?grid[None], align_corners=True)[0, 0]
-"""
-)
+""")
 
 OPERATIONS = {**PLAIN, **HAZARDS, **STORES, **TYPES}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from adversary.writing import table
 
-LOSSES = table(
-    """
+LOSSES = table("""
 === cross_entropy
 loss = F.cross_entropy(out, c)
 === criterion
@@ -225,11 +224,9 @@ loss = F.cosine_embedding_loss(out, y, b[:, 0] * 2 - 1)
 loss = torch.sqrt(F.mse_loss(out, y))
 === root_of_mean
 loss = torch.sqrt(((out - y) * (out - y)).mean() + 1e-8)
-"""
-)
+""")
 
-LEAVING = table(
-    """
+LEAVING = table("""
 === said
 print(round(loss.item(), 5))
 === summed
@@ -361,11 +358,9 @@ assert torch.isfinite(?z).all()
 === saved
 torch.save(out.detach(), "out.pt")
 ?again = torch.load("out.pt") + x
-"""
-)
+""")
 
-BETWEEN = table(
-    """
+BETWEEN = table("""
 === clip
 torch.nn.utils.clip_grad_norm_(PARAMS, 0.5)
 === clip_from_name
@@ -434,11 +429,9 @@ print(f"{sum(g.abs().sum().item() for g in ?grads):.4f}")
 === rate
 for ?group in OPT.param_groups:
     ?group["lr"] *= 0.9
-"""
-)
+""")
 
-AFTER = table(
-    """
+AFTER = table("""
 === scheduler
 + $scheduler - torch.optim.lr_scheduler.StepLR(OPT, 2, 0.5)
 $scheduler.step()
@@ -504,5 +497,4 @@ print(f"{?norm:.4f}")
 print(len(OPT.state_dict()["state"]))
 === rate_told
 print(OPT.param_groups[0]["lr"])
-"""
-)
+""")

@@ -25,6 +25,9 @@ _SOURCES = {
     "masked_scatter": (1, "source"),
     "masked_scatter_": (1, "source"),
     "put_": (1, "source"),
+    "index_put_": (1, "values"),
+    "index_reduce": (2, "source"),
+    "index_reduce_": (2, "source"),
 }
 """Methods that want a source of their tensor's dtype, and where it is given."""
 

@@ -56,10 +56,13 @@ class Stores:
             is_buffer = is_buffer and not says_dtype
             if not is_buffer and stmt.value is not None:
                 is_buffer = self.casts.differ(function, stmt, target.value, stmt.value)
-            if is_buffer and not self._is_integer(target.key, function):
+            indexed = not is_buffer and self._has_tensor_key(function, stmt, target)
+            if indexed or (is_buffer and not self._is_integer(target.key, function)):
                 at = Made(target.value, function, stmt)
-                if self._is_surely_tensor(target.value, function) or (
-                    self.remedies.dtypes.is_fp32(at)
+                if (
+                    indexed
+                    or self._is_surely_tensor(target.value, function)
+                    or self.remedies.dtypes.is_fp32(at)
                 ):
                     value = stmt.value
                     if value is not None and self.casts.cast_like(
@@ -69,6 +72,40 @@ class Stores:
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _has_tensor_key(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
+        """``h[x > 0] = half``: what has a mask or places for a key is a tensor, of its value's dtype."""
+        if stmt.value is None or not self._is_of_places(target.key, function, stmt):
+            return False
+        value = Made(stmt.value, function, stmt)
+        if not self.remedies.dtypes.is_fp32(value):
+            return False
+        at = Made(target.value, function, stmt)
+        halves = self.remedies.halves
+        return halves.is_never_half(at) and not halves.is_never_half(value)
+
+    def _is_of_places(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        match key:
+            case ir.Display(items=items):
+                return any(self._is_of_places(one, function, stmt) for one in items)
+            case ir.Operation(
+                op="compare" | ">" | "<" | ">=" | "<=", operands=operands
+            ):
+                return any(
+                    isinstance(one, (ir.Name, ir.Attr, ir.Item))
+                    and not self.remedies.dtypes.is_number(Made(one, function, stmt))
+                    for one in operands
+                )
+            case ir.Call(func=func):
+                return (self.program.origin(func, function) or "").startswith("torch.")
+            case ir.Name():
+                made = self.remedies.flow.made(Made(key, function, stmt))
+                return bool(made) and all(
+                    not isinstance(one.expr, ir.Name)
+                    and self._is_of_places(one.expr, one.function, one.stmt)
+                    for one in made or ()
+                )
+        return False
 
     def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
         """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
@@ -96,16 +133,15 @@ class Stores:
         )
 
     def _copies_buffer(self, value: ir.Expr | None, function: str) -> bool:
-        """``self.memory.clone()``."""
-        return (
-            isinstance(value, ir.Call)
-            and isinstance(value.func, ir.Attr)
-            and value.func.attr in ("clone", "detach", "contiguous")
-            and (
-                self._is_surely_tensor(value.func.value, function)
-                if isinstance(value.func.value, ir.Attr)
-                else self._copies_buffer(value.func.value, function)
-            )
+        """``self.memory.clone()``; what has a clone is a tensor."""
+        if not isinstance(value, ir.Call) or not isinstance(value.func, ir.Attr):
+            return False
+        if value.func.attr == "clone":
+            return not self.program.resolve(value.func, function)
+        return value.func.attr in ("detach", "contiguous") and (
+            self._is_surely_tensor(value.func.value, function)
+            if isinstance(value.func.value, ir.Attr)
+            else self._copies_buffer(value.func.value, function)
         )
 
     def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:

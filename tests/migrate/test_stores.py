@@ -1,0 +1,70 @@
+"""What is stored by a mask or by places is of its tensor's dtype, however that was made."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import check_runs
+
+from amp_migrate.api import migrate_source
+
+PROGRAM = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = [(torch.randn(6, 8), torch.randn(6, 8)) for _ in range(3)]
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+    def forward(self, x):
+        BODY
+        return out
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+CAST = {
+    "a clone": ("out = x.clone()", "out[x > 0] = self.fc(x)[x > 0]"),
+    "a sum": ("out = x * 1.0", "out[x > 0] = self.fc(x)[x > 0]"),
+    "a choice": ("out = torch.where(x > 0, x, x)", "out[x > 0] = self.fc(x)[x > 0]"),
+    "a stack": ("out = torch.stack([x, x]).sum(0)", "out[torch.arange(3)] = self.fc(x)[:3]"),
+    "a mask that has a name": ("out, mask = x + 1, x > 0", "out[mask] = self.fc(x)[mask]"),
+    "a method": (
+        "out = torch.zeros(6, 8, device=x.device)",
+        "out.index_put_((torch.arange(6),), self.fc(x), accumulate=True)",
+    ),
+}  # fmt: skip
+
+
+def _program(lines: tuple[str, ...]) -> str:
+    return PROGRAM.replace("BODY", "\n        ".join(lines))
+
+
+@pytest.mark.parametrize("name", CAST)
+def test_it_is_cast(name: str) -> None:
+    source = _program(CAST[name])
+    result = migrate_source(source, path="train.py")
+    assert ".to(out.dtype)" in result.output
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("kept = {}", "kept[x] = self.fc(x)", "out = kept[x]"),
+        ("kept = [x, x]", "kept[int(x.shape[0] < 0)] = self.fc(x)", "out = kept[0]"),
+        ("out = x.clone()", "out[:, 2:4] = self.fc(x)[:, 2:4]"),
+    ],
+)
+def test_what_takes_any_dtype_is_given_it(lines: tuple[str, ...]) -> None:
+    source = _program(lines)
+    result = migrate_source(source, path="train.py")
+    assert result.changed and "dtype)" not in result.output
+    check_runs(source, result.output)
