@@ -204,7 +204,12 @@ def _many(first: int, count: int, step: int, folder: Path | None) -> int:
             print(f"{seed}: {'; '.join(trial.problems)}", flush=True)
             if folder is not None:
                 (folder / f"{seed}.py").write_text(trial.text)
-    print(dict(tally), dict(reasons.most_common()), f"{failed} failed", f"{time.monotonic() - start:.0f} s")  # fmt: skip
+    print(
+        dict(tally),
+        dict(reasons.most_common()),
+        f"{failed} failed",
+        f"{time.monotonic() - start:.0f} s",
+    )
     return failed
 
 

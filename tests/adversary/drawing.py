@@ -11,6 +11,9 @@ from adversary.homes import BACKWARDS, HOMES, STEPS, ZEROS
 from adversary.training import AFTER, BETWEEN, LEAVING, LOSSES
 from adversary.writing import Dice, Entry, Owner, Pieces, indent, numbered
 
+_Known = dict[str, tuple[str, list[str], list[str]]]
+"""By function: its own parameters, what it needs of the script, and what it binds anew there."""
+
 _OPTIMIZERS = ("SGD", "SGD", "Adam", "AdamW", "RMSprop", "NAdam")
 
 
@@ -52,7 +55,7 @@ class _Drawing:
         reference = home.body[-1]
         if home.top:
             pieces.top += [*home.top, "", ""]
-        last = [line for line in pieces.last]
+        last = list(pieces.last)
         call = f"torch.optim.{optimizer}(PARAMS, lr=0.05)"
         trained = "~model.parameters()"
         if self.script.trained:
@@ -76,8 +79,10 @@ class _Drawing:
             "",
             *top,
             *model.text(),
-            *self._told(setup, filled(loop), filled(last), [filled(f) for f in self.functions]),
-        ]  # fmt: skip
+            *self._told(
+                setup, filled(loop), filled(last), [filled(f) for f in self.functions]
+            ),
+        ]
         return Program(self.seed, "\n".join(text) + "\n", tuple(pieces.used))
 
     def _chosen(self, entries: dict[str, Entry], usual: str, chance: float) -> str:
@@ -108,19 +113,31 @@ class _Drawing:
                 ("(out := MODEL(x))",),
                 ("out = torch.cat([MODEL(x), MODEL(x)])[:6]",),
                 ("out = (MODEL(x) + MODEL(x * 0.9)) / 2",),
-                ("?outs = []", "for _ in range(2):", "    ?outs.append(MODEL(x))", "out = ?outs[0] + ?outs[-1]"),
+                (
+                    "?outs = []",
+                    "for _ in range(2):",
+                    "    ?outs.append(MODEL(x))",
+                    "out = ?outs[0] + ?outs[-1]",
+                ),
                 ("out = MODEL(x).float()",),
                 ('?result = {"out": MODEL(x), "x": x}', 'out = ?result["out"]'),
                 ("out = functools.partial(MODEL)(x)",),
                 ("out = nn.Sequential(MODEL, nn.Identity())(x)",),
             )
-        )  # fmt: skip
+        )
         loss = self._one(LOSSES, 1.0)
         if dice.maybe(0.2):
             extra = [
                 re.sub(r"\bloss\b", "extra", line) for line in self._one(LOSSES, 1.0)
             ]
-            loss += [*extra, dice.pick("loss = loss + 0.1 * extra", "loss += 0.1 * extra", "loss = torch.stack([loss, extra]).sum()")]  # fmt: skip
+            loss += [
+                *extra,
+                dice.pick(
+                    "loss = loss + 0.1 * extra",
+                    "loss += 0.1 * extra",
+                    "loss = torch.stack([loss, extra]).sum()",
+                ),
+            ]
         before = self._one(LEAVING, 0.25)
         backward = self._form(BACKWARDS)
         between = self._one(BETWEEN, 0.4) + self._one(BETWEEN, 0.1)
@@ -132,7 +149,9 @@ class _Drawing:
         uses_continue = any("continue" in line for line in [*between, *backward])
         computed = [*forward, *loss, *before]
         if dice.maybe(0.3):
-            computed = self._helper("compute", computed, ["x", "y", "b", "c"], ["loss", "out"])  # fmt: skip
+            computed = self._helper(
+                "compute", computed, ["x", "y", "b", "c"], ["loss", "out"]
+            )
             if any("del out" in line for line in before):
                 computed, before = [*forward, *loss], []
         updated = [*between, *step]
@@ -149,15 +168,25 @@ class _Drawing:
         elif kind == "late":
             body = [*computed, *backward, *updated, *zero, *after]
         elif backward and not uses_continue:
-            stop = dice.pick("(i + 1) % 2 == 0", "i % 2 == 1", "(i + 1) % 2 == 0 or i + 1 == len(LOADER)")  # fmt: skip
+            stop = dice.pick(
+                "(i + 1) % 2 == 0",
+                "i % 2 == 1",
+                "(i + 1) % 2 == 0 or i + 1 == len(LOADER)",
+            )
             stop = stop.replace("LOADER", self.over)
-            body = [*computed, *backward, f"if {stop}:", *indent([*updated, *zero]), *after]  # fmt: skip
+            body = [
+                *computed,
+                *backward,
+                f"if {stop}:",
+                *indent([*updated, *zero]),
+                *after,
+            ]
         else:
             body = [*zero, *computed, *backward, *updated, *after]
         body = [*self.begin, *body]
         if not uses_continue and dice.maybe(0.15):
             own = self._helper(
-                "train_batch", body, re.findall(r"\w+", self.targets) + ["i"], []
+                "train_batch", body, [*re.findall(r"\w+", self.targets), "i"], []
             )
             body = own
         return self._around(body)
@@ -272,10 +301,17 @@ class _Drawing:
             text = []
         else:
             body = [*setup, "", *loop, *last]
-        ended = ["def main():", *indent(body), "", "", 'if __name__ == "__main__":', "    main()"]  # fmt: skip
+        ended = [
+            "def main():",
+            *indent(body),
+            "",
+            "",
+            'if __name__ == "__main__":',
+            "    main()",
+        ]
         return [_bare(line) for line in [*text, *ended]]
 
-    def _roots(self, lines: list[str], known: dict[str, tuple[str, list[str], list[str]]]) -> list[str]:  # fmt: skip
+    def _roots(self, lines: list[str], known: _Known) -> list[str]:
         text = "\n".join(lines)
         roots = set(re.findall(r"~([a-zA-Z_]\w*)", text))
         for called in re.findall(r"@(\w+)\(", text):
@@ -283,7 +319,7 @@ class _Drawing:
                 roots.update(known[called][1])
         return sorted(roots)
 
-    def _calls(self, lines: list[str], parameters: dict[str, tuple[str, list[str], list[str]]], how: str) -> list[str]:  # fmt: skip
+    def _calls(self, lines: list[str], parameters: _Known, how: str) -> list[str]:
 
         def call(match: re.Match[str]) -> str:
             given, roots, _ = parameters[match[1]]
@@ -316,13 +352,24 @@ class _Drawing:
             ]
         for function in functions:
             given = f"self, {function[1]}" if function[1] else "self"
-            text += [f"    def {function[0][1:]}({given}):", *indent(function[2:], 2), ""]  # fmt: skip
+            text += [
+                f"    def {function[0][1:]}({given}):",
+                *indent(function[2:], 2),
+                "",
+            ]
         text += ["    def fit(self):", *indent([*loop, *last], 2), "", ""]
         call = self.dice.pick(
             ["Trainer().fit()"],
             ["trainer = Trainer()", "trainer.fit()"],
-            ["def main():", "    trainer = Trainer()", "    trainer.fit()", "", "", "main()"],
-        )  # fmt: skip
+            [
+                "def main():",
+                "    trainer = Trainer()",
+                "    trainer.fit()",
+                "",
+                "",
+                "main()",
+            ],
+        )
         lines = [*text, *call]
         lines = [re.sub(r"\(~(\w+) := (.*)\)$", r"~\1 = \2", line) for line in lines]
         return [

@@ -707,7 +707,8 @@ h = torch.where(torch.isnan($fc(h)), torch.zeros(1, device=x.device), $fc(h))
 h = $fc(h) * $temperature.exp().clamp(max=100)
 === grid
 + $fc = nn.Linear(8, 8)
-?grid = torch.stack(torch.meshgrid(torch.linspace(-1, 1, 6, device=x.device), torch.linspace(-1, 1, 8, device=x.device), indexing="ij"), -1)
+?rows, ?columns = (torch.linspace(-1, 1, size, device=x.device) for size in (6, 8))
+?grid = torch.stack(torch.meshgrid(?rows, ?columns, indexing="ij"), -1)
 h = F.grid_sample($fc(h)[None, None], ?grid[None], align_corners=True)[0, 0]
 """)
 

@@ -68,3 +68,40 @@ def test_what_takes_any_dtype_is_given_it(lines: tuple[str, ...]) -> None:
     result = migrate_source(source, path="train.py")
     assert result.changed and "dtype)" not in result.output
     check_runs(source, result.output)
+
+
+OUT_OF_SIGHT = {
+    "a property": (
+        "out = self.fc(x) @ self.mixing",
+        "return torch.matrix_exp(self.fc(torch.eye(8)))",
+        "@property\n    def mixing(self):",
+    ),
+    "a function that a property gives": (
+        "out = self.part(x)",
+        "return lambda_free(self.fc)",
+        "@property\n    def part(self):",
+    ),
+    "a method in a list": (
+        "for part in [self.part]:\n            out = part(x)",
+        "return torch.lerp(x, self.fc(x), 0.5)",
+        "def part(self, x):",
+    ),
+}
+GIVEN = """\
+def lambda_free(layer):
+    def run(value):
+        return torch.lerp(value, layer(value), 0.5)
+    return run
+"""
+
+
+@pytest.mark.parametrize("name", OUT_OF_SIGHT)
+def test_what_runs_without_being_called_by_its_name(name: str) -> None:
+    body, inside, head = OUT_OF_SIGHT[name]
+    source = _program((body,)).replace(
+        "        return out\n", f"        return out\n    {head}\n        {inside}\n"
+    )
+    source = source.replace("class Net", f"{GIVEN}class Net")
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP020"]

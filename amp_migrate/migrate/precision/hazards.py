@@ -11,7 +11,6 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
@@ -61,6 +60,7 @@ class _Called:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._known: dict[str, tuple[str, ...]] = {}
+        self._names = frozenset(f.name for f in program.functions.values())
 
     def of(self, function: str) -> tuple[str, ...]:
         """Those that a function calls, in order."""
@@ -71,15 +71,22 @@ class _Called:
         return self._known[function]
 
     def by(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
-        """Those that a statement calls."""
+        """Those that a statement calls, or mentions: what is given to `checkpoint(run, x)`, kept in a list or
+        returned is called by somebody, and a property where it is read."""
         program = self.program
         for call in calls_of(stmt):
             yield from program.callees(call, function)
-            # `checkpoint(run, x)` calls what it is given.
             for arg in call.args:
                 for ref in program.resolve(arg.value, function):
                     if ref.kind == "function":
                         yield ref.name
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                match inner:
+                    case ir.Name(id=name) | ir.Attr(attr=name) if name in self._names:
+                        for ref in program.resolve(inner, function):
+                            if ref.kind == "function":
+                                yield ref.name
 
 
 class Hazards:
