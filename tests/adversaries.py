@@ -35,6 +35,10 @@ _IN_FULL = r"enabled=False\):|tensordot|torch\.inner|linalg|\.double\(\)|partial
 """Where it stands, products in fp32 are as they should be."""
 
 
+_ROUNDS = r"\.sample\(\)|multinomial|\.argm(in|ax)\(1\)\]|\.sign\(\)"
+"""Where it stands, a little difference may become any."""
+
+
 @dataclass
 class Trial:
     """What became of one program."""
@@ -102,7 +106,9 @@ def _mixed(reference: Run, text: str, output: str) -> list[str]:
     found = []
     magnitude = max(0.01, sum(map(abs, before)) / len(before))
     far = [abs(a - b) / magnitude for a, b in zip(before, after, strict=True)]
-    if max(far) > NEAR and max(far) > AMPLIFIED * _noise(text, before, magnitude):
+    if re.search(_ROUNDS, text):
+        pass
+    elif max(far) > NEAR and max(far) > AMPLIFIED * _noise(text, before, magnitude):
         worst = far.index(max(far))
         found.append(f"loss {worst}, {before[worst]!r}, became {after[worst]!r}")
     if mixed.steps < reference.steps - 1:
@@ -125,7 +131,7 @@ def _noise(text: str, before: list[float], magnitude: float) -> float:
 
 
 def _unsaid(result: Result) -> list[str]:
-    if not result.loops:
+    if not result.loops and ".backward(" in result.source:
         return ["no loop was found"]
     return [
         f"line {loop.place.line} is left alone without a reason"

@@ -110,7 +110,6 @@ class _Drawing:
                 ("out = MODEL.forward(x)",),
                 ("?net = MODEL", "out = ?net(x)"),
                 ("out = [MODEL(x)][0]",),
-                ("(out := MODEL(x))",),
                 ("out = torch.cat([MODEL(x), MODEL(x)])[:6]",),
                 ("out = (MODEL(x) + MODEL(x * 0.9)) / 2",),
                 (

@@ -126,8 +126,8 @@ Shared.optimizer
 !             group["lr"] = 0.05 * min(1.0, self.count / 3)
 !         self.optimizer.step()
 !
-!     def zero_grad(self):
-!         self.optimizer.zero_grad()
+!     def zero_grad(self, set_to_none=True):
+!         self.optimizer.zero_grad(set_to_none)
 !
 !     def state_dict(self):
 !         return self.optimizer.state_dict()
@@ -257,7 +257,6 @@ BACKWARDS = (
     ("loss.sum().backward()",),
     ("loss.backward(gradient=torch.ones_like(loss))",),
     ("(0.5 * loss).backward(retain_graph=True)", "(0.5 * loss).backward()"),
-    ("?back = loss.backward", "?back()"),
     ("for ?one in [loss]:", "    ?one.backward()"),
     ("if loss.requires_grad:", "    loss.backward()"),
     ("if not torch.isfinite(loss):", "    continue", "loss.backward()"),

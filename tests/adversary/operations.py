@@ -201,8 +201,8 @@ h = h + $fc(h * 20).pow(4).mean() * 1e-7
 h = h + torch.exp(-$fc(h) ** 2)
 === variance
 + $fc = nn.Linear(8, 8)
-?z = $fc(h) * 300
-h = h + ?z.var(dim=1, keepdim=True) * 1e-6
+?z = $fc(h) * 30
+h = h + ?z.var(dim=1, keepdim=True) * 1e-4
 === normalize
 + $fc = nn.Linear(8, 8)
 h = F.normalize($fc(h), dim=1) * 2
@@ -561,12 +561,6 @@ h = h + 0.1 * torch.empty_like(h).normal_()
 for ?row in ?z:
     ?total += ?row
 h = ?z + ?total * 0.1
-=== counter
-+ $fc = nn.Linear(8, 8)
-?z = $fc(h)
-?count = torch.zeros_like(?z)
-?count += 4097.0
-h = ?z + (?count - 4096)
 === positions
 + $fc = nn.Linear(8, 8)
 ?z = $fc(h)

@@ -122,6 +122,7 @@ loss = sum(?losses)
 loss = sum(?losses[k] * w for k, w in (("ce", 1.0), ("mse", 0.5)))
 === loss_in_place
 loss = F.cross_entropy(out, c)
+loss = loss * 1.0
 loss *= 0.5
 loss += out.pow(2).mean() * 0.1
 === loss_from_zero
@@ -167,7 +168,7 @@ loss = F.mse_loss(out * 1000, y * 1000) * 1e-6
 === large_products
 loss = (out * 1e5 * b).sum(1).abs().mean() * 1e-5
 === log_variance
-?mu, ?log = out.chunk(2, 1)
+?mu, ?log = out.tanh().chunk(2, 1)
 loss = 0.5 * (torch.exp(-?log) * (y[:, :4] - ?mu) ** 2 + ?log).mean()
 === gaussian
 loss = F.gaussian_nll_loss(out[:, :4], y[:, :4], F.softplus(out[:, 4:]) + 0.2)
@@ -221,9 +222,9 @@ loss = F.margin_ranking_loss(out[:, 0], out[:, 1], b[:, 0] * 2 - 1, margin=0.1)
 === embedding_targets
 loss = F.cosine_embedding_loss(out, y, b[:, 0] * 2 - 1)
 === root
-loss = torch.sqrt(F.mse_loss(out, y))
+loss = 1.0 * torch.sqrt(F.mse_loss(out, y))
 === root_of_mean
-loss = torch.sqrt(((out - y) * (out - y)).mean() + 1e-8)
+loss = 1.0 * torch.sqrt(((out - y) * (out - y)).mean() + 1e-8)
 """)
 
 LEAVING = table("""

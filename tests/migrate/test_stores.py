@@ -105,3 +105,25 @@ def test_what_runs_without_being_called_by_its_name(name: str) -> None:
     result = migrate_source(source, path="train.py")
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
+def test_weights_of_an_embedding_bag() -> None:
+    """They have to be of the dtype of the bag, which stays fp32."""
+    call = "self.bag(torch.arange(8).expand(6, 8), per_sample_weights=WEIGHTS)"
+    source = _program(("weights = torch.sigmoid(self.fc(x))", f"out = {call}"))
+    source = source.replace(
+        "        self.fc =",
+        '        self.bag = nn.EmbeddingBag(8, 8, mode="sum")\n        self.fc =',
+    )
+    plain = source.replace("WEIGHTS", "weights")
+    result = migrate_source(plain, path="train.py")
+    assert "per_sample_weights=weights.float()" in result.output
+    check_runs(plain, result.output)
+    unknown = source.replace("WEIGHTS", "self.kept[-1]").replace(
+        "        out =", "        self.kept = [weights]\n        out ="
+    )
+    result = migrate_source(unknown, path="train.py")
+    if not result.changed:
+        assert [found.code for found in result.diagnostics] == ["AMP020"]
+    else:
+        check_runs(unknown, result.output)

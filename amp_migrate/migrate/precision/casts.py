@@ -31,6 +31,8 @@ _SOURCES = {
 }
 """Methods that want a source of their tensor's dtype, and where it is given."""
 
+_WEIGHTS = "per_sample_weights"
+
 
 class Casts:
     """Plans the casts of one program's operands."""
@@ -69,6 +71,8 @@ class Casts:
             and call.func.attr in dtype_table.FP32_METHODS
         ):
             yield call.func.value
+        # Of an embedding bag: they want to be of the dtype of its weights.
+        yield from (a.value for a in call.args if a.name == _WEIGHTS)
 
     # -- losses -----------------------------------------------------------------------------------
 

@@ -410,6 +410,9 @@ class Hazards:
                     f"{short} fails or loses its meaning in half precision",
                     call.line,
                 )
+        if any(arg.name == "per_sample_weights" for arg in call.args):
+            message = "the weights of an embedding bag may be half, and the bag is not"
+            return Refusal("AMP020", message, call.line)
         put = self._casts.source_of(call, function)
         if put is not None and not (refs and origin is None):
             source, tensor = put
