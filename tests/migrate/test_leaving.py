@@ -853,10 +853,8 @@ def _asked(packed: str, use: str) -> str:
 def test_the_dtype_of_what_leaves_a_region_is_asked(packed: str) -> None:
     source = _asked(packed, "assert h.dtype is torch.float32")
     (found,) = migrate_source(source, path="train.py").diagnostics
-    assert (found.code, found.message) == (
-        "AMP020",
-        "what leaves a region in half precision is used outside of it by a test of its dtype",
-    )
+    assert found.code == "AMP020"
+    assert found.message.endswith("used outside of it by a test of its dtype")
     for harmless in ("h.dtype is torch.int64", "loss.dtype is torch.float32"):
         use = f"loss = got_loss; print({harmless})"
         result = migrate_source(_asked(packed, use), path="train.py")

@@ -141,7 +141,7 @@ class Placer:
 
         An exception between ``unscale_`` and ``update`` that somebody handles would leave the scaler
         in the middle of a step: the next one would be taken on gradients that are still scaled.
-        None where steps share a scaler, or lie inside one another.
+        None where steps share a scaler, lie inside one another, or bind their optimizer's name themselves.
         """
         changed = Placement(
             set(placement.unscale_before), set(), set(), set(placement.guarded)
@@ -159,6 +159,12 @@ class Placer:
             ]
             first = max(starts, default=index)
             start = (function, (*parent, (field, first)), slot)
+            if not all(
+                self._is_bound_alike(slot, function, start[1], stmt.path)
+                for at, stmt, stepped in self.steps
+                if (at, stepped) == (function, slot) and stmt.path[: len(path)] == path
+            ):
+                return None
             beside = [
                 last
                 for (at, other, _), last in changed.protected.items()
