@@ -192,7 +192,7 @@ def test_the_command_line_wins() -> None:
     [
         ("TCU999", "no lint rule has a code like 'TCU999'"),
         ("AMP111X", "did you mean AMP111?"),
-        ("AMP013", "AMP013 is no rule of lint"),
+        ("AMP013", "AMP013 is not a rule of lint"),
     ],
 )
 def test_unknown_codes(value: str, words: str) -> None:

@@ -63,7 +63,7 @@ model = nn.Linear(6, 6).to(device)
 ---
 loss = mixture(model(x), y)
 ---
-    means = y_hat[:, :3].float()
+        y_hat = y_hat.float()
 
 === a mask that is enlarged
 LINEAR

@@ -49,6 +49,8 @@ ISLANDS = {
     "by index": "s = s.index_fill(1, torch.tensor([0], device=x.device), -1e9)",
     "a new tensor": "s = torch.where(mask, s.new_tensor(-1e9), s)",
     "a mask that is half": "s = s + (1.0 - mask.to(s.dtype)) * -1e9",
+    "a mask of a dtype that was asked for before": "kind = s.dtype\n"
+    "        s = s + (1.0 - mask.to(kind)) * -1e9",
     "a mask that was made half": "m = mask.to(s.dtype)\n        s = s + m * -1e9",
     "limits of another": "r = torch.rand(4, 4)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
     "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",

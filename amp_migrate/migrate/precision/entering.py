@@ -89,6 +89,9 @@ class Entering:
                 exprs = (*([stmt.value] if stmt.value is not None else ()), *keys)
             for expr in exprs:
                 for leaf in _leaves(expr, apart):
+                    if isinstance(leaf, ir.Attr) and leaf.attr == "dtype":
+                        # What is made of that dtype computes with what is cast.
+                        leaf = leaf.value
                     if not self._comes_in(span, Made(leaf, function, stmt)):
                         continue
                     base = self._base(leaf, Made(leaf, function, stmt))
@@ -125,11 +128,19 @@ class Entering:
         refs = self.program.resolve(leaf, function)
         if refs and all(ref.kind in ("function", "class", "external") for ref in refs):
             return False
-        return not (
-            self.halves.is_never_half(at)
-            or self.dtypes.is_number(at)
-            or kind_of(self.program, leaf, function) in (DEVICE, DTYPE)
-            or self.is_setting(at)
+        if self.halves.is_never_half(at) or self.dtypes.is_number(at):
+            return False
+        kind = kind_of(self.program, leaf, function)
+        if kind == DTYPE and not self._is_named_dtype(at):
+            raise Unfit
+        return kind not in (DEVICE, DTYPE) and not self.is_setting(at)
+
+    def _is_named_dtype(self, at: Made) -> bool:
+        """Whether a dtype is written out, and is not that of some tensor."""
+        made = self.flow.made(at) or ()
+        return bool(made) and all(
+            (self.program.origin(one.expr, one.function) or "").startswith("torch.")
+            for one in made
         )
 
     def is_setting(self, at: Made) -> bool:
