@@ -6,6 +6,7 @@ import re
 
 import pytest
 from exactness import MOVING_SCALES, check_mixed, check_off, check_scaled
+from programs import HEAD as SCRIPT
 from programs import before_and_after
 
 from amp_migrate.api import migrate_source
@@ -911,3 +912,40 @@ def test_a_store_of_a_hook_that_is_filled_before_each_reading() -> None:
     assert result.changed and not result.diagnostics
     assert check_off(REFILLED, result.output, "train.py") == []
     assert check_mixed(REFILLED, result.output, "train.py") == []
+
+
+LISTED = """\
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(2)])
+    def forward(self, x):
+        for ROUND in ITERABLE:
+            x = layer(x)
+        return x
+stack = Stack().to(device)
+optimizer = torch.optim.SGD(stack.parameters(), lr=0.1)
+for x, y in data:
+    optimizer.zero_grad()
+    out = stack(x)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    assert out.dtype is torch.float32
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "iterable"),
+    [
+        ("layer", "self.layers"),
+        ("_, layer", "enumerate(self.layers)"),
+        ("layer", "reversed(self.layers)"),
+        ("layer", "self.layers[1:]"),
+    ],
+)
+def test_a_layer_that_a_loop_takes_out_of_a_list(variables: str, iterable: str) -> None:
+    body = LISTED.replace("ROUND", variables).replace("ITERABLE", iterable)
+    (found,) = migrate_source(SCRIPT + body, path="train.py").diagnostics
+    assert found.code == "AMP020"
+    assert found.message.endswith("used outside of it by a test of its dtype")

@@ -534,16 +534,33 @@ class Traces:
 
     def is_model(self, func: ir.Expr, function: str) -> bool:
         """Whether what is called must be taken for a module that is no loss."""
-        if isinstance(func, ir.Item) and any(
-            (self.program.origin(made.call.func, made.function) or "").endswith(
-                (".ModuleList", ".ModuleDict", ".Sequential")
-            )
-            for made in self.modules.of(func.value, function) or ()
+        if isinstance(func, ir.Item) and self._holds_modules(func.value, function):
+            return True
+        if isinstance(func, ir.Name) and any(
+            self._holds_modules(inner, made.function)
+            for made in self._rounds_of(func, function)
+            if made.stmt.value is not None
+            for inner in ir.walk(made.stmt.value)
+            if isinstance(inner, (ir.Name, ir.Attr))
         ):
             return True
         return self.forward.is_module(func, function) and self.forward.is_forward(
             ir.Call(func, ()), function, MODELS
         )
+
+    def _holds_modules(self, expr: ir.Expr, function: str) -> bool:
+        return any(
+            (self.program.origin(made.call.func, made.function) or "").endswith(
+                (".ModuleList", ".ModuleDict", ".Sequential")
+            )
+            for made in self.modules.of(expr, function) or ()
+        )
+
+    def _rounds_of(self, name: ir.Name, function: str) -> list[Definition]:
+        """The loops that go through something by a variable."""
+        owner = self.program.owner(name.id, function)
+        found = () if owner is None else self.program.definitions(owner, name.id)
+        return [made for made in found if made.stmt.kind == "for"]
 
     def _any_half(self, at: At, call: ir.Call) -> bool:
         return any(self._with(at, arg.value).half for arg in call.args)
