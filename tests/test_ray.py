@@ -60,7 +60,10 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
 
 def run(*arguments: str) -> tuple[int, bytes, bytes]:
     process = start(*arguments)
-    out, err = process.communicate(timeout=180)
+    try:
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
     return process.returncode, out, err
 
 

@@ -260,9 +260,10 @@ class Finder:
             return Refusal("AMP003", f"{framework} drives this loop", line)
         written_as_function = program.origin(call.func, function)
         if written_as_function not in (None, _FUNCTION):
-            return Refusal(
-                "AMP004", f"{written_as_function}() is not a Tensor's backward()", line
-            )
+            message = f"{written_as_function}() is not a Tensor's backward()"
+            if written_as_function == "torch.Tensor.backward":
+                message = "backward() is called on the class, not on the loss"
+            return Refusal("AMP004", message, line)
         if not self._may_have_tensors(function) and not self._is_stepped(backward):
             message = (
                 "torch is not imported here, and nothing else shows this to be a Tensor"
