@@ -232,6 +232,8 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="take lines away first")
     given = parser.parse_args()
     if given.only is None and given.file is None:
+        if given.folder is not None:
+            given.folder.mkdir(parents=True, exist_ok=True)
         return _many(given.seed, given.count, given.step, given.folder)
     text = given.file.read_text() if given.file else drawn(given.only).text
     if given.shrink:

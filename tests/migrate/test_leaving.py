@@ -949,3 +949,46 @@ def test_a_layer_that_a_loop_takes_out_of_a_list(variables: str, iterable: str) 
     (found,) = migrate_source(SCRIPT + body, path="train.py").diagnostics
     assert found.code == "AMP020"
     assert found.message.endswith("used outside of it by a test of its dtype")
+
+
+NOISY = """\
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+    def forward(self, x):
+        h = self.fc(x)
+        return h + 0.1 * NOISE
+noisy = Noisy().to(device)
+bank = torch.zeros(6, 8, device=device)
+optimizer = torch.optim.SGD(noisy.parameters(), lr=0.1)
+for x, y in data:
+    optimizer.zero_grad()
+    out = noisy(x)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    bank.index_add_(0, y, out.detach())
+"""
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "torch.empty_like(h).normal_()",
+        "torch.zeros_like(h).uniform_(0, 1)",
+        "h.new_zeros(8).normal_()",
+        "h.data.new(h.size()).normal_()",
+        "h.new_empty(h.shape).fill_(1)",
+        "h.clone().abs_()",
+        "h.sigmoid().bernoulli()",
+        "torch.bernoulli(h.sigmoid())",
+        "torch.full_like(h, 2)",
+    ],
+)
+def test_what_is_drawn_for_a_half_value_is_half(noise: str) -> None:
+    source = SCRIPT + NOISY.replace("NOISE", noise)
+    result = migrate_source(source, path="train.py")
+    assert "bank.index_add_(0, y, out.detach().to(bank.dtype))" in result.output
+    assert check_off(source, result.output) == []
+    assert check_mixed(source, result.output) == []

@@ -49,7 +49,7 @@ SAME = frozenset(
     add_ sub_ clamp_ relu_ sigmoid_ tanh_ exp_ zero_ requires_grad_ diagonal diag diag_embed norm std var
     logsumexp cumsum cumprod cuda cpu squeeze_ unsqueeze_ masked_select index_select gather repeat_interleave
     amax amin glu fill_ pow reciprocal float_power_ unfold instance_norm zeros_like ones_like
-    rand_like randn_like empty_like nan_to_num erf""".split()
+    rand_like randn_like randint_like full_like empty_like bernoulli normal nan_to_num erf""".split()
 )
 """Functions and methods whose floating-point result has the dtype of their first operand."""
 TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())

@@ -68,6 +68,8 @@ _NAMED_PARTS = (
     "argparse.Namespace",
 )
 """What has a part for each keyword."""
+_NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
+"""They make a tensor of their receiver's dtype, as what changes it in place gives one."""
 _TAKES = frozenset("pop popleft get".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
@@ -602,6 +604,9 @@ class Traces:
             return self._moved(at, call, value)
         if any(arg.name == "dtype" for arg in call.args):
             return UNKNOWN
+        if name in _NEW or (name.endswith("_") and not at.part):
+            found = self._with(at, value)
+            return Trace(found.half, found.used.off)
         if name in _PLACED and at.part and at.part[0] in (1, -1):
             return DATA
         operands = [value, *(a.value for a in call.args)]
