@@ -407,3 +407,30 @@ def test_an_argument_given_twice() -> None:
     after = "f(a=opt.state_dict(), s=scaler.state_dict(), s=scaler.state_dict())\n"
     head = "scaler = torch.amp.GradScaler()\n"
     assert difference(before, head + after) == "the output does not compile"
+
+
+def test_a_switch_that_is_made_too_late() -> None:
+    before = """\
+import torch
+
+def train(model, data):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in data:
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+"""
+    made = (
+        '    scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())\n'
+    )
+    first, rest = before.split("    for x")
+    region = '        with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):\n    '
+    rest = rest.replace("        loss =", region + "        loss =")
+    rest = rest.replace("loss.backward()", "scaler.scale(loss).backward()")
+    rest = rest.replace(
+        "optimizer.step()", "scaler.step(optimizer)\n        scaler.update()"
+    )
+    assert difference(before, first + made + "    for x" + rest) is None
+    assert difference(before, first + "    for x" + rest + made) == (
+        "line 6: scaler is not defined here"
+    )

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.core.results import SourceError
+from amp_migrate.edit.verify_defined import undefined
 from amp_migrate.edit.verify_gradients import without_inner_scale
 from amp_migrate.edit.verify_precision import opened, same_but_for_casts
 from amp_migrate.sources.syntax import parse
@@ -96,6 +97,9 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
             return file, f"without AMP the output is another program ({shown})"
         if comments(before) != comments(after):
             return file, "a comment is lost or has moved"
+        missing = undefined(after, new)
+        if missing is not None:
+            return file, missing
     return None
 
 

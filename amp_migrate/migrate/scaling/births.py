@@ -233,6 +233,8 @@ class Births:
                 inside = [path for path in paths if path[: len(stmt.path)] == stmt.path]
                 branches = {path[len(stmt.path)][0] for path in inside}
                 if len(inside) > 1 and len(branches) > 1:
+                    if self._asks_within(function, stmt):
+                        continue
                     chosen = stmt
                     break
             anchors[chosen.path] = chosen
@@ -245,19 +247,23 @@ class Births:
         if not birth.slot.is_many or not loops:
             return birth
         loop = min(loops, key=lambda stmt: len(stmt.path))
-        trains = any(
-            (at, path[: len(loop.path)]) == (function, loop.path)
-            for way in self.travel.scalers.ways
-            for at, path in way
-        )
-        if trains or any(
-            self._needs_switch(call, function)
-            for stmt in ir.statements((loop,))
-            for call in calls_of(stmt)
-        ):
+        if self._asks_within(function, loop):
             reason = "the optimizers of a collection are made where they are used"
             raise Blocked(Refusal("AMP012", reason, birth.stmt.line))
         return replace(birth, stmt=loop, path=loop.path)
+
+    def _asks_within(self, function: str, outer: ir.Stmt) -> bool:
+        """Whether something in a statement trains, or needs the switch otherwise."""
+        trains = any(
+            (at, path[: len(outer.path)]) == (function, outer.path)
+            for way in self.travel.scalers.ways
+            for at, path in way
+        )
+        return trains or any(
+            self._needs_switch(call, function)
+            for stmt in ir.statements((outer,))
+            for call in calls_of(stmt)
+        )
 
     def _behind_branch(self, function: str, birth: Birth) -> Birth:
         """A birth in one branch as one that the whole statement is, where the switch is asked for behind
@@ -270,8 +276,36 @@ class Births:
                 not _is_within(path, *branch)
                 for path in self._asked_for(function, birth, outer)
             ):
+                if self._asks_within(function, outer):
+                    self._begin_off(function, birth)
+                    return birth
                 birth = replace(birth, stmt=outer, path=outer.path)
         return birth
+
+    def _begin_off(self, function: str, birth: Birth) -> None:
+        """A switch that is made in a branch, used there, and asked for behind it, is off before."""
+        travel = self.travel
+        none = self._none(function, birth.slot)
+        if not none or birth.slot.kind != "variable":
+            reason = f"{birth.slot.shown} is made in a branch, and its scaler is needed outside, too"
+            raise Blocked(Refusal("AMP012", reason, birth.stmt.line))
+        off = travel.carried.off(travel.devices.torch_names.of(function))
+        for stmt in none:
+            code = f"{travel.names[birth.slot]} = {off}"
+            travel.place(function, Insert(stmt.path, code))
+
+    def _none(self, function: str, slot: Slot) -> list[ir.Stmt]:
+        """The statements of a function by which a slot is None."""
+        program = self.travel.program
+        if slot.kind == "attribute":
+            known = program.attribute_definitions(slot.owner, slot.name)
+        else:
+            known = program.definitions(slot.owner, slot.name)
+        return [
+            d.stmt
+            for d in known
+            if d.function == function and d.value == ir.Const(None)
+        ]
 
     def _asked_for(
         self, function: str, birth: Birth, branches: ir.Stmt
@@ -285,18 +319,10 @@ class Births:
                 own = program.self_class(at)
                 if own is not None and own[1] in program.family(slot.owner):
                     yield ()
-        if slot.kind == "attribute":
-            known = program.attribute_definitions(slot.owner, slot.name)
-        else:
-            known = program.definitions(slot.owner, slot.name)
-        none = [
-            d.stmt.path
-            for d in known
-            if d.function == function and d.value == ir.Const(None)
-        ]
+        none = self._none(function, slot)
         if slot in self.optional:
             # Other methods ask.
-            yield from none
+            yield from (stmt.path for stmt in none)
         for stmt in ir.statements(program.functions[function].body) if none else ():
             if stmt.line > branches.end_line and any(
                 self.travel.is_own(arg.value, function)
