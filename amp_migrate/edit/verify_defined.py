@@ -15,8 +15,10 @@ def undefined(text: str, switches: Collection[str]) -> str | None:
         own = function.bound.intersection(switches)
         own -= function.global_names | function.nonlocal_names
         own -= {param.name for param in function.params}
-        control = ControlFlow(function) if own else None
-        for stmt in ir.statements(function.body) if control is not None else ():
+        if not own:
+            continue
+        control = ControlFlow(function)
+        for stmt in ir.statements(function.body):
             for expr in stmt.exprs:
                 read = {
                     inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)

@@ -584,7 +584,7 @@ UNFOLLOWED = {
         "",
         "for p in model.parameters():\n        p.data -= 0.1 * p.grad",
         "AMP011",
-        "a manual update?",
+        "its gradients are used here",
     ),
     "a helper that is given the model": (
         "from lib import show\n",

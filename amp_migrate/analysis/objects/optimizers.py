@@ -36,6 +36,7 @@ from amp_migrate.analysis.objects.points_to import (
     item,
     positions,
 )
+from amp_migrate.analysis.objects.sight import where_lost
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS
@@ -712,7 +713,7 @@ class Optimizers:
     def _may_be_made_in(self, site: CallSite) -> bool:
         """Whether a call may be given a switch with the optimizer that is made in its argument list."""
         program = self.program
-        return site.callee in program.functions or program.is_named_tuple(site.callee)
+        return site.callee in program.functions or site.callee in program.classes
 
     @staticmethod
     def _problem(given: _Next, reason: str) -> Problem:
@@ -746,4 +747,7 @@ class Optimizers:
             reason = f"{text}() may make a wrapped optimizer"
         else:
             reason = f"{text}() is not known to make an optimizer"
+            lost = where_lost(self.program, call.func, function, stmt)
+            if lost is not None:
+                return Problem(NOT_FOUND, function, lost[1], f"{reason}: {lost[0]}")
         return Problem(NOT_FOUND, function, stmt.line, reason)

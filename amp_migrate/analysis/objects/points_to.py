@@ -654,7 +654,10 @@ class PointsTo:
 
     def _of_parameter(self, owner: str, param: ir.Param, at: State) -> Iterator[_Next]:
         program = self.program
-        name = program.functions[owner].name
+        scope = program.functions[owner]
+        name = scope.name
+        if name == "__init__" and scope.class_name is not None:
+            name = program.classes[scope.class_name].name
         for depth in range(len(at.context) - 1, -1, -1):
             if at.context[depth].callee == owner:
                 yield from self.given_by(

@@ -10,6 +10,9 @@ from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
+_CASTS = frozenset("half float double bfloat16 type".split())
+"""Methods of a module that return it, of another dtype."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -322,3 +325,23 @@ def _taken(expr: ir.Expr) -> Fields:
         case ir.Item(key=ir.Const(value=key)):
             return (item(key),)
     return ()
+
+
+def where_lost(
+    program: Program, expr: ir.Expr, function: str, stmt: ir.Stmt | None
+) -> tuple[str, int] | None:
+    """Why it cannot be seen what an expression stands for, in words, and in which line that is; None
+    where all is in sight.
+    """
+    for one in program.noted(PointsTo).of(expr, function, stmt):
+        place = program.functions[one.function]
+        line = place.line if one.stmt is None else one.stmt.line
+        if one.kind in ("lost", "open"):
+            return one.name, line
+        if one.fields and isinstance(one.expr, ir.Call):
+            origin = program.origin(one.expr.func, one.function) or ""
+            made = ir.render(one.expr.func)
+            cast = isinstance(one.expr.func, ir.Attr) and one.expr.func.attr in _CASTS
+            if made is not None and not cast and not origin.startswith("torch."):
+                return f"what {made}() holds is not followed", line
+    return None

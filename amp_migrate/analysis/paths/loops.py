@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.collections import key_of
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.sight import where_lost
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.closures import Closures
 from amp_migrate.analysis.paths.events import UNKNOWN, Event, Events, innermost_loop
@@ -247,7 +248,7 @@ class Finder:
         sites = list(self._amp_in_callers(function))
         if sites and not self._amp_around(function) and self._looks_by_itself(backward):
             if not any(map(self._is_under_autocast, sites)):
-                message = "no optimizer steps on this backward(): a manual update?"
+                message = "no optimizer steps on this backward()"
                 return Refusal("AMP011", message, line)
         if sites or self._amp_around(function):
             # apex has nothing like `scaler.scale(loss).backward()`, also where its file has both.
@@ -551,13 +552,12 @@ class Finder:
                 if kept is not None:
                     message = f"{kept} is kept under another name"
                     return Refusal("AMP016", message, stmt.line)
-        if any(
-            event.kind == "access" and event.targets not in ((), (UNKNOWN,))
-            for _, event in self.events.direct(function)
-        ):
-            return Refusal(
-                "AMP011", "no optimizer steps on this backward(): a manual update?"
-            )
+        for stmt, event in self.events.direct(function):
+            if event.kind == "access" and event.targets not in ((), (UNKNOWN,)):
+                message = (
+                    "no optimizer steps on this backward(): its gradients are used here"
+                )
+                return Refusal("AMP011", message, stmt.line)
         message = "no optimizer that is followed steps on this backward()"
         if not self.program.call_sites.get(callers[-1]) and not ir.is_top(callers[-1]):
             name = self.program.functions[callers[-1]].name
@@ -695,15 +695,15 @@ class Finder:
 
     def _why_unknown(self, slot: Slot) -> Refusal:
         """Why what is stepped under a name is not followed."""
-        call = next(
-            event.call
-            for _, _, event in self.events.calls_of("step")
-            if event.slot == slot
+        function, stmt, event = next(
+            one for one in self.events.calls_of("step") if one[2].slot == slot
         )
+        call = event.call
         assert call is not None and isinstance(call.func, ir.Attr)
         expr = call.func.value
+        name = ir.render(expr) or slot.name
         if isinstance(expr, ir.Item) and key_of(expr) is None:
-            message = f"{slot.name}: optimizers in a collection"
+            message = f"{name}: optimizers in a collection"
             return Refusal("AMP012", message, call.line)
         if isinstance(expr, ir.Item):
             holder = self.optimizers.slot(expr.value, slot.owner)
@@ -712,7 +712,11 @@ class Finder:
                 for problem in self.optimizers.trace(one).problems:
                     code = _PROBLEM_CODES[problem.kind]
                     return Refusal(code, problem.reason, problem.line)
-        return Refusal("AMP010", f"{slot.name}: not followed to its origin", call.line)
+        message, line = f"{name}: not followed to its origin", call.line
+        lost = where_lost(self.program, expr, function, stmt)
+        if lost is not None:
+            message, line = f"{message}: {lost[0]}", lost[1]
+        return Refusal("AMP010", message, line)
 
     def together(self) -> list[set[Slot]]:
         """The optimizers that take turns in one loop or one object."""

@@ -57,7 +57,7 @@ class Usage:
         used = any(self._used.get(site) for site in sites)
         if not used and loop.function in self._walked and not self._is_exhausted:
             loop.slots = frozenset()
-            message = "no optimizer steps on this backward(): a manual update?"
+            message = "no optimizer steps on this backward()"
             loop.refuse(Refusal("AMP011", message))
 
     @cached_property
