@@ -280,6 +280,7 @@ def test_fix_mends_what_is_safe_and_more_where_it_may() -> None:
     assert Path("old.py").read_text() == OLD
     result = lint("--fix", "--unsafe-fixes", "--fail-on", "warning")
     assert result.exit_code == Lint.CLEAN
+    assert result.stderr == "rewrote old.py\n"
     assert result.stdout.endswith("1 info (--severity info); 1 fixed\n")
     assert Path("old.py").read_text() == OLD.replace("set_to_none=False", "")
 

@@ -310,8 +310,11 @@ def _mend(
     if data is not None:
         if not report.failures:
             terminal.write(report.changed[0].output if report.changed else data)
-        return report
-    return engine.write(report, settings.root) if report.changed else report
+    elif report.changed:
+        report = engine.write(report, settings.root)
+        for fixed in report.changed:
+            terminal.say(f"rewrote {fixed.document.path}")
+    return report
 
 
 def _listing(

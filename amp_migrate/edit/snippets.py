@@ -19,7 +19,7 @@ class Snippets:
         self.config = module.config_for_parsing
         self.newline = module.default_newline
         self.default = module.default_indent
-        habits = _Habits(module)
+        habits = Habits(module)
         self.indent = habits.indent
         """That of the blocks around the place where a statement goes."""
         self.line_length = line_length
@@ -97,7 +97,7 @@ def _is_plain(string: cst.SimpleString) -> bool:
     return len(string.quote) == 1 and not any(c in inner for c in "\\'\"")
 
 
-class _Habits:
+class Habits:
     """What most blocks of a module are indented by, and most of its strings quoted with."""
 
     def __init__(self, module: cst.Module) -> None:

@@ -89,12 +89,6 @@ def test_calls_that_begin_at_one_place_are_told_apart() -> None:
     assert rewrite(text, [edits.DropMethod(at)]) == "x = a.to(b).to(d)\n"
 
 
-def test_a_callee_is_renamed_and_keeps_its_arguments() -> None:
-    text = "x = (a.old(b, c=1))  # why\n"
-    edit = edits.RenameCallee(edits.at(call(text, "old")), "new.one")
-    assert rewrite(text, [edit]) == "x = (new.one(b, c=1))  # why\n"
-
-
 def test_several_edits_of_one_call() -> None:
     text = "x = torch.zeros(3, 4).to(device)\n"
     made = rewrite(

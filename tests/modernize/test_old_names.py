@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from amp_migrate.api import Options, modernize_source
+from amp_migrate.api import LintOptions, Options, lint_source, modernize_source
 
 NEW = Options(torch_version=(2, 4))
 
@@ -101,6 +101,15 @@ def test_cpu() -> None:
         modernized("from torch.cpu import amp\ns = amp.GradScaler(2.0)\n")
         == 'from torch import amp\ns = amp.GradScaler("cpu", init_scale=2.0)\n'
     )
+
+
+def test_the_quotes_of_the_file_are_kept() -> None:
+    text = "import torch\nname = 'a'\nscaler = torch.cuda.amp.GradScaler(enabled=on)\n"
+    new = "torch.amp.GradScaler('cuda', enabled=on)"
+    after = text.replace("torch.cuda.amp.GradScaler(enabled=on)", new)
+    assert modernized(text) == after
+    options = Options(lint=LintOptions(select=("AMP210",), fix=True))
+    assert lint_source(text, options=options).output == after
 
 
 CASES: dict[str, tuple[str, str]] = {

@@ -425,7 +425,7 @@ def test_notebooks_are_told_cell_by_cell(tmp_path: Path) -> None:
             assert await editor.done(fix) == {
                 cells[8]: text.replace(
                     "torch.cuda.amp.GradScaler()",
-                    'torch.amp.GradScaler(device="cuda")',
+                    'torch.amp.GradScaler("cuda")',
                 )
             }
 

@@ -17,6 +17,7 @@ from amp_migrate.edit.names.edits import (
     Rename,
 )
 from amp_migrate.edit.names.uses import Position
+from amp_migrate.edit.snippets import Habits
 
 TIGHT = cst.AssignEqual(
     whitespace_before=cst.SimpleWhitespace(""),
@@ -29,10 +30,10 @@ def rewrite(text: str, edits: Iterable[Edit]) -> str:
 
     Raises `MismatchError` where an edit does not find the name that the plan saw.
     """
-    editor = NameEditor(edits)
+    module = cst.parse_module(text)
+    editor = NameEditor(edits, Habits(module).quote)
     # The tree is only read here, and copied where it changes.
-    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    changed = wrapper.visit(editor)
+    changed = MetadataWrapper(module, unsafe_skip_copy=True).visit(editor)
     if editor.pending:
         raise MismatchError(f"not found: {sorted(map(str, editor.pending))[0]}")
     return changed.code
@@ -43,8 +44,9 @@ class NameEditor(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, edits: Iterable[Edit]) -> None:
+    def __init__(self, edits: Iterable[Edit], quote: str) -> None:
         super().__init__()
+        self.quote = quote
         self.pending = set(edits)
         self.at: dict[Position, Edit] = {edit.at: edit for edit in self.pending}
 
@@ -112,8 +114,8 @@ class NameEditor(cst.CSTTransformer):
             while place < len(args) and not (args[place].keyword or args[place].star):
                 place += 1
         opening = updated_node.whitespace_before_args
-        new = [_argument(name, device)]
-        new += [_argument(keyword, value) for keyword, value in edit.more]
+        new = [self._argument(name, device)]
+        new += [self._argument(keyword, value) for keyword, value in edit.more]
         for offset, argument in enumerate(new):
             args = _inserted(args, place + offset, argument, opening)
         return updated_node.with_changes(args=args)
@@ -126,9 +128,17 @@ class NameEditor(cst.CSTTransformer):
             return updated_node
         self.pending.discard(edit)
         call = cst.Call(
-            updated_node.decorator, [_argument("device_type", f'"{edit.device}"')]
+            updated_node.decorator,
+            [self._argument("device_type", f'"{edit.device}"')],
         )
         return updated_node.with_changes(decorator=call)
+
+    def _argument(self, keyword: str, value: str) -> cst.Arg:
+        return cst.Arg(
+            cst.parse_expression(value.replace('"', self.quote)),
+            keyword=cst.Name(keyword) if keyword else None,
+            equal=TIGHT if keyword else cst.MaybeSentinel.DEFAULT,
+        )
 
     # -- imports ------------------------------------------------------------------------------
 
@@ -230,14 +240,6 @@ def _from(statement: cst.ImportFrom, module: str) -> cst.ImportFrom:
     name = cst.parse_expression(module)
     assert isinstance(name, (cst.Name, cst.Attribute))
     return statement.with_changes(module=name)
-
-
-def _argument(keyword: str, value: str) -> cst.Arg:
-    return cst.Arg(
-        cst.parse_expression(value),
-        keyword=cst.Name(keyword) if keyword else None,
-        equal=TIGHT if keyword else cst.MaybeSentinel.DEFAULT,
-    )
 
 
 def _inserted(

@@ -58,14 +58,6 @@ class SetKeyword:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameCallee:
-    """What is called becomes another dotted name, with the same arguments."""
-
-    at: At
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
 class DropMethod:
     """The call of a method becomes what it was called on: ``x`` for ``x.to(device)``."""
 
@@ -105,7 +97,7 @@ def removed(stmt: ir.Stmt) -> RemoveStatement:
     return RemoveStatement(int(stmt.line), stmt.column)
 
 
-OfCall = RemoveArgument | ReplaceArgument | SetKeyword | RenameCallee | DropMethod
+OfCall = RemoveArgument | ReplaceArgument | SetKeyword | DropMethod
 OfStatement = InsertStatement | RemoveStatement
 Edit = OfCall | OfStatement | names.Edit
 """`amp_migrate.modernize` has its own for the names of an older AMP interface, and its plan finds them."""

@@ -26,7 +26,6 @@ from amp_migrate.lint.fixes.edits import (
     OfStatement,
     RemoveArgument,
     RemoveStatement,
-    RenameCallee,
     ReplaceArgument,
     SetKeyword,
 )
@@ -67,7 +66,7 @@ class _Editor(NameEditor):
                 others.append(edit)
                 continue
             self.missed.add(edit)
-        super().__init__(others)
+        super().__init__(others, snippets.quote)
         self.snippets = snippets
 
     # -- calls --------------------------------------------------------------------------------
@@ -95,14 +94,12 @@ class _Editor(NameEditor):
         for edit in edits:
             if isinstance(edit, SetKeyword):
                 updated = self._with_keyword(updated, edit)
-            elif isinstance(edit, RenameCallee):
-                updated = updated.with_changes(func=cst.parse_expression(edit.new))
         if any(isinstance(edit, DropMethod) for edit in edits):
             return _receiver(updated)
         return updated
 
     def _value(self, code: str) -> cst.BaseExpression:
-        return cst.parse_expression(code.replace('"', self.snippets.quote))
+        return cst.parse_expression(code.replace('"', self.quote))
 
     def _replaced(self, call: cst.Call, edit: ReplaceArgument) -> cst.Call:
         args = list(call.args)

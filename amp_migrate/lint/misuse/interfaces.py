@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.objects.points_to import Object
 from amp_migrate.core.findings import Finding, Fix
+from amp_migrate.edit.names.edits import Recall
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.misuse.order.amp import (
@@ -191,13 +192,11 @@ def _new_call(call: ir.Call, old: re.Match[str]) -> Fix | None:
         return None
     if any(arg.name is None for arg in call.args):
         return None
-    keyword = "device_type" if old["name"] == "autocast" else "device"
-    where = edits.at(call)
-    new = (
-        edits.RenameCallee(where, f"torch.amp.{old['name']}"),
-        edits.SetKeyword(where, keyword, f'"{old["device"]}"'),
-    )
-    return Fix(True, f"write torch.amp.{old['name']}", new)
+    new = f"torch.amp.{old['name']}"
+    where, device = edits.at(call), f'"{old["device"]}"'
+    kept = (None,) * len(call.args)
+    recall = Recall((where.line, where.column - 1), written, new, device, kept)
+    return Fix(True, f"write {new}", (recall,))
 
 
 def _is_told(context: Context, function: str, path: ir.Path, name: str) -> bool:
