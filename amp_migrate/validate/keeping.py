@@ -11,6 +11,7 @@ from amp_migrate.run.config import Settings
 from amp_migrate.run.engine import Migration, Report
 from amp_migrate.validate import rewriting
 from amp_migrate.validate.forms import Rewriting
+from amp_migrate.validate.record import shown
 from amp_migrate.validate.verdict import Outcome, Verdict
 
 DISPROVED = "AMP091"
@@ -69,9 +70,10 @@ def _judge(
         verdict = prove(script, made)
         if verdict.outcome is Outcome.DISPROVED:
             # It decides, whatever others come to.
-            return Judgement(DISPROVED, f"{script} is disproved: {verdict.reason}")
+            words = f"{shown(script)} is disproved: {verdict.reason}"
+            return Judgement(DISPROVED, words)
         if not verdict.proven and doubt is None:
-            words = f"{script} is not proven: {verdict.reason}"
+            words = f"{shown(script)} is not proven: {verdict.reason}"
             doubt = Judgement(NOT_PROVEN, words)
     return doubt
 

@@ -110,13 +110,14 @@ def test_what_is_disproved_stays_and_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_script_that_does_not_run_keeps_its_whole_program() -> None:
-    files = {"trainer.py": TRAINER, "script.py": SCRIPT}
+    training = PLAIN.replace("\n", "\n    ").rstrip(" ")
+    head = 'import sys\n\nimport trainer\n\nif __name__ == "__main__":\n'
+    script = f"{head}    trainer.train(int(sys.argv[1]))\n"
+    files = {"trainer.py": f"def train(number):\n    {training}", "script.py": script}
     result = keep(files)
     assert untouched(files)
     assert result.exit_code == ExitCode.NOT_PROVEN
-    assert (
-        "trainer.py:8:9 AMP092 script.py is not proven: the original" in result.stderr
-    )
+    assert "AMP092 script.py is not proven: the original" in result.stderr
 
 
 def test_a_script_that_does_not_run_keeps_what_others_prove() -> None:

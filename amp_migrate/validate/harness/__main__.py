@@ -43,6 +43,12 @@ def _serve(status: Log) -> None:
     with contextlib.suppress(Exception):
         # The first optimizer loads it: a second of every run, otherwise.
         import torch._dynamo
+
+        # What each run would do by itself, otherwise.
+        from . import start  # noqa: F401
+        from .overlay.overlay import survey
+
+        survey()
     if own is None:
         del os.environ[_BY_NVML]
     else:

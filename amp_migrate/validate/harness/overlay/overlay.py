@@ -14,7 +14,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from .disk import is_folder
@@ -119,20 +120,45 @@ class _StandIn:
         return f"<function {self.__name__}>"
 
 
-def _replace_everywhere(kept: dict[int, Any]) -> None:
-    """Replaces objects, by their ids, in all modules, and where classes took them over."""
-    for name, module in list(sys.modules.items()):
+def survey() -> None:
+    """Find what `Overlay.install` will replace, for all processes that are forked from this one.
+
+    Each of them would copy most of what is loaded, by only looking at it.
+    """
+    global _surveyed
+    wanted = {id(value) for value in vars(os).values() if callable(value)}
+    _found.extend(_holders(wanted | {id(io.open), id(io.FileIO)}))
+    _surveyed = len(sys.modules)
+
+
+_found: list[tuple[Any, str]] = []
+_surveyed = 0
+"""How many modules have been looked at: those that were loaded first."""
+
+
+def _holders(wanted: Container[int]) -> Iterator[tuple[Any, str]]:
+    """Where objects of these ids are kept: modules, and classes that took them over, with the name there."""
+    for name in list(islice(reversed(sys.modules), len(sys.modules) - _surveyed)):
+        module = sys.modules[name]
         if name in _BELOW or name == _OWN or name.startswith(f"{_OWN}."):
             continue
         for key, value in list(getattr(module, "__dict__", {}).items()):
-            if id(value) in kept:
-                setattr(module, key, kept[id(value)])
+            if id(value) in wanted:
+                yield module, key
             elif isinstance(value, type) and value.__module__ == name:
-                _replace_in_class(value, kept)
+                for inner in list(vars(value)):
+                    if id(_held(value, inner)) in wanted:
+                        yield value, inner
 
 
-def _replace_in_class(owner: type, kept: dict[int, Any]) -> None:
-    for key, value in list(vars(owner).items()):
-        inner = value.__func__ if isinstance(value, staticmethod) else value
-        if id(inner) in kept:
-            setattr(owner, key, staticmethod(kept[id(inner)]))
+def _held(owner: Any, key: str) -> Any:
+    value = vars(owner).get(key)
+    return value.__func__ if isinstance(value, staticmethod) else value
+
+
+def _replace_everywhere(kept: dict[int, Any]) -> None:
+    """Replaces objects, by their ids, in all modules, and where classes took them over."""
+    for owner, key in [*_found, *_holders(kept)]:
+        new = kept.get(id(_held(owner, key)))
+        if new is not None:
+            setattr(owner, key, staticmethod(new) if isinstance(owner, type) else new)
