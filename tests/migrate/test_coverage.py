@@ -625,3 +625,37 @@ def test_one_of_several_that_one_place_makes(
             assert migrated(text)
         else:
             assert left_alone(text) in ("AMP012", "AMP031")
+
+
+CHOSEN = """\
+NETS
+opt = torch.optim.SGD([*nets[0].parameters(), *nets[1].parameters()], lr=0.1)
+def train(net, x, y):
+    CLEARED
+    criterion(net(x), y).backward()
+    opt.step()
+for i, (x, y) in enumerate(data):
+    train(nets[i % 2], x, y)
+"""
+LISTED = "nets = [nn.Linear(8, 3).to(device) for _ in range(2)]"
+NAMED = "nets = {0: nn.Linear(8, 3).to(device), 1: nn.Linear(8, 3).to(device)}"
+
+
+@pytest.mark.parametrize("nets", [LISTED, NAMED])
+@pytest.mark.parametrize(
+    ("cleared", "same"),
+    [
+        ("nets[0].zero_grad(); nets[1].zero_grad()", True),
+        ("nets[0].zero_grad()", False),
+        ("nets[i % 3 // 2].zero_grad()", False),
+        ("nets[i % 2].zero_grad(); nets[1 - i % 2].zero_grad()", False),
+    ],
+)
+def test_one_of_several_that_is_chosen_by_a_key(
+    nets: str, cleared: str, same: bool
+) -> None:
+    source = CHOSEN.replace("NETS", nets).replace("CLEARED", cleared)
+    if same:
+        assert migrated(source)
+    else:
+        assert left_alone(source) == "AMP031"

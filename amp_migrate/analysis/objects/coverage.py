@@ -646,6 +646,8 @@ class Coverage:
             case ir.Name():
                 return self._of_name(expr, function, stmt, depth)
         identities = self.identities(expr, function, stmt)
+        if isinstance(expr, ir.Item) and not isinstance(expr.key, ir.Const):
+            return _either([Held(whole={one}) for one in identities])
         return Held(whole=set(identities), complete=bool(identities))
 
     def _joined(
@@ -970,6 +972,7 @@ class Coverage:
             elif name != "module":
                 way.append(str(name))
         root = self._root(one)
+        way = [*(f"[{key!r}]" for key in one.places), *way]
         return None if root is None else (*root, *way)
 
     def _root(self, one: Object) -> Identity | None:

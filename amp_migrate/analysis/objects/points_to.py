@@ -129,6 +129,8 @@ class Object(NamedTuple):
     """Those by which the search came to it."""
     one_of_several: bool = False
     """A loop made it in one of its rounds, and what keeps it was left behind: another round makes another."""
+    places: tuple[object, ...] = ()
+    """Under which keys it was taken out of what comprehensions make."""
 
     @property
     def site(self) -> tuple[ir.Expr, str, ir.Path | None]:
@@ -160,6 +162,7 @@ class Object(NamedTuple):
             tuple(map(id, self.context)),
             self.bound,
             self.one_of_several,
+            self.places,
         )
 
 
@@ -177,6 +180,8 @@ class State(NamedTuple):
     names: tuple[Bound, ...] = ()
     rounds: frozenset[_Round] = frozenset()
     """Where the search went into a loop in which it was not before, by what a round of it left behind."""
+    places: tuple[object, ...] = ()
+    """As of the object that is found."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -191,6 +196,7 @@ class State(NamedTuple):
             self.wrapped,
             self.bound if self.same else None,
             self.rounds if self.same else None,
+            self.places if self.same else None,
             self.same,
         )
 
@@ -338,7 +344,12 @@ class PointsTo:
                     if not is_filled:
                         yield one
                     later = [
-                        replace(made, same=state.same, rounds=state.rounds)
+                        replace(
+                            made,
+                            same=state.same,
+                            rounds=state.rounds,
+                            places=state.places,
+                        )
                         for made in self._set_on(one)
                     ]
                     found += later
@@ -452,6 +463,7 @@ class PointsTo:
             at.bound if at.bound and at.bound.depth == len(at.fields) else None,
             at.names,
             self._is_one_of_several(at),
+            at.places,
         )
 
     def _made_by(self, one: Object) -> str | None:
@@ -1178,7 +1190,8 @@ class PointsTo:
                 if taken == EACH and len(elements) == 2:
                     yield replace(at, expr=elements[0], fields=left)
                 else:
-                    yield replace(at, expr=elements[-1], fields=left)
+                    made = replace(at, expr=elements[-1], fields=left)
+                    yield self._made_for(taken, made) if at.same else made
             case ir.Operation(op="+" | "|", operands=operands):
                 known = taken in (EACH, ANY) or at.expr.op == "|"
                 fields = at.fields if known else (ANY, *left)
@@ -1188,6 +1201,19 @@ class PointsTo:
                 yield replace(at, expr=listed, fields=fields)
             case _:
                 yield self._object("value", at)
+
+    @staticmethod
+    def _made_for(taken: Field, made: State) -> State:
+        """An element of a comprehension, each of which is another object."""
+        kind, key = taken
+        if kind != "item":
+            return made
+        if isinstance(key, str) or (isinstance(key, int) and key >= 0):
+            return replace(made, places=(key, *made.places))
+        if made.stmt is None:
+            return made
+        way = (made.function, made.stmt.path, None)
+        return replace(made, rounds=made.rounds | {way})
 
 
 def _wraps(origin: str | None, func: ir.Expr) -> bool:

@@ -24,14 +24,17 @@ KEEPING = re.compile(
     _NN
     + r"(Sigmoid|Tanh|ReLU|ReLU6|LeakyReLU|ELU|SELU|CELU|GELU|SiLU|Mish|Hardtanh|Hardswish|Softplus"
     r"|Softsign|LogSigmoid|Softmax|LogSoftmax|Softmin|Softmax2d|Identity|Flatten|Unflatten|Dropout\w*"
-    r"|AlphaDropout|(Max|Avg|AdaptiveAvg|AdaptiveMax|LP)Pool[123]d|InstanceNorm[123]d|PixelShuffle"
-    r"|Upsample|UpsamplingNearest2d|UpsamplingBilinear2d|ZeroPad2d|ReflectionPad[123]d"
-    r"|ReplicationPad[123]d|ChannelShuffle|Unfold|Fold|GLU|Hardsigmoid|Tanhshrink|Softshrink)"
+    r"|AlphaDropout|(Max|Avg|AdaptiveAvg|AdaptiveMax|LP)Pool[123]d|InstanceNorm[123]d"
+    r"|Upsample|UpsamplingNearest2d|UpsamplingBilinear2d|(Zero|Reflection|Replication|Constant|Circular)Pad[123]d"
+    r"|ChannelShuffle|Pixel(Uns|S)huffle|Unfold|Fold|GLU|Hardsigmoid|(Tanh|Soft|Hard)shrink|Threshold|RReLU"
+    r"|FeatureAlphaDropout|MaxUnpool[123]d|FractionalMaxPool[23]d|LocalResponseNorm|CosineSimilarity"
+    r"|PairwiseDistance)"
 )
 """Layers whose result has the dtype of what they are given."""
 FP32_LAYERS = re.compile(
     _NN
-    + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d|(MSE|L1|SmoothL1|Huber"
+    + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d|LPPool[123]d|LocalResponseNorm"
+    r"|CosineSimilarity|PairwiseDistance|(MSE|L1|SmoothL1|Huber"
     r"|CrossEntropy|NLL|KLDiv|BCEWithLogits|CosineEmbedding|HingeEmbedding|MarginRanking|TripletMargin"
     r"|PoissonNLL|SoftMargin|MultiMargin|MultiLabelMargin)Loss)"
 )
@@ -49,7 +52,16 @@ SAME = frozenset(
     add_ sub_ clamp_ relu_ sigmoid_ tanh_ exp_ zero_ requires_grad_ diagonal diag diag_embed norm std var
     logsumexp cumsum cumprod cuda cpu squeeze_ unsqueeze_ masked_select index_select gather repeat_interleave
     amax amin glu fill_ pow reciprocal float_power_ unfold instance_norm zeros_like ones_like
-    rand_like randn_like randint_like full_like empty_like bernoulli normal nan_to_num erf""".split()
+    rand_like randn_like randint_like full_like empty_like bernoulli normal nan_to_num erf erfc lgamma
+    hardsigmoid threshold rrelu hardshrink softshrink tanhshrink softsign ceil round floor sign sgn trunc fix
+    frac sinc positive atan asin acos sinh cosh tan atanh asinh acosh exp2 deg2rad rad2deg logit expit ravel
+    atleast_1d atleast_2d atleast_3d to_dense as_strided take_along_dim take unflatten diff nanmean nansum
+    rot90 flipud fliplr dropout1d dropout3d feature_dropout feature_alpha_dropout batch_norm pixel_shuffle
+    pixel_unshuffle channel_shuffle lp_pool1d lp_pool2d local_response_norm gumbel_softmax fold tile
+    resolve_conj real index_fill index_put index_add index_copy scatter scatter_add masked_scatter
+    sum_to_size broadcast_to tensor_split vsplit hsplit dsplit reshape_as swapdims moveaxis adjoint
+    adaptive_max_pool1d adaptive_max_pool3d renorm layer_norm group_norm leaky_relu_ elu_ selu_ celu_ rrelu_
+    threshold_ hardtanh_ fill_diagonal_""".split()
 )
 """Functions and methods whose floating-point result has the dtype of their first operand."""
 TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())
@@ -67,9 +79,15 @@ ALIKE = frozenset(
     "lerp lerp_ equal isclose allclose cross cdist grid_sample heaviside complex binary_cross_entropy".split()
 )
 """Functions that compute no such product, and outside of autocast want operands of one dtype, too."""
-PROMOTING = frozenset("lerp maximum minimum add sub mul div".split())
+PROMOTING = frozenset(
+    """lerp maximum minimum fmax fmin add sub subtract rsub mul multiply div divide true_divide
+    floor_divide remainder fmod hypot logaddexp logaddexp2 xlogy copysign atan2 arctan2 nextafter
+    addcmul addcdiv outer ger kron""".split()
+)
 """Functions and methods whose result has the dtype to which their operands are promoted."""
-JOINS = frozenset("cat stack concat hstack vstack".split())
+JOINS = frozenset(
+    "cat stack concat concatenate hstack vstack dstack column_stack row_stack".split()
+)
 FACTORIES = frozenset("randn rand zeros ones empty linspace eye".split())
 INTEGER_FACTORIES = frozenset("randint arange randperm".split())
 FP32_FUNCTIONS = frozenset(
@@ -78,7 +96,8 @@ FP32_FUNCTIONS = frozenset(
     cosine_similarity normalize interpolate nll_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
     cross_entropy binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss
     hinge_embedding_loss margin_ranking_loss triplet_margin_loss poisson_nll_loss soft_margin_loss
-    multi_margin_loss multilabel_margin_loss softmin""".split()
+    multi_margin_loss multilabel_margin_loss softmin lp_pool1d lp_pool2d local_response_norm gumbel_softmax
+    pairwise_distance""".split()
 )
 """Functions that autocast runs in fp32."""
 FP32_ONLY = re.compile(

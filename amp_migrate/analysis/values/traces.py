@@ -32,14 +32,16 @@ class Trace(NamedTuple):
     """It is seen to be, or to hold, what autocast makes half."""
     off: str
     """With AMP off: ``fp32`` for a tensor of that dtype, ``none``, ``optional`` for one of both,
-    ``number``, ``data`` for what was loaded, a mask, or a tensor of another dtype, ``?`` where it may
-    be anything."""
+    ``number``, ``integer`` for a mask or another tensor that is promoted to any float, ``data`` for what
+    was loaded or is of another dtype, ``?`` where it may be anything."""
+    scalar: bool = False
+    """It may be a tensor without dimensions, to whose dtype no half tensor with some is promoted."""
 
     @property
     def used(self) -> Trace:
         """The same where it is used in such a way that None raises."""
         tensor = {"optional": "fp32", "none": ""}
-        return Trace(self.half, tensor.get(self.off, self.off))
+        return self._replace(off=tensor.get(self.off, self.off))
 
 
 _NOTHING = Trace(False, "")
@@ -48,16 +50,26 @@ UNKNOWN = Trace(False, "?")
 NONE = Trace(False, "none")
 DATA = Trace(False, "data")
 NUMBER = Trace(False, "number")
+INTEGER = Trace(False, "integer")
 FULL = Trace(False, "fp32")
 _HOOKED = Trace(True, "?")
 """What a module is given or gives, and hands to a hook."""
 
-_CASTS = frozenset("long int bool double byte short argmax argmin argsort".split())
+_CASTS = frozenset("long int bool byte short argmax argmin argsort".split())
+_REDUCTIONS = frozenset(
+    "mean sum prod max min amax amin norm std var median logsumexp nanmean nansum".split()
+)
+"""They give one number where no dimension is named."""
 _PLACED = frozenset("max min topk sort median mode kthvalue cummax cummin".split())
 """They give values and, behind them, places."""
 _SAME_ELEMENTS = frozenset(
     f"builtins.{name}" for name in "list tuple set reversed sorted iter".split()
 ) | {"collections.deque", "random.sample", "random.choices", "tqdm.tqdm"}
+_COPIES = frozenset("copy.copy copy.deepcopy".split())
+_NO_TENSORS = frozenset("builtins math numpy os time json logging random re".split())
+"""What gives no tensor,"""
+_HANDS_ON = frozenset(("builtins.getattr",))
+"""but for these."""
 _COLLECTIONS = frozenset(
     f"builtins.{name}" for name in "list dict set".split()
 ) | frozenset(f"collections.{name}" for name in "deque defaultdict OrderedDict".split())
@@ -97,15 +109,16 @@ class At:
 
 def join(traces: Iterable[Trace]) -> Trace:
     """What holds of a value that is one of some."""
-    half, off = _NOTHING
+    half, off, scalar = _NOTHING
     for one in traces:
         half |= one.half
+        scalar |= one.scalar
         if off in ("", one.off) or not one.off:
             off = off or one.off
         else:
             optional = {off, one.off} <= {"none", "fp32", "optional"}
             off = "optional" if optional else "?"
-    return Trace(half, off)
+    return Trace(half, off, scalar)
 
 
 def mixed(traces: Iterable[Trace]) -> Trace:
@@ -116,9 +129,14 @@ def mixed(traces: Iterable[Trace]) -> Trace:
     known = [t for t in traces if t.off != "number"]
     if not known:
         return NUMBER
+    known = [t for t in known if t.off != "integer"] or known
     joined = join(known)
-    full = any(not t.half and t.off in ("fp32", "data") for t in known)
-    return Trace(joined.half and not full, joined.off)
+    scalar = all(t.scalar for t in known)
+    full = any(
+        not t.half and t.off in ("fp32", "data") and (scalar or not t.scalar)
+        for t in known
+    )
+    return Trace(joined.half and not full, joined.off, scalar)
 
 
 class Traces:
@@ -253,15 +271,17 @@ class Traces:
         if op in ("and", "or"):
             return join(self._with(at, one, at.part) for one in operands)
         if op in dtype_table.COMPARISONS:
-            return DATA
+            return INTEGER
+        if op == "starred":
+            return self._with(at, operands[0], (ANY, *at.part))
         traces = [self._with(at, one, at.part) for one in operands]
         if op == "@":
             return self._product(at, traces)
         if op == "**" and self.is_under(at):
             return Trace(False, mixed(traces).off)
-        if op in (*dtype_table.ARITHMETIC, "-x", "//", "%", "**"):
+        if op in (*dtype_table.ARITHMETIC, "-x", "+x", "//", "%", "**"):
             return mixed(traces)
-        return UNKNOWN
+        return _perhaps(traces)
 
     def _product(self, at: At, operands: list[Trace]) -> Trace:
         # Where one of them is fp32 without AMP, so are the others.
@@ -400,7 +420,10 @@ class Traces:
         view = dtype_table.view_of(expr)
         if view is not None:
             return self._with(at, view, at.part)
-        if expr.attr in ("indices", "shape", "ndim", "device", "dtype"):
+        if expr.attr == "dtype":
+            # It stands for the tensors that are made of it.
+            return self._with(at, expr.value)
+        if expr.attr in ("indices", "shape", "ndim", "device"):
             return NUMBER
         if expr.attr in ("weight", "bias"):
             return FULL
@@ -488,7 +511,8 @@ class Traces:
         if self.is_model(func, at.function):
             return Trace(self.is_under(at) or self._any_half(at, call), "?")
         if refs or not isinstance(func, ir.Attr):
-            return UNKNOWN
+            unknown = not refs and self._applied(at, func)
+            return Trace(unknown or self._any_half(at, call), "?")
         return self._method(at, call, func)
 
     def _fields(self, func: ir.Expr, function: str) -> tuple[str, ...]:
@@ -564,6 +588,13 @@ class Traces:
         found = () if owner is None else self.program.definitions(owner, name.id)
         return [made for made in found if made.stmt.kind == "for"]
 
+    def _applied(self, at: At, func: ir.Expr) -> bool:
+        """Whether what is called may give half values of its own: a layer, for all that is known."""
+        if isinstance(func, ir.Deferred):
+            return self._with(at, func.body).half
+        known = self.program.origin(func, at.function) is not None
+        return self.is_under(at) and not known
+
     def _any_half(self, at: At, call: ir.Call) -> bool:
         return any(self._with(at, arg.value).half for arg in call.args)
 
@@ -587,6 +618,8 @@ class Traces:
         if name == "float":
             return FULL
         if name in _CASTS:
+            return INTEGER
+        if name == "double":
             return DATA
         if name in ("item", "size", "numel", "dim", "tolist"):
             return NUMBER
@@ -602,15 +635,16 @@ class Traces:
             return self._with(at, value, (ANY, *at.part[2:])) if at.part[1] else NUMBER
         if name in ("to", "type", "type_as", "new_tensor"):
             return self._moved(at, call, value)
-        if any(arg.name == "dtype" for arg in call.args):
-            return UNKNOWN
+        for arg in call.args:
+            if arg.name == "dtype":
+                return self._of_dtype(at, arg.value)
         if name in _NEW or (name.endswith("_") and not at.part):
             found = self._with(at, value)
             return Trace(found.half, found.used.off)
         if name in _PLACED and at.part and at.part[0] in (1, -1):
-            return DATA
+            return INTEGER
         operands = [value, *(a.value for a in call.args)]
-        return self._computed(at, name, operands)
+        return self._computed(at, name, operands, call)
 
     def _moved(self, at: At, call: ir.Call, value: ir.Expr) -> Trace:
         """``x.to(device)``, ``x.to(torch.float32)``."""
@@ -621,14 +655,24 @@ class Traces:
                 "non_blocking",
             ):
                 continue
-            origin = self.program.origin(arg.value, at.function) or ""
-            if dtype_table.FLOAT.fullmatch(origin):
-                return FULL
-            if kind_of(self.program, arg.value, at.function) != DEVICE:
-                return UNKNOWN
+            if kind_of(self.program, arg.value, at.function) == DEVICE:
+                continue
+            like = self._of_dtype(at, arg.value)
+            return like if like != UNKNOWN else Trace(moved.half, "?")
         return moved
 
-    def _computed(self, at: At, name: str, operands: list[ir.Expr]) -> Trace:
+    def _of_dtype(self, at: At, expr: ir.Expr) -> Trace:
+        """What is made to be of a dtype, or to be like a tensor."""
+        origin = self.program.origin(expr, at.function)
+        if origin is None:
+            return self._with(at, expr).used
+        if dtype_table.FLOAT.fullmatch(origin):
+            return FULL
+        return INTEGER if dtype_table.INTEGERS.fullmatch(origin) else DATA
+
+    def _computed(
+        self, at: At, name: str, operands: list[ir.Expr], call: ir.Call
+    ) -> Trace:
         """What a function or method of torch gives."""
         if name in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS:
             return self._product(at, [self._with(at, one) for one in operands])
@@ -641,14 +685,18 @@ class Traces:
             given = operands[1:] if name == "where" and len(operands) > 2 else operands
             return mixed(self._with(at, one) for one in given)
         full = name in dtype_table.FP32_FUNCTIONS and self.is_under(at)
-        if name in dtype_table.SAME | _PLACED | {"round", "floor"}:
+        if name in dtype_table.SAME | _PLACED:
             found = self._with(at, operands[0])
-            return Trace(found.half and not full, found.used.off)
-        if full:
-            return FULL
+            scalar = found.scalar or (
+                name in _REDUCTIONS
+                and len(operands) == 1
+                and all(arg.name not in ("dim", "axis") for arg in call.args)
+            )
+            return Trace(found.half and not full, found.used.off, scalar)
         if name in dtype_table.FP32_FUNCTIONS:
-            return mixed(self._with(at, one) for one in operands)
-        return UNKNOWN
+            found = FULL if full else mixed([self._with(at, one) for one in operands])
+            return found._replace(scalar="_loss" in name or "entropy" in name)
+        return _perhaps(self._with(at, one) for one in operands)
 
     def _function(self, at: At, call: ir.Call, origin: str) -> Trace:
         values = [arg.value for arg in call.args if arg.name is None]
@@ -663,6 +711,10 @@ class Traces:
         if origin in _SAME_ELEMENTS:
             found = self._with(at, values[0], at.part or (ANY,))
             return found if at.part else _held([found])
+        if origin in _COPIES:
+            return self._with(at, values[0], at.part)
+        if origin in ("builtins.map", "builtins.filter"):
+            return Trace(self._applied(at, values[0]) or self._any_half(at, call), "?")
         if origin in ("builtins.next", "random.choice"):
             return self._with(at, values[0], (ANY, *at.part))
         if origin == "builtins.enumerate" and len(at.part) > 1:
@@ -684,21 +736,32 @@ class Traces:
             return join(self._with(at, value) for value in values)
         if origin == "torch.autograd.Variable":
             return self._with(at, values[0], at.part)
-        if not origin.startswith("torch.") or (at.part and _is_field(at.part[0])):
-            return UNKNOWN
-        if any(arg.name == "dtype" for arg in call.args):
-            return UNKNOWN
+        if at.part and _is_field(at.part[0]):
+            return Trace(self._any_half(at, call), "?")
+        if not origin.startswith("torch."):
+            known = origin.split(".")[0] in _NO_TENSORS and origin not in _HANDS_ON
+            return UNKNOWN if known else Trace(self._any_half(at, call), "?")
+        for arg in call.args:
+            if arg.name == "dtype":
+                return self._of_dtype(at, arg.value)
         if dtype_table.FP32_ONLY.fullmatch(origin):
             return FULL
         if name in dtype_table.FACTORIES or name == "FloatTensor":
-            return FULL
+            return FULL._replace(scalar=_is_empty(values[0]))
+        if name in dtype_table.INTEGER_FACTORIES or name == "LongTensor":
+            number = any(
+                isinstance(one, ir.Const) and isinstance(one.value, float)
+                for one in values
+            )
+            return FULL if number else INTEGER
         if name in dtype_table.FROM_NUMBERS:
-            return DATA
+            listed = isinstance(values[0], ir.Display) and bool(values[0].items)
+            return DATA._replace(scalar=name != "from_numpy" and not listed)
         if name in _PLACED and at.part and at.part[0] in (1, -1):
-            return DATA
+            return INTEGER
         if name in _CASTS:
-            return DATA
-        return self._computed(at, name, values)
+            return INTEGER
+        return self._computed(at, name, values, call)
 
     def _of_named_parts(self, at: At, call: ir.Call) -> Trace:
         """``dict(loss=loss, out=out)``, and a namespace made like this."""
@@ -730,7 +793,8 @@ class Traces:
         if origin is None:
             return self._of_forward(made, under, part)
         if dtype_table.FP32_LAYERS.fullmatch(origin):
-            return FULL if under else given
+            scalar = origin.endswith("Loss")
+            return (FULL if under else given)._replace(scalar=scalar)
         layers = self.modules.layers(made)
         if layers is None:
             found = self._layer(origin, given, under)
@@ -758,7 +822,7 @@ class Traces:
             return Trace(under or given.half, "fp32")
         if dtype_table.KEEPING.fullmatch(origin):
             return given
-        return UNKNOWN
+        return Trace(given.half, "?")
 
     def _of_forward(self, made: Construction, under: bool, part: Selectors) -> Trace:
         refs = self.program.resolve(made.call.func, made.function)
@@ -767,6 +831,16 @@ class Traces:
             UNKNOWN if one is None else self._returned(one, under, part)
             for one in forwards
         )
+
+
+def _is_empty(size: ir.Expr) -> bool:
+    """Whether a size says that there are no dimensions."""
+    return isinstance(size, ir.Display) and not size.items
+
+
+def _perhaps(operands: Iterable[Trace]) -> Trace:
+    """What holds of a result of which nothing is known: a half operand may make it half."""
+    return Trace(any([one.half for one in operands]), "?")
 
 
 def _held(elements: Iterable[Trace]) -> Trace:

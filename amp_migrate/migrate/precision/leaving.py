@@ -277,7 +277,7 @@ class Leaving:
         keys = key.items if isinstance(key, ir.Display) else (key,)
         return any(
             isinstance(one, (ir.Call, ir.Name, ir.Attr, ir.Operation, ir.Item))
-            and self._trace(function, stmt, one).off == "data"
+            and self._trace(function, stmt, one).off in ("data", "integer")
             for one in keys
         )
 
