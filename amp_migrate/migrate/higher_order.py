@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.precision import Precision
-from amp_migrate.edit.edits import FullPrecision, Placed
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import FullPrecision, Placed, Upcast
 from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
@@ -53,6 +55,8 @@ class HigherOrder:
         self.is_shared = False
         """Of the last plan, which came to nothing: the gradients are followed now, plan again."""
         self.spans: list[Span] = []
+        self.casts: list[Placed] = []
+        """What is made fp32 so that a forward can be differentiated to it."""
 
     def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
         """Where autocast is to be off, or why that would not do."""
@@ -62,6 +66,7 @@ class HigherOrder:
         reached = {
             (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
         }
+        self.casts = []
         try:
             spans = self._spans(calls, reached)
             self._check(spans, calls, runs, reached)
@@ -69,8 +74,11 @@ class HigherOrder:
             return refused.refusal
         self.spans = [span for span in spans if not span.is_called]
         return [
-            (ir.file_of(span.function), FullPrecision(span.path, span.last))
-            for span in self.spans
+            *self.casts,
+            *(
+                (ir.file_of(span.function), FullPrecision(span.path, span.last))
+                for span in self.spans
+            ),
         ]
 
     def refusal(self, runs: Collection[Run]) -> Refusal | None:
@@ -338,6 +346,8 @@ class HigherOrder:
             for expr in self._goes_in(stmt, function):
                 variables = forward.reads_of(expr, function) - written
                 if variables and precision.may_be_half(expr, function, stmt):
+                    if self._raised(variables, function, stmt, precision):
+                        continue
                     names = ", ".join(sorted(variables))
                     reason = f"differentiates a forward on {names}, which may be in half precision"
                     raise _Refused(reason, stmt.line)
@@ -349,6 +359,40 @@ class HigherOrder:
             ends = region.holds(function, (*span.path[:-1], _end(span)))
             if begins != ends or (not begins and span.holds(run.function, run.path)):
                 raise _Refused("stands across the edge of a region", line)
+
+    def _raised(
+        self, names: Collection[str], function: str, stmt: ir.Stmt, precision: Precision
+    ) -> bool:
+        """Plan to make variables fp32 where they are given their values; False where one cannot be.
+
+        So the forward is given the very tensor that its gradients are taken to.
+        """
+        remedies = self.hazards.remedies
+        edits: list[Placed] = []
+        for name in map(ir.Name, sorted(names)):
+            if not precision.may_be_half(name, function, stmt):
+                continue
+            made, from_start = remedies.flow.reaching(
+                name.id, Made(name, function, stmt)
+            )
+            for one in made:
+                value = one.value
+                if one.kind != "assign" or one.targets != (name,) or value is None:
+                    return False
+                match value:
+                    case ir.Call(func=ir.Attr(attr="requires_grad_", value=leaf)):
+                        value = leaf
+                if _asks_gradients(value):
+                    return False
+                steps = steps_to(one, value)
+                at = Made(value, function, one)
+                if steps is None or not remedies.dtypes.is_fp32(at):
+                    return False
+                edits.append((ir.file_of(function), Upcast(one.path, steps)))
+            if from_start or not made:
+                return False
+        self.casts += (one for one in edits if one not in self.casts)
+        return True
 
     def _goes_in(self, stmt: ir.Stmt, function: str) -> Iterator[ir.Expr]:
         """What the forward computations on a statement's own line are given."""

@@ -829,3 +829,26 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """
+
+
+OPTION = """\
+def distance(p, q, is_logit=True):
+    if is_logit:
+        p = F.softmax(p, dim=1)
+        q = F.softmax(q, dim=1)
+    return -(p * torch.log(q + 1e-8)).sum(1).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [("", True), (", is_logit=True", True), (", len(x) > 2", False), (", 0", False)],
+)
+def test_an_option_that_is_always_taken(given: str, known: bool) -> None:
+    (case,) = cases(
+        f"=== one\nLINEAR\n{OPTION}---\nh = model(x)\n"
+        f"loss = distance(h.detach(), h{given}) + h.mean()\n---\n"
+    ).values()
+    result = migrate_source(case.source, path="train.py")
+    assert ("torch.log(q + 1e-8)" if known else "log(q.float() + 1e-8)") in result.output
+    check_runs(case.source, result.output)

@@ -659,3 +659,20 @@ def test_one_of_several_that_is_chosen_by_a_key(
         assert migrated(source)
     else:
         assert left_alone(source) == "AMP031"
+
+
+def test_what_a_size_is_called_makes_it_no_module() -> None:
+    """``m`` is a module elsewhere; what is computed of tensors touches no gradients."""
+    assert "unscale_" not in migrated("""\
+for m in [nn.Linear(3, 3)]:
+    m.eval()
+def squares(a):
+    m, n = a.size(0), a.size(1)
+    return torch.pow(a, 2).sum(1, keepdim=True).expand(m, n)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    criterion(model(x), y).backward()
+    print(squares(x).shape)
+    opt.step()
+""")

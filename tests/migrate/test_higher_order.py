@@ -95,6 +95,34 @@ CASES = {
 +            (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
 +        loss = criterion(out, y) + g.pow(2).sum() + model(x.detach() * 2).float().mean()
 """ + BACK,
+    "with respect to what a model made": """\
+ maker = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).to(device)
+""" + SETUP + """\
+-    fake = maker(x)
+-    out = model(fake)
+-    g = torch.autograd.grad(out.sum(), fake, create_graph=True)[0]
+-    loss = criterion(model(x), y) + g.pow(2).sum() + out.mean()
++    AUTOCAST
++        fake = maker(x).float()
++        with torch.autocast("cuda", enabled=False):
++            out = model(fake)
++            g = torch.autograd.grad(out.sum(), fake, create_graph=True)[0]
++        loss = criterion(model(x), y) + g.pow(2).sum() + out.float().mean()
+""" + BACK,
+    "with respect to what is left of what a model made": """\
+ head = nn.Linear(3, 1).to(device)
+""" + SETUP + """\
+-    fake = model(x)
+-    mix = fake.detach().requires_grad_(True)
+-    g = torch.autograd.grad(head(mix).sum(), mix, create_graph=True)[0]
+-    loss = criterion(fake, y) + g.pow(2).sum()
++    AUTOCAST
++        fake = model(x)
++        mix = fake.detach().float().requires_grad_(True)
++        with torch.autocast("cuda", enabled=False):
++            g = torch.autograd.grad(head(mix).sum(), mix, create_graph=True)[0]
++        loss = criterion(fake, y) + g.pow(2).sum()
+""" + BACK,
     "a forward that the loss shares": SETUP + """\
      x.requires_grad_()
 -    out = model(x)
@@ -175,22 +203,6 @@ def test_it_trains_as_before(name: str) -> None:
 
 
 LEFT = {
-    "what a model made, without fp32": """\
-        for x, y in data:
-            opt.zero_grad()
-            fake = model(x)
-            mix = fake.detach().requires_grad_(True)
-            g = torch.autograd.grad(head(mix).sum(), mix, create_graph=True)[0]
-            loss = criterion(fake, y) + g.pow(2).sum()
-        """,
-    "nothing is left, of what a model made": """\
-        for x, y in data:
-            opt.zero_grad()
-            x = head(model(x)).repeat(1, 8).detach().requires_grad_()
-            out = model(x)
-            g = torch.autograd.grad(out.sum(), x, create_graph=True)[0]
-            loss = criterion(out, y) + g.pow(2).sum()
-        """,
     "nothing is left, a gradient to begin with": """\
         for x, y in data:
             opt.zero_grad()
@@ -434,6 +446,7 @@ def test_in_the_body_of_a_class() -> None:
 _OF_OUTPUTS = """\
 import torch
 import torch.nn as nn
+from torch.autograd import Variable
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 gen = nn.Sequential(nn.Linear(4, 8), nn.Tanh()).to(device)
 critic = nn.Linear(8, 1).to(device)
@@ -453,7 +466,7 @@ for x in [torch.randn(4, 8) for _ in range(4)]:
     ("made", "words"),
     (
         (
-            "gen(torch.randn(4, 4, device=device))",
+            "Variable(gen(torch.randn(4, 4, device=device)), requires_grad=True)",
             "a forward on made, which may be in half",
         ),
         ("gen[0].weight.t()[:4]", "may be with respect to parameters"),
@@ -498,3 +511,27 @@ def test_what_is_made_in_many_steps_is_followed(given: str, code: str) -> None:
     source = _CHAIN.replace("STEPS\n", steps).replace("GIVEN", given)
     result = migrate_source(source, path="train.py")
     assert [found.code for found in result.diagnostics] == ([code] if code else [])
+
+
+_UNSEEN = """\
+def smooth(out, x):
+    return torch.autograd.grad(out.sum(), x, create_graph=True)[0].pow(2).mean()
+class Other:
+    def feed(self, batch):
+        self.x = batch.to(device).requires_grad_()
+    def penalty(self, net):
+        return smooth(net(self.x), self.x)
+other = Other()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_what_is_called_from_out_of_sight_is_given_data() -> None:
+    assert migrated(_UNSEEN)
+    handed = _UNSEEN + "for give in (other.feed,):\n    give(model(x))\n"
+    assert left_alone(handed) == "AMP023"

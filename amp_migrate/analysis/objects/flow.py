@@ -114,7 +114,50 @@ class Flow:
 
     def reaching(self, name: str, at: Made) -> tuple[list[ir.Stmt], bool]:
         """The statements whose value a variable may have, and whether it may be that of the start."""
-        return self.program.control(at.function).reaching(name, at.stmt.path)
+        stmts, from_start = self.program.control(at.function).reaching(
+            name, at.stmt.path
+        )
+        if from_start and any(self._surely_runs(one, name, at) for one in stmts):
+            from_start = False
+        return stmts, from_start
+
+    def _surely_runs(self, stmt: ir.Stmt, name: str, at: Made) -> bool:
+        """Whether a statement binds a variable before another one runs, under an option that is always
+        taken: ``if is_logit: q = softmax(q)``, where all calls say so."""
+        around = stmt.path[:-1]
+        block = around[:-1]
+        if not around or stmt.kind != "assign" or ir.Name(name) not in stmt.targets:
+            return False
+        here = at.stmt.path[len(block) :][:1]
+        if at.stmt.path[: len(block)] != block or not here:
+            return False
+        field, index = around[-1]
+        if here[0][0] != field or here[0][1] <= index or stmt.path[-1][0] != "body":
+            return False
+        outer = self.program.control(at.function).statements.get(around)
+        return (
+            outer is not None
+            and outer.kind == "if"
+            and isinstance(outer.value, ir.Name)
+            and self._is_always_true(outer.value.id, at.function)
+        )
+
+    def _is_always_true(self, name: str, function: str) -> bool:
+        """Whether every call gives a parameter, which nothing else binds, a constant that is true."""
+        program = self.program
+        sites = program.call_sites.get(function, [])
+        params = [p for p in program.functions[function].params if p.name == name]
+        if (
+            not params
+            or not sites
+            or params[0].kind in ("*", "**")
+            or function in program.escaping
+            or program.definitions(function, name)
+            or any(arg.star for site in sites for arg in site.call.args)
+        ):
+            return False
+        given = [program.argument_at(s, name) or params[0].default for s in sites]
+        return all(isinstance(one, ir.Const) and bool(one.value) for one in given)
 
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""

@@ -14,6 +14,7 @@ _GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
 """The word in a name, but not ``upgrade``, ``degradation``, ``gradual``."""
 _BOUNDS = re.compile(r"(?i)clip|clamp|norm")
 _HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "tqdm.")
+_FUNCTION = re.compile(r"torch\.(nn\.functional\.)?[a-z]\w*")
 _BOOKKEEPING = vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING
 _PARAMETERS = ("parameters", "named_parameters", "param_groups")
 _MOST_NAMES = 3
@@ -21,13 +22,23 @@ _MOST_NAMES = 3
 
 def is_harmless(program: Program, call: ir.Call, function: str) -> bool:
     """Whether a call is known to leave gradients alone: of a library, or for bookkeeping."""
-    if called(call) in _BOOKKEEPING:
+    if called(call) in _BOOKKEEPING or _is_of_tensor(program, call, function):
         return True
     origins = _origins(program, call, function)
     return bool(origins) and all(
         one.startswith(_HARMLESS) or one.split(".")[0] in sys.stdlib_module_names
         for one in origins
     )
+
+
+def _is_of_tensor(program: Program, call: ir.Call, function: str) -> bool:
+    """Whether a call is a method of what a function of torch computes: ``torch.pow(x, 2).expand(m, n)``."""
+    value: ir.Expr = call.func
+    while isinstance(value, ir.Attr) and isinstance(value.value, ir.Call):
+        value = value.value.func
+        if _FUNCTION.fullmatch(program.origin(value, function) or ""):
+            return True
+    return False
 
 
 def _origins(program: Program, call: ir.Call, function: str) -> set[str]:

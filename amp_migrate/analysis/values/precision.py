@@ -142,9 +142,12 @@ class Precision:
             sites = program.call_sites.get(owner, [])
             own = program.self_class(owner)
             is_module = own is not None and self.forward.is_module_class(own[1])
-            if not sites or (scope.name == "forward" and is_module):
+            if scope.name == "forward" and is_module:
                 # Who calls it is not known.
                 return True
+            if not sites:
+                # What calls it is not in sight, and gives it data, unless it is handed on to be called.
+                return owner in program.escaping
             return any(
                 self._may_be_half(value, site.caller, site.stmt, depth + 1)
                 for site in sites

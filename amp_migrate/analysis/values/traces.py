@@ -840,7 +840,7 @@ def _is_empty(size: ir.Expr) -> bool:
 
 def _perhaps(operands: Iterable[Trace]) -> Trace:
     """What holds of a result of which nothing is known: a half operand may make it half."""
-    return Trace(any([one.half for one in operands]), "?")
+    return Trace(any(one.half for one in operands), "?")
 
 
 def _held(elements: Iterable[Trace]) -> Trace:

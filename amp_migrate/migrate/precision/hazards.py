@@ -148,7 +148,7 @@ class Hazards:
             for run in runs
             for stmt in _statements_of(self.program.functions[run.function], run)
         )
-        remedies = self._remedies = Remedies(self.program, under, self.options.dtype)
+        remedies = self.remedies = Remedies(self.program, under, self.options.dtype)
         sigmoids = Sigmoids(remedies, self.forward)
         refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
         if refusal is not None:
@@ -361,16 +361,16 @@ class Hazards:
 
     def of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """The first hazard in a statement that runs under autocast, as it stands; after `find`."""
-        known = self._remedies.edits
-        self._remedies.edits = dict(known)
+        known = self.remedies.edits
+        self.remedies.edits = dict(known)
         try:
             found = self._remedied(function, stmt)
-            if found is None and len(self._remedies.edits) > len(known):
+            if found is None and len(self.remedies.edits) > len(known):
                 message = "an operation needs fp32 operands"
                 found = Refusal("AMP020", message, stmt.line)
             return found
         finally:
-            self._remedies.edits = known
+            self.remedies.edits = known
 
     def _remedied(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """The first hazard in a statement for which there is no remedy; those for others are planned."""
@@ -391,7 +391,7 @@ class Hazards:
         refusal = refusal or self._formulas.refusal(function, stmt)
         if refusal is not None:
             return refusal
-        return of_products(self._remedies, self.forward, function, stmt)
+        return of_products(self.remedies, self.forward, function, stmt)
 
     def _of_call(
         self, program: Program, function: str, stmt: ir.Stmt, call: ir.Call
@@ -439,7 +439,7 @@ class Hazards:
         """``assert h.dtype == torch.float32``, where autocast makes it half."""
         for tensor in tested(self.program, function, stmt, self.options.dtype):
             at = Made(tensor, function, stmt)
-            if not self._remedies.halves.is_never_half(at):
+            if not self.remedies.halves.is_never_half(at):
                 message = "what is asked for its dtype may be half here"
                 return Refusal("AMP020", message, stmt.line)
         return None
