@@ -850,5 +850,7 @@ def test_an_option_that_is_always_taken(given: str, known: bool) -> None:
         f"loss = distance(h.detach(), h{given}) + h.mean()\n---\n"
     ).values()
     result = migrate_source(case.source, path="train.py")
-    assert ("torch.log(q + 1e-8)" if known else "log(q.float() + 1e-8)") in result.output
+    assert (
+        "torch.log(q + 1e-8)" if known else "log(q.float() + 1e-8)"
+    ) in result.output
     check_runs(case.source, result.output)
