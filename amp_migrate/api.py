@@ -202,17 +202,29 @@ def _rewrite_paths(
     write: bool,
     executor: str,
 ) -> Report:
-    settings = config.load([str(path) for path in paths])
+    projects = config.projects([str(path) for path in paths])
     if write:
-        recovery = journal.recover(settings.root)
-        if recovery is not None and not recovery.settled:
-            raise SourceError(str(settings.root), "; ".join(recovery.lines))
+        for project in projects:
+            _recover(project.settings.root)
     if options is not None:
-        settings = replace(settings, options=options)
-    report = engine.run(
-        paths, settings=settings, job=job, jobs=jobs, executor=checked(executor)
+        projects = [
+            replace(one, settings=replace(one.settings, options=options))
+            for one in projects
+        ]
+    reports = engine.run_all(projects, job=job, jobs=jobs, executor=checked(executor))
+    return engine.merged(
+        [
+            engine.write(report, project.settings.root) if write else report
+            for project, report in zip(projects, list(reports), strict=True)
+        ]
     )
-    return engine.write(report, settings.root) if write else report
+
+
+def _recover(root: Path) -> None:
+    """Settle what an interrupted write left."""
+    recovery = journal.recover(root)
+    if recovery is not None and not recovery.settled:
+        raise SourceError(str(root), "; ".join(recovery.lines))
 
 
 def _one_text(

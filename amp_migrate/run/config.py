@@ -69,6 +69,39 @@ class Settings:
         return Filters(str(self.root), self.include, self.exclude, self.force_exclude)
 
 
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Paths that belong together, and what is configured for them."""
+
+    paths: tuple[str, ...]
+    settings: Settings
+
+
+def projects(
+    paths: Sequence[str],
+    overrides: Overrides = Overrides(),
+    config_file: str | None = None,
+) -> list[Project]:
+    """The projects that ``paths`` are in, each with its own settings, in the order of their first paths.
+
+    A path belongs to the project that is found above it, and what is below another of the paths to that
+    one's; paths that are in no project belong together. Raises `ConfigError`.
+    """
+    starts = {path: _start(path) for path in paths or (os.curdir,)}
+    folders = {start for path, start in starts.items() if Path(path).is_dir()}
+    known: dict[Path, Path | None] = {}
+    found: dict[Path | None, list[str]] = {}
+    for path, start in starts.items():
+        outer = [one for one in start.parents if one in folders]
+        start = outer[-1] if outer else start
+        if start not in known:
+            known[start] = _locate(start)[0]
+        found.setdefault(known[start], []).append(path)
+    return [
+        Project(tuple(own), load(own, overrides, config_file)) for own in found.values()
+    ]
+
+
 def load(
     paths: Sequence[str],
     overrides: Overrides = Overrides(),
@@ -76,7 +109,9 @@ def load(
 ) -> Settings:
     """The settings for a run over ``paths``. Raises `ConfigError`."""
     overrides = overrides or Overrides()
-    root, found = _locate(common_parent(paths))
+    start = common_parent(paths)
+    above, found = _locate(start)
+    root = above or start
     if config_file is None:
         file, table = found, _own_table(_read(found)) if found else {}
     else:
@@ -150,18 +185,24 @@ def _first(*candidates: Any) -> Any:
 
 def common_parent(paths: Sequence[str]) -> Path:
     """The deepest directory that all ``paths`` are in; the current one where there is none."""
-    directories = []
-    for path in paths or (os.curdir,):
-        absolute = Path(lexical(path))
-        directories.append(absolute if absolute.is_dir() else absolute.parent)
+    directories = [_start(path) for path in paths or (os.curdir,)]
     try:
         return Path(os.path.commonpath(directories))
     except ValueError:  # several drives
         return Path.cwd()
 
 
-def _locate(start: Path) -> tuple[Path, Path | None]:
-    """The project root for ``start``, and its pyproject.toml if that configures this program."""
+def _start(path: str) -> Path:
+    """The directory from which the project of a path is looked for."""
+    absolute = Path(lexical(path))
+    return absolute if absolute.is_dir() else absolute.parent
+
+
+def _locate(start: Path) -> tuple[Path | None, Path | None]:
+    """The project root for ``start``, and its pyproject.toml if that configures this program.
+
+    None where nothing says that there is a project.
+    """
     fallback = None
     for directory in upwards(str(start)):
         pyproject = directory / "pyproject.toml"
@@ -174,7 +215,7 @@ def _locate(start: Path) -> tuple[Path, Path | None]:
             for name in ("pyproject.toml", "setup.py", "setup.cfg")
         ):
             fallback = directory
-    return fallback or start, None
+    return fallback, None
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -6,8 +6,9 @@ Only `write` writes, so that a run is decided as a whole before it touches a fil
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from amp_migrate.core.deep import with_room
@@ -22,12 +23,13 @@ from amp_migrate.program.programs import (
     groups_of,
     key,
 )
-from amp_migrate.run.cache.programs import Answers, Cache, Failed, Told, cache_of
+from amp_migrate.run.cache.programs import Answers, Failed, Told, cache_of
 from amp_migrate.run.cache.store import Store
-from amp_migrate.run.config import Settings
+from amp_migrate.run.config import Project, Settings
 from amp_migrate.run.executors import LOCAL, mapped, opened, processors
 from amp_migrate.run.jobs import Job, Work, subject
 from amp_migrate.sources import discovery, files, journal
+from amp_migrate.sources.discovery import Found
 from amp_migrate.sources.document import Source
 from amp_migrate.sources.journal import Change
 
@@ -110,7 +112,6 @@ class Report:
         return tuple(migration for migration in self.migrations if migration.changed)
 
 
-@collected_seldom()
 def run(
     paths: Sequence[str | Path],
     *,
@@ -121,26 +122,61 @@ def run(
     store: Store | None = None,
     executor: str = LOCAL,
 ) -> Report:
-    """Do a job on the files that ``paths`` name, in memory.
+    """Do a job on the files that ``paths`` name, in memory; the rest is as in `run_all`."""
+    project = Project(tuple(map(str, paths)), settings)
+    (report,) = run_all(
+        [project],
+        job=job,
+        jobs=jobs,
+        progress=progress,
+        store=store,
+        executor=executor,
+    )
+    return report
+
+
+def run_all(
+    projects: Iterable[Project],
+    *,
+    job: Job = Job.MIGRATE,
+    jobs: int | None = 1,
+    progress: Progress | None = None,
+    store: Store | None = None,
+    executor: str = LOCAL,
+) -> Iterator[Report]:
+    """Do a job on projects, in memory: the report of each, in their order.
 
     ``jobs`` is the most processes to use, None for one per processor. More than one needs, as all
     of `multiprocessing` does, a main module that can be imported without running the program.
-    ``executor``: who does the work, as `executors.opened` takes it.
+    ``executor``: who does the work, as `executors.opened` takes it; it is one for all projects.
     ``store``: where earlier runs left what they found out, and this one leaves it.
-    Raises `PatternError` for a pattern in ``settings`` that means nothing, and `ExecutorError`.
+    Raises `PatternError` for a pattern in settings that means nothing, and `ExecutorError`.
     """
-    found = discovery.discover([str(path) for path in paths], settings.filters)
-    failures = [Failure(error) for error in found.errors]
-    given: dict[str, FileBytes] = {}
-    for path in found.files:
-        try:
-            given[key(path)] = FileBytes(path, files.read(path))
-        except SourceError as error:
-            failures.append(Failure(error))
-    migrations, more = _do_all(
-        job, given, settings, executor, jobs, progress or _unheard, store
+    with collected_seldom():
+        begun = (
+            _Run.on_files(number, one, job, store)
+            for number, one in enumerate(projects)
+        )
+        yield from _reports(begun, executor, jobs, progress or _unheard)
+
+
+def merged(reports: Sequence[Report]) -> Report:
+    """The reports of several projects as one: the programs of all have numbers of their own."""
+    if len(reports) == 1:
+        return reports[0]
+    migrations: list[Migration] = []
+    before = 0
+    for report in reports:
+        migrations += (
+            replace(one, program=before + one.program) for one in report.migrations
+        )
+        before = 1 + max((one.program for one in migrations), default=-1)
+    return Report(
+        tuple(migrations),
+        tuple(one for report in reports for one in report.failures),
+        tuple(path for report in reports for path in report.paths),
+        sum(report.skipped for report in reports),
     )
-    return Report(migrations, (*failures, *more), found.files, found.skipped)
 
 
 def run_text(
@@ -159,7 +195,9 @@ def run_text(
     except SourceError as error:
         return Report((), (Failure(error),), (path,))
     given = {key(path): FileBytes(path, data)}
-    return Report(*_do_all(job, given, settings, LOCAL, 1, _unheard, store), (path,))
+    alone = _Run(0, given, settings, job, store, Found((path,), ()))
+    (report,) = _reports([alone], LOCAL, 1, _unheard)
+    return report
 
 
 def _unheard(done: int, total: int) -> None:
@@ -197,65 +235,12 @@ def write(report: Report, root: Path) -> Report:
 class _Task:
     """One program, with those of its files that were named."""
 
+    project: int
     number: int
     sources: ProgramSources
     given: tuple[str, ...]
     options: Options
     job: Job
-
-
-def _do_all(
-    job: Job,
-    given: Mapping[str, FileBytes],
-    settings: Settings,
-    executor: str,
-    jobs: int | None,
-    progress: Progress,
-    store: Store | None,
-) -> tuple[tuple[Migration, ...], tuple[Failure, ...]]:
-    cache = cache_of(store, settings.root, job.value, settings.options)
-    memory = None if cache is None else cache.memory
-    found: _Outcome = {}
-    errors: _Outcome = {}
-    tasks: list[_Task] = []
-    new: dict[int, tuple[Cache, str, Group, _Outcome]] = {}
-    """Of each program that is to be kept: where, its key, and the files that cannot be read."""
-    groups = groups_of(given, settings.filters, subject(job), memory)
-    for number, group in enumerate(groups):
-        name = ""
-        if cache is not None:
-            name = cache.key(group, given.keys())
-            known = cache.find(name, group)
-            if known is not None:
-                found |= _remembered(known, number)
-                continue
-        with watched() as opening:
-            sources, wrong = group.open()
-        failures: _Outcome = {file: Failure(error) for file, error in wrong.items()}
-        errors |= failures
-        if cache is not None and not opening.cut:
-            new[number] = cache, name, group, failures
-        if sources is not None:
-            named = tuple(file for file in sources.texts if file in given)
-            tasks.append(_Task(number, sources, named, settings.options, job))
-        elif number in new:
-            _keep(new[number], _Done({}))
-
-    def done(number: int, one: _Done) -> None:
-        found.update(one.outcome)
-        # At once: what is interrupted does not begin anew.
-        if number in new:
-            _keep(new[number], one)
-
-    _do_tasks(tasks, executor, jobs, progress, done)
-    if cache is not None:
-        cache.close()
-    found |= errors
-    ordered = [found[file] for file in given if file in found]
-    return (
-        tuple(one for one in ordered if isinstance(one, Migration)),
-        tuple(one for one in ordered if isinstance(one, Failure)),
-    )
 
 
 _Outcome = dict[str, "Migration | Failure"]
@@ -270,6 +255,174 @@ class _Done:
     """Whether the same will come of it another time: no bound of this machine decided."""
 
 
+class _Run:
+    """A job on one project: what there is to do, and what came of it so far."""
+
+    def __init__(
+        self,
+        number: int,
+        given: Mapping[str, FileBytes],
+        settings: Settings,
+        job: Job,
+        store: Store | None,
+        discovered: Found,
+    ) -> None:
+        self._number = number
+        self._given = given
+        self._options = settings.options
+        self._job = job
+        self._discovered = discovered
+        self._found: _Outcome = {}
+        self._errors: _Outcome = {}
+        self._todo: dict[int, tuple[str, Group]] = {}
+        """By the numbers of programs that nothing is known of: their names in the cache."""
+        self._new: dict[int, tuple[str, Group, _Outcome]] = {}
+        """Of each program that is to be kept: its name, and the files that cannot be read."""
+        self._cache = cache_of(store, settings.root, job.value, settings.options)
+        memory = None if self._cache is None else self._cache.memory
+        groups = groups_of(given, settings.filters, subject(job), memory)
+        for program, group in enumerate(groups):
+            name = ""
+            if self._cache is not None:
+                name = self._cache.key(group, given.keys())
+                known = self._cache.find(name, group)
+                if known is not None:
+                    self._found |= _remembered(known, program)
+                    continue
+            self._todo[program] = name, group
+        self.left = len(self._todo)
+        """How many programs are not done."""
+
+    @classmethod
+    def on_files(
+        cls, number: int, project: Project, job: Job, store: Store | None
+    ) -> _Run:
+        """On the files that are named by the paths of a project."""
+        found = discovery.discover(project.paths, project.settings.filters)
+        errors = list(found.errors)
+        given: dict[str, FileBytes] = {}
+        for path in found.files:
+            try:
+                given[key(path)] = FileBytes(path, files.read(path))
+            except SourceError as error:
+                errors.append(error)
+        found = replace(found, errors=tuple(errors))
+        return cls(number, given, project.settings, job, store, found)
+
+    def tasks(self) -> Iterator[_Task]:
+        """What is to be done; each is opened when it is asked for."""
+        for number in list(self._todo):
+            name, group = self._todo.pop(number)
+            with watched() as opening:
+                sources, wrong = group.open()
+            failures: _Outcome = {file: Failure(error) for file, error in wrong.items()}
+            self._errors |= failures
+            if not opening.cut:
+                self._new[number] = name, group, failures
+            if sources is None:
+                self._keep(number, _Done({}))
+                self.left -= 1
+                continue
+            named = tuple(file for file in sources.texts if file in self._given)
+            yield _Task(
+                self._number, number, sources, named, self._options, self._job
+            )
+
+    def take(self, task: _Task, one: _Done | None) -> None:
+        """What came of a task; None: its process died each time."""
+        if one is None:
+            one = _Done(_failed(task, "the process died"), lasting=False)
+        self._found.update(one.outcome)
+        # At once: what is interrupted does not begin anew.
+        self._keep(task.number, one)
+        self.left -= 1
+
+    def _keep(self, number: int, one: _Done) -> None:
+        """Leave what came of a program to later runs."""
+        new = self._new.pop(number, None)
+        if self._cache is None or new is None or not one.lasting:
+            return
+        name, group, failures = new
+        answers: dict[str, Told | Failed] = {}
+        for file, outcome in {**one.outcome, **failures}.items():
+            if isinstance(outcome, Failure):
+                answers[file] = Failed(outcome.error, outcome.others)
+            else:
+                answers[file] = Told(outcome.document, outcome.result)
+        self._cache.keep(name, group, answers)
+
+    def report(self) -> Report:
+        """All of it."""
+        if self._cache is not None:
+            self._cache.close()
+        found = {**self._found, **self._errors}
+        ordered = [found[file] for file in self._given if file in found]
+        listed = self._discovered
+        return Report(
+            tuple(one for one in ordered if isinstance(one, Migration)),
+            (
+                *map(Failure, listed.errors),
+                *(one for one in ordered if isinstance(one, Failure)),
+            ),
+            listed.files,
+            listed.skipped,
+        )
+
+
+def _reports(
+    runs: Iterable[_Run], executor: str, jobs: int | None, progress: Progress
+) -> Iterator[Report]:
+    """Do what there is to do in all of them: the next is looked at while the last is still being done."""
+    begun: dict[int, _Run] = {}
+    open_ = iter(runs)
+
+    def tasks() -> Iterator[_Task]:
+        for number, one in enumerate(open_):
+            begun[number] = one
+            yield from one.tasks()
+
+    done = reported = 0
+    for task, one in _all_done(tasks(), executor, jobs):
+        begun[task.project].take(task, one)
+        done += 1
+        progress(done, done + sum(run.left for run in begun.values()))
+        # What others have come after has handed out all that there is to do.
+        while len(begun) > 1 and not begun[reported].left:
+            yield begun.pop(reported).report()
+            reported += 1
+    for number in sorted(begun):
+        yield begun.pop(number).report()
+
+
+def _all_done(
+    tasks: Iterator[_Task], executor: str, jobs: int | None
+) -> Iterator[tuple[_Task, _Done | None]]:
+    """Each with what came of it, as they come."""
+    workers = jobs or processors()
+    ahead: list[_Task] = []
+    enough = 0
+    for task in tasks:
+        ahead.append(task)
+        enough += len(task.given)
+        if executor != LOCAL or workers == 1:
+            break
+        if enough >= WORTH_PROCESSES and len(ahead) > 1:
+            break
+    else:
+        if executor == LOCAL and (enough < WORTH_PROCESSES or len(ahead) < 2):
+            workers = 1
+    if not ahead:
+        return
+    sent: Iterable[_Task] = chain(ahead, tasks)
+    if executor != LOCAL:
+        # Imported here: most runs stay where their files are.
+        from amp_migrate.run.travel import packed
+
+        sent = (replace(task, **packed(task.sources, task.options)) for task in sent)
+    with opened(executor, workers) as crew:
+        yield from mapped(crew, _do, sent)
+
+
 def _remembered(known: Answers, number: int) -> _Outcome:
     """What an earlier run found out."""
     outcome: _Outcome = {}
@@ -280,48 +433,6 @@ def _remembered(known: Answers, number: int) -> _Outcome:
             output = one.document.encode(one.result.output)
             outcome[file] = Migration(one.document, one.result, output, number)
     return outcome
-
-
-def _keep(new: tuple[Cache, str, Group, _Outcome], one: _Done) -> None:
-    """Leave what came of a program to later runs."""
-    cache, name, group, failures = new
-    if one.lasting:
-        answers: dict[str, Told | Failed] = {}
-        for file, outcome in {**one.outcome, **failures}.items():
-            if isinstance(outcome, Failure):
-                answers[file] = Failed(outcome.error, outcome.others)
-            else:
-                answers[file] = Told(outcome.document, outcome.result)
-        cache.keep(name, group, answers)
-
-
-def _do_tasks(
-    tasks: Sequence[_Task],
-    executor: str,
-    jobs: int | None,
-    progress: Progress,
-    done: Callable[[int, _Done], None],
-) -> None:
-    """Do all, and tell each when it is done."""
-    if not tasks:
-        return
-    workers = jobs or processors()
-    if executor == LOCAL:
-        workers = min(workers, len(tasks))
-        if sum(len(task.given) for task in tasks) < WORTH_PROCESSES:
-            workers = 1
-        sent: Iterable[_Task] = tasks
-    else:
-        # Imported here: most runs stay where their files are.
-        from amp_migrate.run.travel import packed
-
-        sent = (replace(task, **packed(task.sources, task.options)) for task in tasks)
-    with opened(executor, workers) as crew:
-        for count, (task, one) in enumerate(mapped(crew, _do, sent), 1):
-            if one is None:
-                one = _Done(_failed(task, "the process died"), lasting=False)
-            done(task.number, one)
-            progress(count, len(tasks))
 
 
 def _do(task: _Task) -> _Done:
