@@ -22,9 +22,10 @@ from amp_migrate.modernize.program import modernize_program
 from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.run import config, engine
 from amp_migrate.run.config import ConfigError
-from amp_migrate.run.engine import Report
 from amp_migrate.run.executors import LOCAL, checked
 from amp_migrate.run.jobs import ExecutorError, Job, subject
+from amp_migrate.run.outcome import Report, merged
+from amp_migrate.run.task import work
 from amp_migrate.sources import journal
 from amp_migrate.sources.discovery import Filters
 from amp_migrate.validate.verdict import Verdict
@@ -212,7 +213,7 @@ def _rewrite_paths(
             for one in projects
         ]
     reports = engine.run_all(projects, job=job, jobs=jobs, executor=checked(executor))
-    return engine.merged(
+    return merged(
         [
             engine.write(report, project.settings.root) if write else report
             for project, report in zip(projects, list(reports), strict=True)
@@ -233,7 +234,7 @@ def _one_text(
     file = path if root is None else key(path)
     filters = None if root is None else Filters(str(root.resolve()))
     for program in programs_of({file: text}, filters, subject(job)).found:
-        found = engine.work(job)(program, options, given={file}, shown={file: path})
+        found = work(job)(program, options, given={file}, shown={file: path})
         result = found.get(file)
         if isinstance(result, SourceError):
             raise result

@@ -272,7 +272,7 @@ def test_verbose_shows_settings_and_tracebacks() -> None:
 def test_a_fault_of_the_command_line_itself_is_an_internal_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("amp_migrate.run.engine.run", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("amp_migrate.run.engine.run_all", lambda *_, **__: 1 / 0)
     result = amp()
     assert result.exit_code == ExitCode.ERROR
     assert result.stderr.startswith(

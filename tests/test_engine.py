@@ -9,7 +9,7 @@ import standin
 
 from amp_migrate.run import engine
 from amp_migrate.run.config import Settings
-from amp_migrate.run.engine import Report
+from amp_migrate.run.outcome import Report
 from amp_migrate.sources.document import SIZE_LIMIT
 
 LOOP = "for x in y:\n    loss.backward()\n"

@@ -11,7 +11,7 @@ import pytest
 
 from amp_migrate.api import lint_paths, migrate_paths
 from amp_migrate.core import effort
-from amp_migrate.run.engine import Report
+from amp_migrate.run.outcome import Report
 
 NET = """\
 import torch

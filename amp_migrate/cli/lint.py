@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,21 @@ from amp_migrate.cli.shared import (
     READING,
     check_reading,
     decorated_with,
-    describe,
     do,
-    named,
-    settle,
+    projects,
+    ready,
     standard_input,
 )
 from amp_migrate.core.options import LINT_DTYPES
 from amp_migrate.core.results import SourceError
 from amp_migrate.report.findings import formats
-from amp_migrate.report.findings.listing import Listing, relative_to, told
+from amp_migrate.report.findings.listing import (
+    Listing,
+    Part,
+    relative_to,
+    together,
+    told,
+)
 from amp_migrate.report.findings.output import Output
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.report.words import number
@@ -41,6 +47,7 @@ from amp_migrate.run.config_lint import (
     prefixes,
 )
 from amp_migrate.run.jobs import ExecutorError, Job
+from amp_migrate.run.outcome import Report, merged
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [
@@ -228,45 +235,53 @@ def lint(
     )
     data = standard_input(paths)
     try:
-        settings = config.load(named(paths, stdin_filename), overrides, config_file)
-        showing = settings.showing
-        told_apart = formats.is_for_people(showing.output_format)
-        if statistics and not told_apart and showing.output_format != "json":
+        asked = projects(paths, stdin_filename, overrides, config_file)
+        _check_several(asked, given, probe)
+        form = asked[0].settings.showing.output_format
+        told_apart = formats.is_for_people(form)
+        if statistics and not told_apart and form != "json":
             raise click.UsageError("--statistics goes with text, concise and json")
-        if write_baseline and showing.baseline is None:
+        if write_baseline and any(
+            one.settings.showing.baseline is None for one in asked
+        ):
             raise click.UsageError("--write-baseline needs --baseline FILE")
         if data is not None and fix and not (told_apart or output_file):
             raise click.UsageError(
-                f"with --fix, standard output is the program; {showing.output_format}"
-                " needs --output-file"
+                f"with --fix, standard output is the program; {form} needs --output-file"
             )
-        if verbose:
-            terminal.say(describe(settings))
-        if not settle(settings, terminal, write=fix and data is None):
+        if not ready(asked, terminal, write=fix and data is None, verbose=verbose):
             return Lint.ERROR
-        settings = judged(settings, probe, python, terminal)
-        report = do(
-            Job.LINT,
-            paths,
-            data,
-            stdin_filename,
-            settings,
-            jobs,
-            terminal,
-            store,
-            executor,
+        asked = [
+            replace(one, settings=judged(one.settings, probe, python, terminal))
+            for one in asked
+        ]
+        found = do(
+            Job.LINT, asked, data, stdin_filename, jobs, terminal, store, executor
         )
+        # What is mended or accepted is decided once all is known.
+        reports = list(found)
+        report = merged(reports)
         changed = bool(report.changed)
         if diff:
             _show_diff(report, terminal)
         elif fix:
-            report = _mend(report, data, settings, terminal)
-        listing = _listing(report, settings, write_baseline=write_baseline)
+            reports = [
+                _mend(one, data, project.settings, terminal)
+                for project, one in zip(asked, reports, strict=True)
+            ]
+            report = merged(reports)
+        listing = together(
+            [
+                _listing(one, project.settings, write_baseline=write_baseline)
+                for project, one in zip(asked, reports, strict=True)
+            ]
+        )
         if write_baseline:
-            _accept(report, settings, terminal)
+            for project, one in zip(asked, reports, strict=True):
+                _accept(one, project.settings, terminal)
         elif not diff:
             aside = fix and data is not None
-            output = Output(terminal, showing, output_file, aside=aside)
+            output = Output(terminal, form, output_file, aside=aside)
             output.tell(listing, statistics=statistics)
     except (config.ConfigError, ExecutorError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
@@ -290,7 +305,30 @@ def _check_usage(given: dict[str, Any], *, diff: bool, write_baseline: bool) -> 
         raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
 
 
-def _show_diff(report: engine.Report, terminal: Terminal) -> None:
+def _check_several(
+    asked: Sequence[config.Project], given: dict[str, Any], probe: tuple[str, ...]
+) -> None:
+    """Whether there can be one report of projects that may be configured in different ways."""
+    if len(asked) == 1:
+        return
+    of = f"of these {len(asked)} projects"
+    if given["baseline"] is not None:
+        raise click.UsageError(
+            f"--baseline is the file of one project: configure one in each {of}"
+        )
+    if probe:
+        raise click.UsageError(
+            f"--probe builds models of one project: run it on each {of}"
+        )
+    forms = sorted({one.settings.showing.output_format for one in asked})
+    if len(forms) > 1:
+        raise click.UsageError(
+            f"{' and '.join(forms)} are the configured formats {of}: choose one by"
+            " --output-format"
+        )
+
+
+def _show_diff(report: Report, terminal: Terminal) -> None:
     from amp_migrate.report import diff
 
     if report.changed:
@@ -301,11 +339,11 @@ def _show_diff(report: engine.Report, terminal: Terminal) -> None:
 
 
 def _mend(
-    report: engine.Report,
+    report: Report,
     data: bytes | None,
     settings: config.Settings,
     terminal: Terminal,
-) -> engine.Report:
+) -> Report:
     """Write what is mended: to standard output where it came from standard input."""
     if data is not None:
         if not report.failures:
@@ -318,9 +356,9 @@ def _mend(
 
 
 def _listing(
-    report: engine.Report, settings: config.Settings, *, write_baseline: bool
+    report: Report, settings: config.Settings, *, write_baseline: bool
 ) -> Listing:
-    found = tuple(told(report.migrations, settings.root))
+    found = tuple(told(report.migrations, settings))
     file = settings.showing.baseline
     known = gone = 0
     if file is not None and not write_baseline:
@@ -335,7 +373,7 @@ def _listing(
         errors=report.errors,
         files=report.paths,
         unread=report.unread,
-        fail_on=settings.showing.fail_on,
+        parts=(Part(settings.root, len(report.paths), len(report.errors)),),
         known=known,
         gone=gone,
         fixed=sum(len(result.fixed) for result in report.results),
@@ -344,7 +382,7 @@ def _listing(
 
 
 def _judged(
-    report: engine.Report, settings: config.Settings
+    report: Report, settings: config.Settings
 ) -> tuple[set[str], Callable[[str], bool]]:
     """The files (relative to the root) and the codes that a run is a judge of."""
     from amp_migrate.catalogue.rules import lint_codes
@@ -356,9 +394,7 @@ def _judged(
     return looked, lambda code: code not in known or is_selected(code, options)
 
 
-def _accept(
-    report: engine.Report, settings: config.Settings, terminal: Terminal
-) -> None:
+def _accept(report: Report, settings: config.Settings, terminal: Terminal) -> None:
     """Write the baseline."""
     from amp_migrate.report.destination import Destination
     from amp_migrate.report.findings import baseline
@@ -366,7 +402,7 @@ def _accept(
     file = settings.showing.baseline
     assert file is not None
     before = baseline.read(file) if Path(file).exists() else []
-    found = tuple(told(report.migrations, settings.root))
+    found = tuple(told(report.migrations, settings))
     looked, judged = _judged(report, settings)
     words = baseline.text(found, before, looked, judged, settings.root)
     Destination(file).write(words)

@@ -22,10 +22,9 @@ from amp_migrate.cli.shared import (
     TEXT_OR_JSON,
     check_reading,
     decorated_with,
-    describe,
     do,
-    named,
-    settle,
+    projects,
+    ready,
     standard_input,
 )
 from amp_migrate.core.options import DTYPES
@@ -34,6 +33,7 @@ from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
 from amp_migrate.run.cache.store import Store
 from amp_migrate.run.jobs import ExecutorError, Job
+from amp_migrate.run.outcome import Report, merged
 from amp_migrate.sources.ignore import PatternError
 
 EXAMPLES = [
@@ -73,15 +73,15 @@ class _Proof:
     steps: int | None
 
     def kept(
-        self, report: engine.Report, settings: config.Settings, terminal: Terminal
-    ) -> engine.Report:
+        self, report: Report, project: config.Project, terminal: Terminal
+    ) -> Report:
         """What is proven."""
         # Imported here: most runs run nothing.
         from amp_migrate.cli.proving import proven
 
         return proven(
             report,
-            settings,
+            project.settings,
             terminal,
             interpreter=self.interpreter,
             arguments=self.arguments,
@@ -293,25 +293,28 @@ def _run(
     )
     data = standard_input(paths)
     try:
-        settings = config.load(named(paths, stdin_filename), overrides, config_file)
-        if verbose:
-            terminal.say(describe(settings))
-        if not settle(settings, terminal, write=write):
+        asked = projects(paths, stdin_filename, overrides, config_file)
+        if not ready(asked, terminal, write=write, verbose=verbose):
             return ExitCode.ERROR
-        report = do(
-            job, paths, data, stdin_filename, settings, jobs, terminal, store, executor
+        reports = list(
+            do(job, asked, data, stdin_filename, jobs, terminal, store, executor)
         )
     except (config.ConfigError, ExecutorError, PatternError, SourceError) as error:
         raise UserError(str(error)) from None
 
+    report = merged(reports)
     afterwards = _Afterwards()
     to_stdout = data is not None and not modes
     if data is not None and to_stdout and not report.failures:
         terminal.write(report.changed[0].output if report.changed else data)
     elif write:
         if proof is not None:
-            report = proof.kept(report, settings, terminal)
-        report, afterwards = _write(report, settings, terminal)
+            reports = [
+                proof.kept(one, project, terminal)
+                for project, one in zip(asked, reports, strict=True)
+            ]
+        reports, afterwards = _write(reports, asked, terminal)
+        report = merged(reports)
         if proof is not None:
             afterwards = replace(afterwards, committed=False)
     elif not to_stdout and not as_json:
@@ -319,7 +322,8 @@ def _run(
     if as_json:
         from amp_migrate.report.migrations_json import document
 
-        terminal.write_text(document(report, written=write))
+        roots = [one.settings.root for one in asked]
+        terminal.write_text(document(reports, roots, written=write))
     code = _conclude(
         report,
         terminal,
@@ -362,7 +366,7 @@ def _check_usage(
         raise click.UsageError("--write has no file to write with standard input (-)")
 
 
-def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:
+def _show(report: Report, mode: Mode, terminal: Terminal) -> None:
     """Print what ``mode`` asks for, with all files as they were."""
     if mode is Mode.DIFF and report.changed:
         from amp_migrate.report import diff
@@ -377,24 +381,28 @@ def _show(report: engine.Report, mode: Mode, terminal: Terminal) -> None:
 
 
 def _write(
-    report: engine.Report, settings: config.Settings, terminal: Terminal
-) -> tuple[engine.Report, _Afterwards]:
+    reports: list[Report], projects: list[config.Project], terminal: Terminal
+) -> tuple[list[Report], _Afterwards]:
     """Rewrite the files; answers with what came of it, and what can be done about it."""
-    if not report.changed:
-        return report, _Afterwards()
+    if not any(report.changed for report in reports):
+        return reports, _Afterwards()
     from amp_migrate.report import undo
 
-    before = undo.uncommitted_work(report.changed)
-    report = engine.write(report, settings.root)
-    for migration in report.changed:
+    before = undo.uncommitted_work(merged(reports).changed)
+    reports = [
+        engine.write(report, project.settings.root) if report.changed else report
+        for report, project in zip(reports, projects, strict=True)
+    ]
+    changed = merged(reports).changed
+    for migration in changed:
         terminal.say(f"rewrote {migration.document.path}")
-    undoing = () if terminal.quiet else undo.advice(before, report.changed)
-    committed = undo.all_committed(before, report.changed)
-    return report, _Afterwards(tuple(undoing), committed)
+    undoing = () if terminal.quiet else undo.advice(before, changed)
+    committed = undo.all_committed(before, changed)
+    return reports, _Afterwards(tuple(undoing), committed)
 
 
 def _say_next(
-    report: engine.Report, terminal: Terminal, job: Job, written: _Afterwards | None
+    report: Report, terminal: Terminal, job: Job, written: _Afterwards | None
 ) -> None:
     from amp_migrate.report.summary import next_step, summarized
 
@@ -413,7 +421,7 @@ def _say_next(
         terminal.say(line)
 
 
-def _scripts(report: engine.Report) -> list[str]:
+def _scripts(report: Report) -> list[str]:
     """The files that are rewritten and can be run; what is rewritten alone surely can."""
     from amp_migrate.program.imports import scan_imports
 
@@ -425,7 +433,7 @@ def _scripts(report: engine.Report) -> list[str]:
 
 
 def _conclude(
-    report: engine.Report,
+    report: Report,
     terminal: Terminal,
     *,
     job: Job,

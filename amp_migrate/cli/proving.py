@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from amp_migrate.cli.exits import ExitCode
-from amp_migrate.cli.validate import SECONDS, STEPS, ended_in_order
+from amp_migrate.cli.validate import SECONDS, STEPS
 from amp_migrate.core.limits import most_memory
 from amp_migrate.report import verdicts
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run.config import Settings
-from amp_migrate.run.engine import Report
+from amp_migrate.run.outcome import Report
 from amp_migrate.validate.forms import Rewriting
 from amp_migrate.validate.keeping import DISPROVED, NOT_PROVEN, proven_alone
+from amp_migrate.validate.many import ended_in_order
 from amp_migrate.validate.order import Entry
 from amp_migrate.validate.prove import Request, prove
 from amp_migrate.validate.runner import Limits

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from amp_migrate.cli import completion
+from amp_migrate.cli.commands import UserError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config, engine
 from amp_migrate.run.cache.store import Store, folder
 from amp_migrate.run.executors import LOCAL, checked
 from amp_migrate.run.jobs import Job
+from amp_migrate.run.outcome import Report
 from amp_migrate.sources import journal
 
 STDIN = "-"
@@ -52,8 +55,53 @@ def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-PATHS: Callable[[Any], Any] = click.argument(
-    "paths", nargs=-1, metavar="[PATHS]...", shell_complete=completion.paths
+_LISTED = f"{__name__}.listed"
+"""In a context's ``meta``: the paths that a file lists."""
+
+
+def _listed(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Remember the paths in a file, for the argument that names paths."""
+    if value is None:
+        return
+    try:
+        data = sys.stdin.buffer.read() if value == STDIN else Path(value).read_bytes()
+        lines = data.decode().splitlines()
+    except OSError as error:
+        raise UserError(f"{value}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{value}: not utf-8") from None
+    found = [line.strip() for line in lines]
+    paths = tuple(line for line in found if line and not line.startswith("#"))
+    if not paths:
+        # No path means the current directory, which nobody asked for here.
+        raise UserError(f"{value}: lists no path")
+    ctx.meta[_LISTED] = paths
+
+
+def _all_paths(
+    ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*value, *ctx.meta.get(_LISTED, ()))))
+
+
+PATHS: Callable[[Any], Any] = decorated_with(
+    click.argument(
+        "paths",
+        nargs=-1,
+        metavar="[PATHS]...",
+        callback=_all_paths,
+        shell_complete=completion.paths,
+    ),
+    click.option(
+        "--paths-from",
+        metavar="FILE",
+        # Eager: the argument is to find what it lists.
+        is_eager=True,
+        expose_value=False,
+        callback=_listed,
+        shell_complete=completion.files,
+        help="A file with further paths, one a line; '-' is standard input.",
+    ),
 )
 
 
@@ -108,6 +156,14 @@ CACHING: Callable[[Any], Any] = decorated_with(
 )
 """What is remembered from run to run."""
 
+EXECUTOR: Callable[[Any], Any] = click.option(
+    "--executor",
+    default=LOCAL,
+    metavar="NAME",
+    callback=_executor,
+    help="Who does the work: local, ray, or the cluster at ray://HOST:PORT. Default: local.",
+)
+
 FILES: Callable[[Any], Any] = decorated_with(
     _patterns(
         "include",
@@ -131,13 +187,7 @@ FILES: Callable[[Any], Any] = decorated_with(
         metavar="N",
         help="How many processes to use. Default: one per CPU.",
     ),
-    click.option(
-        "--executor",
-        default=LOCAL,
-        metavar="NAME",
-        callback=_executor,
-        help="Who does the work: local, ray, or the cluster at ray://HOST:PORT. Default: local.",
-    ),
+    EXECUTOR,
     CACHING,
     click.option(
         "--color",
@@ -176,11 +226,17 @@ def check_reading(
         raise click.UsageError("--quiet and --verbose exclude each other")
 
 
-def named(paths: tuple[str, ...], stdin_filename: str | None) -> tuple[str, ...]:
-    """The files that the settings are looked up for."""
+def projects(
+    paths: tuple[str, ...],
+    stdin_filename: str | None,
+    overrides: config.Overrides,
+    config_file: str | None,
+) -> list[config.Project]:
+    """The projects that the paths are in. Raises `ConfigError`."""
     if STDIN not in paths:
-        return paths
-    return (stdin_filename,) if stdin_filename else ()
+        return config.projects(paths, overrides, config_file)
+    files = (stdin_filename,) if stdin_filename else ()
+    return config.projects(files, overrides, config_file)
 
 
 def standard_input(paths: tuple[str, ...]) -> bytes | None:
@@ -190,41 +246,42 @@ def standard_input(paths: tuple[str, ...]) -> bytes | None:
 
 def do(
     job: Job,
-    paths: tuple[str, ...],
+    projects: Sequence[config.Project],
     data: bytes | None,
     stdin_filename: str | None,
-    settings: config.Settings,
     jobs: int | None,
     terminal: Terminal,
     store: Store | None,
     executor: str,
-) -> engine.Report:
-    """The job, on ``data`` or else on the paths."""
+) -> Generator[Report, None, None]:
+    """The job, on ``data`` or else on the projects: a report of each, in order."""
     if data is not None:
-        return engine.run_text(
+        yield engine.run_text(
             data,
             path=stdin_filename or "<stdin>",
-            settings=settings,
+            settings=projects[0].settings,
             job=job,
             store=store,
         )
+        return
+    skipped = 0
     with terminal.progress() as progress:
-        report = engine.run(
-            paths or (".",),
-            settings=settings,
+        for report in engine.run_all(
+            projects,
             job=job,
             jobs=jobs,
             progress=progress,
             store=store,
             executor=executor,
-        )
-    if report.skipped:
+        ):
+            skipped += report.skipped
+            yield report
+    if skipped:
         # Imported here: most runs have no notebook that cannot be read.
         from amp_migrate.sources.extra import INSTALL
 
-        count = "1 notebook" if report.skipped == 1 else f"{report.skipped} notebooks"
+        count = "1 notebook" if skipped == 1 else f"{skipped} notebooks"
         terminal.say(f"skipped {count}: to read them, {INSTALL}")
-    return report
 
 
 def describe(settings: config.Settings) -> str:
@@ -236,8 +293,23 @@ def describe(settings: config.Settings) -> str:
     )
 
 
-def settle(settings: config.Settings, terminal: Terminal, *, write: bool) -> bool:
+def ready(
+    projects: Sequence[config.Project],
+    terminal: Terminal,
+    *,
+    write: bool,
+    verbose: bool,
+) -> bool:
     """Whether nothing is left of an interrupted write that would be in this run's way."""
+    for project in projects:
+        if verbose:
+            terminal.say(describe(project.settings))
+    # All are looked at: who puts one right by hand wants to know of the others.
+    settled = [_settle(one.settings, terminal, write=write) for one in projects]
+    return all(settled)
+
+
+def _settle(settings: config.Settings, terminal: Terminal, *, write: bool) -> bool:
     if not write:
         found = journal.pending(settings.root)
         if found is not None:

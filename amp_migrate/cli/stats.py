@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import datetime, timezone
 
 import click
@@ -15,9 +16,8 @@ from amp_migrate.cli.shared import (
     PATHS,
     STDIN,
     TEXT_OR_JSON,
-    describe,
     do,
-    settle,
+    ready,
 )
 from amp_migrate.core.results import SourceError
 from amp_migrate.report.terminal import Terminal
@@ -87,26 +87,19 @@ def stats(
     failed = False
     try:
         destination = None if report is None else Destination(report)
-        for path in dict.fromkeys(paths or (".",)):
-            settings = config.load((path,), overrides, config_file)
-            if verbose:
-                terminal.say(describe(settings))
-            settle(settings, terminal, write=False)
-            found = do(
-                Job.MIGRATE,
-                (path,),
-                None,
-                None,
-                settings,
-                jobs,
-                terminal,
-                store,
-                executor,
-            )
-            for error in found.errors:
-                failed = True
-                terminal.error(str(error))
-            projects.append(told.Project(path, summarized(found)))
+        names = tuple(dict.fromkeys(paths or (".",)))
+        asked = [
+            config.Project((name,), config.load((name,), overrides, config_file))
+            for name in names
+        ]
+        ready(asked, terminal, write=False, verbose=verbose)
+        reports = do(Job.MIGRATE, asked, None, None, jobs, terminal, store, executor)
+        with closing(reports):
+            for name, found in zip(names, reports, strict=True):
+                for error in found.errors:
+                    failed = True
+                    terminal.error(str(error))
+                projects.append(told.Project(name, summarized(found)))
         if output_format == "json":
             terminal.write_text(told.as_json(projects))
         else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,12 +16,17 @@ from amp_migrate import __version__
 from amp_migrate.cli import completion
 from amp_migrate.cli.commands import Command, UserError
 from amp_migrate.cli.exits import Proof
+from amp_migrate.cli.shared import EXECUTOR
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import SourceError
 from amp_migrate.report.destination import Destination
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config
+from amp_migrate.run.jobs import ExecutorError
 from amp_migrate.validate.verdict import Verdict
+
+_ARGUMENTS = f"{__name__}.arguments"
+"""In a context's ``meta``: what the scripts are given."""
 
 STEPS = 30
 SECONDS = 600.0
@@ -34,6 +40,10 @@ EXAMPLES = [
     ),
     ("amp-migrate validate -m pkg.train", "a module"),
     ("amp-migrate validate scripts/", "each script of a directory"),
+    (
+        "amp-migrate validate repos/* --executor ray://head:10001",
+        "the scripts of many projects, on a cluster",
+    ),
     (
         "amp-migrate validate train.py --against HEAD",
         "is what I changed since the last commit right?",
@@ -56,8 +66,18 @@ def _known_profile(
     return value
 
 
+class _Validate(Command):
+    """Tells the arguments of a script, which follow ``--``, from the scripts."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What is before ``--``; the rest is kept."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+
 @click.command(
-    cls=Command,
+    cls=_Validate,
     examples=EXAMPLES,
     short_help="Prove a rewrite by running it.",
     exits=Proof,
@@ -65,7 +85,7 @@ def _known_profile(
 @click.argument(
     "words",
     nargs=-1,
-    metavar="SCRIPT [-- ARGUMENTS]...",
+    metavar="SCRIPT... [-- ARGUMENTS]",
     shell_complete=completion.files,
 )
 @click.option(
@@ -134,6 +154,14 @@ def _known_profile(
     shell_complete=completion.files,
     help="Write a page with curves, figures and shapes.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="How many scripts to validate at the same time on this machine. Default: 1.",
+)
+@EXECUTOR
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.option(
     "--config",
@@ -150,7 +178,9 @@ def _known_profile(
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print only the verdicts.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every figure.")
+@click.pass_context
 def validate(
+    ctx: click.Context,
     *,
     words: tuple[str, ...],
     module: str | None,
@@ -165,6 +195,8 @@ def validate(
     threads: int | None,
     profile: str | None,
     report: str | None,
+    jobs: int,
+    executor: str,
     as_json: bool,
     config_file: str | None,
     color: str,
@@ -173,12 +205,13 @@ def validate(
 ) -> Proof:
     """Prove the rewrite of a training script by running it beside the original.
 
-    The script is run about twenty times for a few optimizer steps, in its own interpreter and
-    working directory; what it writes goes to a scratch folder and is thrown away.
+    Each script is run about twenty times for a few optimizer steps, in its own interpreter and
+    the current directory; what it writes goes to a scratch folder and is thrown away. Of a directory
+    that is a project of its own, each script is run there.
     """
     from amp_migrate.core.limits import most_memory
-    from amp_migrate.report import verdicts
-    from amp_migrate.validate import prove
+    from amp_migrate.report import verdicts as told
+    from amp_migrate.validate import many, prove
     from amp_migrate.validate import validation as validate
     from amp_migrate.validate.order import Entry
     from amp_migrate.validate.runner import Limits
@@ -193,14 +226,16 @@ def validate(
     limits = Limits(time_limit, memory, steps, threads)
     requests = []
     try:
-        for entry, file in _entries(module, words):
+        for script in _scripts(module, words, ctx.meta[_ARGUMENTS]):
             overrides = config.Overrides(dtype=dtype)
-            settings = prove.settings(file, overrides, config_file)
+            settings = prove.settings(
+                script.file, overrides, config_file, folder=script.folder
+            )
             requests.append(
                 prove.Request(
-                    entry=Entry(*entry),
-                    file=file,
-                    folder=Path.cwd(),
+                    entry=Entry(*script.entry),
+                    file=script.file,
+                    folder=script.folder,
                     settings=settings,
                     interpreter=interpreter,
                     limits=limits,
@@ -208,6 +243,7 @@ def validate(
                     against=against,
                     profile=profile,
                     monitor_only=monitor_only,
+                    name=script.name,
                 )
             )
     except config.ConfigError as error:
@@ -216,61 +252,74 @@ def validate(
     runs = validate.number_of_runs(on_cuda=device == "cuda", monitor_only=monitor_only)
     for request in requests:
         terminal.say(
-            f"running {request.entry}: it is executed about {runs} times, for up to {steps} optimizer"
+            f"running {request.shown}: it is executed about {runs} times, for up to {steps} optimizer"
             f" steps and {time_limit:g} s each; what it writes is thrown away"
         )
-        with terminal.steps(runs) as progress, ended_in_order():
-            verdict = prove.prove(request, progress)
-        found.append(verdict)
-        if not as_json:
-            for line, colour in verdicts.lines(verdict, verbose=verbose):
-                terminal.write_line(line, colour)
+    try:
+        with contextlib.ExitStack() as stack:
+            verdicts = many.prove_all(
+                requests,
+                steps=partial(terminal.steps, runs),
+                progress=stack.enter_context(terminal.progress()),
+                jobs=jobs,
+                executor=executor,
+                is_bounded=memory_limit is not None,
+            )
+            for verdict in stack.enter_context(contextlib.closing(verdicts)):
+                found.append(verdict)
+                if not as_json:
+                    for line, colour in told.lines(verdict, verbose=verbose):
+                        terminal.write_line(line, colour)
+    except ExecutorError as error:
+        raise UserError(str(error)) from None
     if as_json:
-        terminal.write_text(verdicts.as_json(found))
+        terminal.write_text(told.as_json(found))
     if destination is not None:
         _write_report(destination, found)
     return Proof.of(verdict.outcome for verdict in found)
 
 
-@contextlib.contextmanager
-def ended_in_order() -> Iterator[None]:
-    """Has whoever ends this process, and a terminal that closes, end what it started as Ctrl-C does."""
+@dataclass(frozen=True)
+class _Script:
+    """What is to be run, and where."""
 
-    def leave(number: int, _frame: object) -> None:
-        sys.exit(128 + number)
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {}
-    with contextlib.suppress(ValueError):  # only the main thread may ask for signals
-        for number in (getattr(signal, name) for name in names):
-            # Under nohup, and in what a shell has in the background, it stays ignored.
-            if signal.getsignal(number) == signal.SIG_DFL:
-                before[number] = signal.signal(number, leave)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    entry: tuple[str, tuple[str, ...], bool]
+    """The fields of an `Entry`."""
+    file: Path
+    folder: Path
+    """The working directory."""
+    name: str = ""
+    """What messages call it, where that is not what it is started as."""
 
 
-def _entries(
-    module: str | None, words: Sequence[str]
-) -> list[tuple[tuple[str, tuple[str, ...], bool], Path]]:
-    """What to run, as the fields of an `Entry`, and the file of each."""
+def _scripts(
+    module: str | None, words: Sequence[str], arguments: tuple[str, ...]
+) -> Iterator[_Script]:
+    here = Path.cwd()
     if module is not None:
-        return [((module, tuple(words), True), _module_file(module))]
-    name, *arguments = words
-    path = Path(name)
-    if not path.is_dir():
-        if not path.is_file():
-            raise UserError(f"{name}: no such file")
-        return [((name, tuple(arguments), False), path)]
-    scripts = [file for file in sorted(path.glob("*.py")) if _is_script(file)]
-    if not scripts:
-        raise UserError(
-            f"{name}: no script in it (a file that trains, or has __main__)"
-        )
-    return [((str(file), tuple(arguments), False), file) for file in scripts]
+        arguments = (*words, *arguments)
+        yield _Script((module, arguments, True), _module_file(module), here)
+        return
+    for word in dict.fromkeys(words):
+        path = Path(word)
+        if path.is_file():
+            yield _Script((word, arguments, False), path, here)
+            continue
+        if not path.is_dir():
+            hint = "; arguments of the script follow --" if words[0] != word else ""
+            raise UserError(f"{word}: no such file{hint}")
+        scripts = [file for file in sorted(path.glob("*.py")) if _is_script(file)]
+        if not scripts:
+            raise UserError(
+                f"{word}: no script in it (a file that trains, or has __main__)"
+            )
+        for file in scripts:
+            if path.resolve() != here.resolve() and config.is_project(word):
+                entry = (file.name, arguments, False)
+                name = " ".join((str(file), *arguments))
+                yield _Script(entry, file, path.resolve(), name)
+            else:
+                yield _Script((str(file), arguments, False), file, here)
 
 
 def _is_script(file: Path) -> bool:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from amp_migrate.run.engine import Migration
+from amp_migrate.run.outcome import Migration
 from amp_migrate.sources.discovery import git_root
 from amp_migrate.sources.lines import matching_blocks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.core.results import Diagnostic, Note, Place
-from amp_migrate.run.engine import Report
+from amp_migrate.run.outcome import Report
 
 INTERNAL_ERROR = "AMP090"
 """The code under which the core leaves a loop alone because it does not trust its own rewrite."""

@@ -3,42 +3,68 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from amp_migrate import __version__
 from amp_migrate.core.results import Diagnostic, Loop, OldUse, Place, SourceError
 from amp_migrate.report.diff import of_migrations
-from amp_migrate.report.summary import summarized
-from amp_migrate.run.engine import Migration, Report
+from amp_migrate.report.summary import Summary, summarized
+from amp_migrate.run.outcome import Migration, Report, merged
 
 VERSION = 1
 """Of the form of the document; it grows by keys without a change of the number."""
 
 
-def document(report: Report, *, written: bool) -> str:
-    """Everything that was found. ``written``: whether the changes are on disk by now."""
+def document(reports: Sequence[Report], roots: Sequence[Path], *, written: bool) -> str:
+    """Everything that was found in projects. ``written``: whether the changes are on disk by now."""
+    report = merged(reports)
     summary = summarized(report)
     data = {
         "version": VERSION,
         "tool": {"name": "amp-migrate", "version": __version__},
         "written": written,
-        "counts": {
-            "files": summary.analysed,
-            "done": summary.done,
-            "left_alone": summary.left_alone,
-            "under_amp": summary.already,
-            "off": summary.off,
-            "errors": summary.errors,
-            "unaligned_sizes": summary.unaligned.sizes,
-        },
+        "counts": _counts(summary),
+        "projects": [
+            {"root": str(root), "counts": _counts(summarized(one))}
+            for root, one in zip(roots, reports, strict=True)
+        ],
         "reasons": [asdict(reason) for reason in summary.reasons],
-        "changes": [_change(one) for one in report.changed],
-        "units": [unit for one in report.migrations for unit in _units(one)],
+        "changes": [
+            {"project": number, **_change(one)}
+            for number, one in _by_project(reports, report)
+            if one.changed
+        ],
+        "units": [
+            {"project": number, **unit}
+            for number, one in _by_project(reports, report)
+            for unit in _units(one)
+        ],
         "errors": [error(one) for one in report.errors],
     }
     return json.dumps(data, indent=2) + "\n"
+
+
+def _counts(summary: Summary) -> dict[str, int]:
+    return {
+        "files": summary.analysed,
+        "done": summary.done,
+        "left_alone": summary.left_alone,
+        "under_amp": summary.already,
+        "off": summary.off,
+        "errors": summary.errors,
+        "unaligned_sizes": summary.unaligned.sizes,
+    }
+
+
+def _by_project(
+    reports: Sequence[Report], report: Report
+) -> Iterator[tuple[int, Migration]]:
+    """The migrations of all, each with the number of its project."""
+    numbers = (number for number, one in enumerate(reports) for _ in one.migrations)
+    return zip(numbers, report.migrations, strict=True)
 
 
 def error(found: SourceError) -> dict[str, Any]:

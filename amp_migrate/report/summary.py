@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from amp_migrate.catalogue.rules import CatalogueError, refusal
 from amp_migrate.core.results import Outcome, Unaligned
 from amp_migrate.report.words import number
-from amp_migrate.run.engine import Report
 from amp_migrate.run.jobs import Job
+from amp_migrate.run.outcome import Report
 
 _MOST_REASONS = 6
 """With more of them, the rarer ones are only counted."""

@@ -13,7 +13,7 @@ import click
 
 from amp_migrate.core import phases
 from amp_migrate.core.phases import Watcher
-from amp_migrate.run.engine import Progress
+from amp_migrate.run.outcome import Progress
 
 _PATIENCE = 0.5
 """Seconds of work before a progress bar is worth its flicker."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amp_migrate.report import diff
-from amp_migrate.run.engine import Migration
+from amp_migrate.run.outcome import Migration
 from amp_migrate.sources.discovery import git_root
 
 _LISTED = 20

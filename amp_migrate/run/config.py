@@ -102,6 +102,12 @@ def projects(
     ]
 
 
+def is_project(folder: str) -> bool:
+    """Whether a folder is the root of a project, which something in it says."""
+    start = _start(folder)
+    return _locate(start)[0] == start
+
+
 def load(
     paths: Sequence[str],
     overrides: Overrides = Overrides(),

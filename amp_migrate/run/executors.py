@@ -51,9 +51,10 @@ def checked(name: str) -> str:
 
 
 @contextmanager
-def opened(name: str, workers: int) -> Iterator[Executor]:
+def opened(name: str, workers: int, *, gpus: bool = False) -> Iterator[Executor]:
     """The executor of a name, with so many processes where they are this machine's own.
 
+    ``gpus``: whether each task wants a GPU for itself, of a cluster that has some.
     Raises `ExecutorError` where it cannot be had.
     """
     executor: Executor
@@ -61,7 +62,7 @@ def opened(name: str, workers: int) -> Iterator[Executor]:
         # Imported here: it is an extra, and takes a while.
         from amp_migrate.run.ray_executor import RayExecutor
 
-        executor = RayExecutor(name, workers)
+        executor = RayExecutor(name, workers, gpus=gpus)
     elif workers > 1:
         executor = _Processes(workers)
     else:

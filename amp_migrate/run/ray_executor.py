@@ -5,20 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.run.cache import tool
 from amp_migrate.run.jobs import ExecutorError
+from amp_migrate.sources.files import exists
 
 INSTALL = 'pip install "amp-migrate[ray]"'
 _SECONDS = 10.0
 """What a cluster has to answer that it is there: Ray itself asks for half a minute, or two."""
+_GRACE = 6.0
+"""Seconds that tasks have to end when nobody wants them any more."""
 _STORE = 256 * 2**20
 """Bytes of shared memory, where Ray is started here: what travels is small."""
 
@@ -28,13 +34,16 @@ Answer = TypeVar("Answer")
 class RayExecutor(Executor):
     """Tasks of Ray, one to a processor. Shut down, it ends what is under way."""
 
-    def __init__(self, name: str, workers: int) -> None:
+    def __init__(self, name: str, workers: int, *, gpus: bool = False) -> None:
         """``name``: an address, or "ray" for the cluster of this machine, else one of ``workers`` here.
 
+        ``gpus``: whether each task asks for one, where the cluster has any.
         Raises `ExecutorError` where there is no Ray, or none at the address.
         """
         # Ray tells of workers that died on standard output, which is ours; only this keeps it from it.
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+        if "://" in name:
+            _show_token()
         try:
             import ray
         except ImportError:
@@ -43,26 +52,29 @@ class RayExecutor(Executor):
         self._identity = tool.identity()
         self._pending: set[Any] = set()
         address = name if "://" in name else os.environ.get("RAY_ADDRESS")
-        self._where = address or "Ray"
         if address:
             _look_for(address)
+        else:
+            address = _cluster_here()
+        self._where = address or "Ray"
         said = {"log_to_driver": False, "logging_level": "ERROR"}
+        of_its_own = {
+            "num_cpus": workers,
+            "include_dashboard": False,
+            "object_store_memory": _STORE,
+        }
+        if address:
+            of_its_own = {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    ray.init(address=address or "auto", **said)
-                except ConnectionError:
-                    if address:
-                        raise
-                    ray.init(
-                        address="local",
-                        num_cpus=workers,
-                        include_dashboard=False,
-                        object_store_memory=_STORE,
-                        **said,
-                    )
-        except Exception as error:
+                    ray.init(address or "local", **said, **of_its_own)
+                except ConnectionAbortedError:
+                    # A head that is just starting ends what it has begun; not so the second time.
+                    ray.init(address, **said)
+        # Ray leaves the process where it could not reach who it has found.
+        except (Exception, SystemExit) as error:
             raise ExecutorError(
                 f"{self._where} cannot be reached: {_line(error)}"
             ) from None
@@ -75,9 +87,10 @@ class RayExecutor(Executor):
             of.RayTaskError,
             of.TaskCancelledError,
         )
+        count = 1 if gpus and ray.cluster_resources().get("GPU", 0) >= 1 else 0
         # Tries are counted by who hands out the work, the same for all executors; Ray's own have no
         # bound where memory ran out.
-        self._call = ray.remote(num_cpus=1, max_retries=0)(_called)
+        self._call = ray.remote(num_cpus=1, num_gpus=count, max_retries=0)(_called)
 
     def submit(
         self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any
@@ -120,8 +133,13 @@ class RayExecutor(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with contextlib.suppress(Exception):  # of a cluster that is gone
-            if cancel_futures:
-                for ref in list(self._pending):
+            if cancel_futures and self._pending:
+                # First as by Ctrl-C, so that they end what they have started.
+                refs = list(self._pending)
+                for ref in refs:
+                    self._ray.cancel(ref)
+                _, left = self._ray.wait(refs, num_returns=len(refs), timeout=_GRACE)
+                for ref in left:
                     self._ray.cancel(ref, force=True)
         with contextlib.suppress(Exception):
             self._ray.shutdown()
@@ -135,15 +153,51 @@ def _called(identity: str | None, do: Callable[[], Answer]) -> tuple[bool, Any]:
     return True, do()
 
 
+def _show_token() -> None:
+    """Have Ray's client show the user's token, if there is one, as Ray's own commands do unasked.
+
+    A cluster that asks for one says nothing to whoever shows none; others do not look at it.
+    """
+    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    with contextlib.suppress(RuntimeError):  # nobody's home
+        if any(map(os.environ.get, names)) or exists(Path.home() / ".ray/auth_token"):
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
+def _cluster_here() -> str:
+    """The address of the cluster that ``ray start`` has started here; empty where there is none.
+
+    Ray writes it down, and where the cluster was killed it stays written down: Ray itself would try for
+    minutes to reach it, or take whichever it finds, which may be another run's own.
+    """
+    folder = os.environ.get("RAY_TMPDIR")
+    if not folder and sys.platform.startswith("linux"):
+        folder = os.environ.get("TMPDIR")
+    if not folder:
+        folder = tempfile.gettempdir() if os.name == "nt" else "/tmp"
+    try:
+        last = Path(folder, "ray", "ray_current_cluster").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return "" if _refusal(last) else last
+
+
 def _look_for(address: str) -> None:
     """Raises `ExecutorError` where nobody listens, which Ray says late, and not in one line."""
-    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    reason = _refusal(address)
+    if reason:
+        raise ExecutorError(f"{address} cannot be reached: {reason}")
+
+
+def _refusal(address: str) -> str:
+    """Why nobody can be spoken to at an address; empty where somebody can."""
     try:
+        parts = urlsplit(address if "://" in address else f"ray://{address}")
         where = parts.hostname or "", parts.port or 10001
         socket.create_connection(where, _SECONDS).close()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ExecutorError(f"{address} cannot be reached: {reason}") from None
+        return str(getattr(error, "strerror", None) or error)
+    return ""
 
 
 def _line(error: BaseException) -> str:

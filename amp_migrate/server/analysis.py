@@ -21,7 +21,7 @@ from amp_migrate.program import ir
 from amp_migrate.program.programs import ProgramSources, key
 from amp_migrate.report.findings import baseline
 from amp_migrate.report.findings.listing import told
-from amp_migrate.run import engine
+from amp_migrate.run import outcome
 from amp_migrate.run.jobs import Job, subject
 from amp_migrate.server.keeping import Kept
 from amp_migrate.server.requests import Edited, Looked, Loops, Mend, Project
@@ -240,8 +240,8 @@ def _new(
     document = program.documents.get(key(result.path)) or Document(
         result.path, b"", result.source, "utf-8", ()
     )
-    done = engine.Migration(document, result, b"")
-    found = told([done], project.settings.root)
+    done = outcome.Migration(document, result, b"")
+    found = told([done], project.settings)
     return tuple(one.finding for one in found if one.fingerprint not in known)
 
 

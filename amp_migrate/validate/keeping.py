@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from amp_migrate.core.results import Diagnostic, Loop, SourceError
 from amp_migrate.core.results import Outcome as LoopOutcome
 from amp_migrate.run.config import Settings
-from amp_migrate.run.engine import Migration, Report
+from amp_migrate.run.outcome import Migration, Report
 from amp_migrate.validate import rewriting
 from amp_migrate.validate.forms import Rewriting
 from amp_migrate.validate.record import shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,17 +43,29 @@ class Request:
     """What was rewritten, where that is known."""
     monitor_only: bool = False
     """Look at the script as it is, which uses AMP already."""
+    name: str = ""
+    """What messages call it, where that is not what it is started as."""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.name or str(self.entry)
 
 
 def settings(
-    file: Path, overrides: Overrides = NOTHING_SAID, config_file: str | None = None
+    file: Path,
+    overrides: Overrides = NOTHING_SAID,
+    config_file: str | None = None,
+    *,
+    folder: Path | None = None,
 ) -> Settings:
-    """The settings for a script that is started in the current directory.
+    """The settings for a script that is started in a folder, the current one where none is given.
 
     The project root is looked for above both, where the script is in it. Raises `ConfigError`.
     """
-    inside = file.resolve().is_relative_to(Path.cwd().resolve())
-    places = [os.curdir, str(file)] if inside else [str(file)]
+    start = Path.cwd() if folder is None else folder
+    inside = file.resolve().is_relative_to(start.resolve())
+    places = [str(start), str(file)] if inside else [str(file)]
     return config.load(places, overrides, config_file)
 
 

@@ -59,7 +59,6 @@ def odd() -> Listing:
         ),
         errors=(SourceError("broken.py", words, 2), SourceError("gone.py", "gone")),
         files=(place.path, "n.ipynb", "broken.py", "clean.py"),
-        fail_on=Severity.ERROR,
     )
 
 

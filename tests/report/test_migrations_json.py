@@ -77,6 +77,7 @@ def test_changes_reasons_and_errors() -> None:
     assert change["diff"].encode() == amp("a.py").stdout_bytes
     first, second = found["units"]
     assert first == {
+        "project": 0,
         "kind": "training loop",
         "path": "a.py",
         "line": 9,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from amp_migrate import __version__
@@ -26,6 +27,7 @@ def document(listing: Listing) -> str:
             "files": len(listing.files),
             "counts": {**counts, "baseline": listing.known, "fixed": listing.fixed}
             | {"silenced": listing.silenced},
+            "projects": _parts(listing),
             "findings": [entry(one) for one in listing.told],
             "errors": [error(one) for one in listing.errors],
         }
@@ -51,6 +53,7 @@ def entry(one: Told) -> dict[str, Any]:
         "code": finding.code,
         "rule": one.rule.name,
         "severity": finding.severity.value,
+        "project": one.project,
         "path": one.file,
         **({"cell": one.cell} if one.cell else {}),
         "line": place.line,
@@ -73,6 +76,20 @@ def entry(one: Told) -> dict[str, Any]:
         "fingerprint": one.fingerprint,
         "help": f"amp-migrate explain {finding.code}",
     }
+
+
+def _parts(listing: Listing) -> list[dict[str, Any]]:
+    """The projects; findings have their number in this list."""
+    found = Counter((one.project, one.finding.severity) for one in listing.told)
+    return [
+        {
+            "root": str(part.root),
+            "files": part.files,
+            "counts": {one.value: found[number, one] for one in Severity},
+            "errors": part.errors,
+        }
+        for number, part in enumerate(listing.parts)
+    ]
 
 
 def _place(place: Place) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from amp_migrate.report.findings.listing import relative_to
+from amp_migrate.sources.discovery import lexical
 
 _VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Where GitHub and GitLab tell the folder of the checkout."""
@@ -26,4 +27,4 @@ def name(path: str, folder: Path) -> str:
     if path.startswith("<"):
         return path
     relative = relative_to(folder, path)
-    return Path(path).absolute().as_posix() if relative.startswith("..") else relative
+    return Path(lexical(path)).as_posix() if relative.startswith("..") else relative

@@ -27,8 +27,8 @@ def suites(listing: Listing) -> str:
     for error in listing.errors:
         errors[error.path].append(error)
     files = dict.fromkeys([*listing.files, *told, *errors])
-    failures = sum(listing.fails(one.finding.severity) for one in listing.told)
-    bodies = [_suite(file, told[file], errors[file], listing) for file in files]
+    failures = sum(one.fails for one in listing.told)
+    bodies = [_suite(file, told[file], errors[file]) for file in files]
     tests = sum(max(len(told[file]) + len(errors[file]), 1) for file in files)
     head = (
         f'<testsuites name="amp-migrate lint" tests="{tests}" failures="{failures}"'
@@ -38,11 +38,9 @@ def suites(listing: Listing) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _suite(
-    file: str, told: list[Told], errors: list[SourceError], listing: Listing
-) -> str:
-    failures = sum(listing.fails(one.finding.severity) for one in told)
-    cases = [_case(one, fails=listing.fails(one.finding.severity)) for one in told]
+def _suite(file: str, told: list[Told], errors: list[SourceError]) -> str:
+    failures = sum(one.fails for one in told)
+    cases = [_case(one) for one in told]
     cases += [
         f"    <testcase name={_attribute('readable')} classname={_attribute(file)}>\n"
         f"      <error message={_attribute(one.message)}>{_text(str(one))}</error>\n"
@@ -58,7 +56,7 @@ def _suite(
     return "\n".join([head, *cases, "  </testsuite>"])
 
 
-def _case(one: Told, *, fails: bool) -> str:
+def _case(one: Told) -> str:
     finding, place = one.finding, one.finding.place
     name = f"{finding.code} {one.rule.name} ({place.path}:{place.line}:{place.column})"
     words = "\n".join(
@@ -69,7 +67,7 @@ def _case(one: Told, *, fails: bool) -> str:
         ]
     )
     inner = f"<system-out>{_text(words)}</system-out>"
-    if fails:
+    if one.fails:
         kind = _attribute(finding.severity.value)
         message = _attribute(finding.message)
         inner = f"<failure type={kind} message={message}>{_text(words)}</failure>"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from amp_migrate.report.findings import formats, text
 from amp_migrate.report.findings.listing import Listing
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.run.config_lint import Showing
 
 
 @dataclass(frozen=True)
@@ -16,14 +15,14 @@ class Output:
     """Where the findings of a run go, and in which form."""
 
     terminal: Terminal
-    showing: Showing
+    format: str
     file: str | None = None
     aside: bool = False
     """Standard output is somebody else's: people are told on standard error."""
 
     def tell(self, listing: Listing, *, statistics: bool) -> None:
         """Print the findings, or put them into the file. Raises `SourceError`."""
-        people = formats.is_for_people(self.showing.output_format)
+        people = formats.is_for_people(self.format)
         if people:
             lines = list(self._lines(listing, statistics=statistics))
         else:
@@ -34,12 +33,12 @@ class Output:
 
             words = "".join(f"{line}\n" for line, _ in lines if line or people)
             Destination(self.file).write(words)
-            self.terminal.say(text.summary(listing, self.showing.severity))
+            self.terminal.say(text.summary(listing))
         elif people:
             for line, colour in lines:
                 self._line(line, colour)
             if not self.terminal.quiet:
-                self._line(text.summary(listing, self.showing.severity), "")
+                self._line(text.summary(listing), "")
         else:
             words = "".join(f"{line}\n" for line, _ in lines if line)
             self.terminal.write(words.encode("utf-8", "backslashreplace"))
@@ -53,13 +52,13 @@ class Output:
     def _lines(self, listing: Listing, *, statistics: bool) -> Iterable[text.Line]:
         if statistics:
             return text.statistics(listing)
-        if self.showing.output_format == "concise":
-            return text.concise(listing, self.showing.severity)
-        return text.full(listing, self.showing.severity)
+        if self.format == "concise":
+            return text.concise(listing)
+        return text.full(listing)
 
     def _document(self, listing: Listing, *, statistics: bool) -> str:
         if statistics:
             from amp_migrate.report.findings import as_json
 
             return as_json.statistics(listing)
-        return formats.written(self.showing.output_format, listing)
+        return formats.written(self.format, listing)

@@ -22,12 +22,54 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 FINGERPRINT = "ampMigrateFinding/v1"
 """The name of our fingerprint; the number grows with a change of what it is made of."""
 _BASE = "SRCROOT"
+_PROJECT = "PROJECT"
+"""With a number: what paths in a project are relative to that lies elsewhere."""
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+class _Bases:
+    """What paths are relative to: the checkout, and the projects that lie outside of it."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._checkout = checkout()
+        outside = [
+            part.root
+            for part in listing.parts
+            if not part.root.is_relative_to(self._checkout)
+        ]
+        self._projects = {
+            root: f"{_PROJECT}{number}" for number, root in enumerate(outside, 1)
+        }
+
+    def as_plain(self) -> dict[str, Any]:
+        """All that have a name."""
+        named = {_BASE: self._checkout} | {
+            identity: root for root, identity in self._projects.items()
+        }
+        return {
+            identity: {"uri": folder.as_uri().rstrip("/") + "/"}
+            for identity, folder in named.items()
+        }
+
+    def artifact(self, path: str) -> dict[str, Any]:
+        """Where a file is."""
+        found = name(path, self._checkout)
+        if Path(found).is_absolute():
+            # The innermost, where one project is in another.
+            for root in Path(found).parents:
+                if root in self._projects:
+                    uri = quote(os.fsencode(Path(found).relative_to(root).as_posix()))
+                    return {"uri": uri, "uriBaseId": self._projects[root]}
+            return {"uri": Path(found).as_uri()}
+        artifact = {"uri": quote(os.fsencode(found))}
+        if not found.startswith("<"):
+            artifact["uriBaseId"] = _BASE
+        return artifact
 
 
 def log(listing: Listing) -> str:
     """A log with one run."""
-    folder = checkout()
+    bases = _Bases(listing)
     codes = sorted({one.finding.code for one in listing.told})
     numbers = {code: number for number, code in enumerate(codes)}
     run = {
@@ -39,17 +81,17 @@ def log(listing: Listing) -> str:
             }
         },
         "columnKind": "unicodeCodePoints",
-        "originalUriBaseIds": {_BASE: {"uri": folder.as_uri().rstrip("/") + "/"}},
+        "originalUriBaseIds": bases.as_plain(),
         "invocations": [
             {
                 "executionSuccessful": not listing.errors,
                 "toolExecutionNotifications": [
-                    _notification(error, folder) for error in listing.errors
+                    _notification(error, bases) for error in listing.errors
                 ],
             }
         ],
         "results": [
-            _result(one, numbers[one.finding.code], folder) for one in listing.told
+            _result(one, numbers[one.finding.code], bases) for one in listing.told
         ],
     }
     return (
@@ -80,7 +122,7 @@ def _family(code: str) -> str:
     return "shapes" if code.startswith("TCU1") else "performance"
 
 
-def _result(one: Told, number: int, folder: Path) -> dict[str, Any]:
+def _result(one: Told, number: int, bases: _Bases) -> dict[str, Any]:
     finding = one.finding
     region: dict[str, Any] = {"startLine": one.line}
     if not one.cell:
@@ -89,11 +131,11 @@ def _result(one: Told, number: int, folder: Path) -> dict[str, Any]:
             region["endLine"] = finding.end_line
     if finding.place.text:
         region["snippet"] = {"text": finding.place.text}
-    location = _physical(one.file, folder, region)
+    location = _physical(one.file, bases, region)
     if finding.symbol:
         location["logicalLocations"] = [{"fullyQualifiedName": finding.symbol}]
     steps = [
-        _step(identity, step, folder) for identity, step in enumerate(finding.chain, 1)
+        _step(identity, step, bases) for identity, step in enumerate(finding.chain, 1)
     ]
     result = {
         "ruleId": finding.code,
@@ -113,12 +155,12 @@ def _result(one: Told, number: int, folder: Path) -> dict[str, Any]:
     return result
 
 
-def _step(identity: int, step: Step, folder: Path) -> dict[str, Any]:
+def _step(identity: int, step: Step, bases: _Bases) -> dict[str, Any]:
     location: dict[str, Any] = {"id": identity, "message": {"text": step.text}}
     place = step.place
     # The lines of a notebook's cell are no lines of its file.
     if place is not None and place.line > 0 and not is_cell(place):
-        location |= _physical(place.path, folder, {"startLine": place.line})
+        location |= _physical(place.path, bases, {"startLine": place.line})
     return location
 
 
@@ -127,20 +169,15 @@ def is_cell(place: Place) -> bool:
     return ".ipynb:cell " in place.path
 
 
-def _physical(path: str, folder: Path, region: dict[str, Any]) -> dict[str, Any]:
-    found = name(path, folder)
-    artifact: dict[str, Any] = {"uri": quote(os.fsencode(found))}
-    if Path(found).is_absolute():
-        artifact = {"uri": Path(found).as_uri()}
-    elif not found.startswith("<"):
-        artifact["uriBaseId"] = _BASE
+def _physical(path: str, bases: _Bases, region: dict[str, Any]) -> dict[str, Any]:
+    artifact = bases.artifact(path)
     return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
 
 
-def _notification(error: SourceError, folder: Path) -> dict[str, Any]:
+def _notification(error: SourceError, bases: _Bases) -> dict[str, Any]:
     region = {"startLine": error.line or 1}
     return {
         "level": "error",
         "message": {"text": error.message},
-        "locations": [_physical(error.path, folder, region)],
+        "locations": [_physical(error.path, bases, region)],
     }

@@ -15,11 +15,11 @@ Line = tuple[str, str]
 """A line and its colour, empty for none."""
 
 
-def full(listing: Listing, least: Severity) -> Iterator[Line]:
+def full(listing: Listing) -> Iterator[Line]:
     """Each finding with the source line, the way the number came, and what mends it."""
     for one in listing.told:
         finding = one.finding
-        if finding.severity.rank > least.rank:
+        if not one.is_shown:
             continue
         yield _headline(one)
         if finding.place.text:
@@ -39,10 +39,10 @@ def said(step: Step) -> str:
     return f"{step.text} ({place.path}:{place.line})"
 
 
-def concise(listing: Listing, least: Severity) -> Iterator[Line]:
+def concise(listing: Listing) -> Iterator[Line]:
     """One line for each finding."""
     for one in listing.told:
-        if one.finding.severity.rank <= least.rank:
+        if one.is_shown:
             yield _headline(one)
 
 
@@ -67,7 +67,7 @@ def counted(listing: Listing) -> list[tuple[str, Severity, str, int]]:
     ]
 
 
-def summary(listing: Listing, least: Severity) -> str:
+def summary(listing: Listing) -> str:
     """One line with numbers."""
     numbers = [
         number(listing.counts[severity], severity.value)
@@ -77,12 +77,12 @@ def summary(listing: Listing, least: Severity) -> str:
     infos = listing.counts[Severity.INFO]
     if not numbers:
         numbers.append("nothing found" if not infos else "no errors or warnings")
-    parts = [
-        ", ".join(numbers)
-        + f" in {number(len({*listing.files} - listing.unread), 'file')}"
-    ]
+    files = number(len({*listing.files} - listing.unread), "file")
+    parts = [f"{', '.join(numbers)} in {files}"]
+    if len(listing.parts) > 1:
+        parts[0] += f" of {len(listing.parts)} projects"
     if infos:
-        hidden = least is not Severity.INFO
+        hidden = not all(one.is_shown for one in listing.told)
         parts.append(number(infos, "info") + (" (--severity info)" if hidden else ""))
     if listing.fixed:
         parts.append(f"{listing.fixed} fixed")
