@@ -22,8 +22,7 @@ from amp_migrate.modernize.program import modernize_program
 from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.run import config, engine
 from amp_migrate.run.config import ConfigError
-from amp_migrate.run.executors import LOCAL, checked
-from amp_migrate.run.jobs import ExecutorError, Job, subject
+from amp_migrate.run.jobs import LOCAL, ExecutorError, Job, checked, subject
 from amp_migrate.run.outcome import Report, merged
 from amp_migrate.run.task import work
 from amp_migrate.sources import journal

@@ -20,7 +20,6 @@ EXAMPLES = [
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    short_help="Show or delete the kept results of earlier runs.",
     exits=Told,
 )
 @click.argument("action", type=click.Choice(["info", "clear"]), default="info")

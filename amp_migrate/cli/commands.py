@@ -19,6 +19,9 @@ from amp_migrate.cli.exits import Counted, ExitCode, Lint, Proof, Served, Told
 from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.report.terminal import Terminal
 
+_WIDEST = 80
+"""Characters of what the list of commands says of one."""
+
 IMPLIED = f"{__name__}.implied"
 """In a context's ``meta`` where nobody named the command."""
 
@@ -62,11 +65,14 @@ class Program(click.Group):
     def __init__(self, *args: Any, default: str, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self.default = default
-        self.lazy: dict[str, str] = {}
+        self.lazy: dict[str, tuple[str, str]] = {}
 
-    def add_lazily(self, name: str, origin: str) -> None:
-        """Add a command, ``module:attribute``, that is imported when it is asked for."""
-        self.lazy[name] = origin
+    def add_lazily(self, name: str, origin: str, help_: str) -> None:
+        """Add a command, ``module:attribute``, that is imported when it is asked for.
+
+        ``help_``: what the list of commands says of it.
+        """
+        self.lazy[name] = origin, help_
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order in which the commands were added."""
@@ -75,8 +81,10 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command by its name."""
         if cmd_name in self.lazy and cmd_name not in self.commands:
-            module, _, attribute = self.lazy[cmd_name].partition(":")
+            origin, help_ = self.lazy[cmd_name]
+            module, _, attribute = origin.partition(":")
             found: click.Command = getattr(import_module(module), attribute)
+            found.short_help = help_
             return found
         return super().get_command(ctx, cmd_name)
 
@@ -112,6 +120,18 @@ class Program(click.Group):
         with formatter.section("Options"):
             formatter.write_dl(records)
         self.format_commands(ctx, formatter)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """All of them, none of which is imported for it."""
+        known = {
+            name: command.get_short_help_str(limit=_WIDEST)
+            for name, command in self.commands.items()
+        }
+        known |= {name: help_ for name, (_, help_) in self.lazy.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([*known.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """That of the default command."""

@@ -25,7 +25,6 @@ EXAMPLES = [
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    short_help="Explain what a code means.",
     exits=Told,
 )
 @click.argument("code", metavar="CODE", default="", shell_complete=completion.codes)

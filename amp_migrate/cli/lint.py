@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,8 +37,7 @@ from amp_migrate.report.findings.listing import (
 from amp_migrate.report.findings.output import Output
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.report.words import number
-from amp_migrate.run import config, engine
-from amp_migrate.run.cache.store import Store
+from amp_migrate.run import config
 from amp_migrate.run.config_lint import (
     FAIL_ON,
     FORMATS,
@@ -49,6 +48,9 @@ from amp_migrate.run.config_lint import (
 from amp_migrate.run.jobs import ExecutorError, Job
 from amp_migrate.run.outcome import Report, merged
 from amp_migrate.sources.ignore import PatternError
+
+if TYPE_CHECKING:
+    from amp_migrate.run.cache.store import Store
 
 EXAMPLES = [
     ("amp-migrate lint", "what is wrong or slow in the current directory"),
@@ -189,7 +191,6 @@ _LINTING: Callable[[Any], Any] = decorated_with(
     cls=Command,
     examples=EXAMPLES,
     exits=Lint,
-    short_help="Report what is wrong or slow in training code.",
 )
 @PATHS
 @_LINTING
@@ -349,6 +350,9 @@ def _mend(
         if not report.failures:
             terminal.write(report.changed[0].output if report.changed else data)
     elif report.changed:
+        # Imported here: most runs write nothing.
+        from amp_migrate.run import engine
+
         report = engine.write(report, settings.root)
         for fixed in report.changed:
             terminal.say(f"rewrote {fixed.document.path}")

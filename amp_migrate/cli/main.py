@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,11 +30,13 @@ from amp_migrate.cli.shared import (
 from amp_migrate.core.options import DTYPES
 from amp_migrate.core.results import Outcome, Place, SourceError
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.run import config, engine
-from amp_migrate.run.cache.store import Store
+from amp_migrate.run import config
 from amp_migrate.run.jobs import ExecutorError, Job
 from amp_migrate.run.outcome import Report, merged
 from amp_migrate.sources.ignore import PatternError
+
+if TYPE_CHECKING:
+    from amp_migrate.run.cache.store import Store
 
 EXAMPLES = [
     ("amp-migrate", "show what would change in the current directory"),
@@ -237,12 +239,32 @@ def modernize(**given: Any) -> ExitCode:
     return _run(Job.MODERNIZE, **given)
 
 
-main.add_lazily("lint", "amp_migrate.cli.lint:lint")
-main.add_lazily("stats", "amp_migrate.cli.stats:stats")
-main.add_lazily("explain", "amp_migrate.cli.explain:explain")
-main.add_lazily("server", "amp_migrate.cli.server:server")
-main.add_lazily("validate", "amp_migrate.cli.validate:validate")
-main.add_lazily("cache", "amp_migrate.cli.cache:cache")
+main.add_lazily(
+    "lint",
+    "amp_migrate.cli.lint:lint",
+    "Report what is wrong or slow in training code.",
+)
+main.add_lazily(
+    "stats",
+    "amp_migrate.cli.stats:stats",
+    "Count training loops: under AMP, to migrate, blocked.",
+)
+main.add_lazily(
+    "explain", "amp_migrate.cli.explain:explain", "Explain what a code means."
+)
+main.add_lazily(
+    "server",
+    "amp_migrate.cli.server:server",
+    "Serve an editor (language server protocol).",
+)
+main.add_lazily(
+    "validate", "amp_migrate.cli.validate:validate", "Prove a rewrite by running it."
+)
+main.add_lazily(
+    "cache",
+    "amp_migrate.cli.cache:cache",
+    "Show or delete the kept results of earlier runs.",
+)
 
 
 def _run(
@@ -387,6 +409,7 @@ def _write(
     if not any(report.changed for report in reports):
         return reports, _Afterwards()
     from amp_migrate.report import undo
+    from amp_migrate.run import engine
 
     before = undo.uncommitted_work(merged(reports).changed)
     reports = [

@@ -16,7 +16,6 @@ INSTALL = 'pip install "amp-migrate[server]"'
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    short_help="Serve an editor (language server protocol).",
     exits=Served,
 )
 @click.option(

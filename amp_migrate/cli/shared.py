@@ -6,19 +6,19 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from amp_migrate.cli import completion
 from amp_migrate.cli.commands import UserError
 from amp_migrate.report.terminal import Terminal
-from amp_migrate.run import config, engine
-from amp_migrate.run.cache.store import Store, folder
-from amp_migrate.run.executors import LOCAL, checked
-from amp_migrate.run.jobs import Job
+from amp_migrate.run import config
+from amp_migrate.run.jobs import LOCAL, Job, checked
 from amp_migrate.run.outcome import Report
-from amp_migrate.sources import journal
+
+if TYPE_CHECKING:
+    from amp_migrate.run.cache.store import Store
 
 STDIN = "-"
 
@@ -55,53 +55,46 @@ def _patterns(name: str, meaning: str) -> Callable[[Decorated], Decorated]:
     )
 
 
-_LISTED = f"{__name__}.listed"
-"""In a context's ``meta``: the paths that a file lists."""
+def _listing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the paths that are named and those that a file lists as one, ``paths``."""
+
+    @wraps(command)
+    def with_paths(
+        *, paths: tuple[str, ...], paths_from: str | None, **given: Any
+    ) -> Any:
+        listed = () if paths_from is None else _listed(paths_from)
+        return command(paths=tuple(dict.fromkeys((*paths, *listed))), **given)
+
+    return with_paths
 
 
-def _listed(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    """Remember the paths in a file, for the argument that names paths."""
-    if value is None:
-        return
+def _listed(name: str) -> list[str]:
+    """The paths in a file."""
     try:
-        data = sys.stdin.buffer.read() if value == STDIN else Path(value).read_bytes()
-        lines = data.decode().splitlines()
+        data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+        lines = [line.strip() for line in data.decode().splitlines()]
     except OSError as error:
-        raise UserError(f"{value}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UserError(f"{value}: not utf-8") from None
-    found = [line.strip() for line in lines]
-    paths = tuple(line for line in found if line and not line.startswith("#"))
+        raise UserError(f"{name}: not utf-8") from None
+    paths = [line for line in lines if line and not line.startswith("#")]
     if not paths:
         # No path means the current directory, which nobody asked for here.
-        raise UserError(f"{value}: lists no path")
-    ctx.meta[_LISTED] = paths
-
-
-def _all_paths(
-    ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*value, *ctx.meta.get(_LISTED, ()))))
+        raise UserError(f"{name}: lists no path")
+    return paths
 
 
 PATHS: Callable[[Any], Any] = decorated_with(
     click.argument(
-        "paths",
-        nargs=-1,
-        metavar="[PATHS]...",
-        callback=_all_paths,
-        shell_complete=completion.paths,
+        "paths", nargs=-1, metavar="[PATHS]...", shell_complete=completion.paths
     ),
     click.option(
         "--paths-from",
         metavar="FILE",
-        # Eager: the argument is to find what it lists.
-        is_eager=True,
-        expose_value=False,
-        callback=_listed,
         shell_complete=completion.files,
         help="A file with further paths, one a line; '-' is standard input.",
     ),
+    _listing,
 )
 
 
@@ -112,6 +105,9 @@ def _caching(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_store(
         *, no_cache: bool, cache_dir: str | None, cache_limit: int, **given: Any
     ) -> Any:
+        # Imported here: whoever asks for help does without it.
+        from amp_migrate.run.cache.store import Store, folder
+
         store = None if no_cache else Store(folder(cache_dir), cache_limit * 2**20)
         return command(store=store, **given)
 
@@ -255,6 +251,9 @@ def do(
     executor: str,
 ) -> Generator[Report, None, None]:
     """The job, on ``data`` or else on the projects: a report of each, in order."""
+    # Imported here: whoever asks for help does without it.
+    from amp_migrate.run import engine
+
     if data is not None:
         yield engine.run_text(
             data,
@@ -310,6 +309,9 @@ def ready(
 
 
 def _settle(settings: config.Settings, terminal: Terminal, *, write: bool) -> bool:
+    # Imported here: whoever asks for help does without it.
+    from amp_migrate.sources import journal
+
     if not write:
         found = journal.pending(settings.root)
         if found is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,9 +23,11 @@ from amp_migrate.cli.shared import (
 from amp_migrate.core.results import SourceError
 from amp_migrate.report.terminal import Terminal
 from amp_migrate.run import config
-from amp_migrate.run.cache.store import Store
 from amp_migrate.run.jobs import ExecutorError, Job
 from amp_migrate.sources.ignore import PatternError
+
+if TYPE_CHECKING:
+    from amp_migrate.run.cache.store import Store
 
 EXAMPLES = [
     ("amp-migrate stats", "the project in the current directory"),
@@ -37,7 +40,6 @@ EXAMPLES = [
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    short_help="Count training loops: under AMP, to migrate, blocked.",
     exits=Counted,
 )
 @PATHS

@@ -79,7 +79,6 @@ class _Validate(Command):
 @click.command(
     cls=_Validate,
     examples=EXAMPLES,
-    short_help="Prove a rewrite by running it.",
     exits=Proof,
 )
 @click.argument(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -367,6 +366,9 @@ def _checked(
     for key, value in table.items():
         known = keys.get(key)
         if known is None:
+            # Imported here: most configurations are in order.
+            import difflib
+
             close = difflib.get_close_matches(key.replace("_", "-"), keys, n=1)
             hint = (
                 f"; did you mean {close[0]!r}?"

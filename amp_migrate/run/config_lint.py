@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +53,9 @@ def prefixes(values: Iterable[str]) -> tuple[str, ...]:
                 f"{prefix} is not a rule of lint, but a reason for leaving a loop alone"
             )
         else:
+            # Imported here: most are typed well.
+            import difflib
+
             close = difflib.get_close_matches(prefix, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"codes: {_span(known)}"
             raise ValueError(f"no lint rule has a code like {value.strip()!r}; {hint}")

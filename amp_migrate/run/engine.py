@@ -22,12 +22,12 @@ from amp_migrate.program.programs import (
 from amp_migrate.run.cache.programs import Answers, Failed, Told, cache_of
 from amp_migrate.run.cache.store import Store
 from amp_migrate.run.config import Project, Settings
-from amp_migrate.run.executors import LOCAL, mapped, opened, processors
-from amp_migrate.run.jobs import Job, subject
+from amp_migrate.run.jobs import LOCAL, Job, subject
 from amp_migrate.run.outcome import Failure, Migration, Progress, Report
 from amp_migrate.run.task import Done, Outcome, Task, do, failed
 from amp_migrate.sources import discovery, files, journal
 from amp_migrate.sources.discovery import Found
+from amp_migrate.sources.document import legible
 from amp_migrate.sources.journal import Change
 
 WORTH_PROCESSES = 24
@@ -157,6 +157,9 @@ class _Run:
         """By the numbers of programs that nothing is known of: their names in the cache."""
         self._new: dict[int, tuple[str, Group, Outcome]] = {}
         """Of each program that is to be kept: its name, and the files that cannot be read."""
+        if store is not None and not _may_be_about(job, given):
+            # To look at what was kept takes longer than to look at these.
+            store = None
         self._cache = cache_of(store, settings.root, job.value, settings.options)
         memory = None if self._cache is None else self._cache.memory
         groups = groups_of(given, settings.filters, subject(job), memory)
@@ -246,6 +249,14 @@ class _Run:
         )
 
 
+def _may_be_about(job: Job, given: Mapping[str, FileBytes]) -> bool:
+    """Whether a job may have something to do on files; where there are many, nobody looks."""
+    seems = subject(job).seems
+    return len(given) >= WORTH_PROCESSES or any(
+        seems(legible(one.path, one.data)) for one in given.values()
+    )
+
+
 def _reports(
     runs: Iterable[_Run], executor: str, jobs: int | None, progress: Progress
 ) -> Iterator[Report]:
@@ -274,21 +285,24 @@ def _all_done(
     tasks: Iterator[Task], executor: str, jobs: int | None
 ) -> Iterator[tuple[Task, Done | None]]:
     """Each with what came of it, as they come."""
-    workers = jobs or processors()
+    alone = executor == LOCAL and jobs == 1
     ahead: list[Task] = []
     enough = 0
     for task in tasks:
         ahead.append(task)
         enough += len(task.given)
-        if executor != LOCAL or workers == 1:
+        if executor != LOCAL or alone:
             break
         if enough >= WORTH_PROCESSES and len(ahead) > 1:
             break
     else:
-        if executor == LOCAL and (enough < WORTH_PROCESSES or len(ahead) < 2):
-            workers = 1
+        alone = executor == LOCAL
     if not ahead:
         return
+    # Imported here: who finds nothing to do, or asks for help, does without it.
+    from amp_migrate.run.executors import mapped, opened, processors
+
+    workers = 1 if alone else jobs or processors()
     sent: Iterable[Task] = chain(ahead, tasks)
     if executor != LOCAL:
         # Imported here: most runs stay where their files are.

@@ -7,7 +7,6 @@ again a few times; what a run comes to does not depend on who did it, nor does t
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -25,29 +24,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from amp_migrate.core.garbage import collect_seldom
 from amp_migrate.run import relay
-from amp_migrate.run.jobs import ExecutorError
+from amp_migrate.run.jobs import LOCAL, ExecutorError
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-LOCAL = "local"
-RAY = "ray"
 TRIES = 3
 """How often something is begun whose process dies, in all."""
 WAITING = 512
 """The most tasks that an executor is given before the first of them is done."""
 
-_ADDRESS = re.compile(r"ray://[^\s/:]+:\d+|ray://\[[0-9A-Fa-f:.]+\]:\d+")
-
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
-
-
-def checked(name: str) -> str:
-    """The name of an executor. Raises ValueError with a message for the user."""
-    if name in (LOCAL, RAY) or _ADDRESS.fullmatch(name):
-        return name
-    raise ValueError(f"{name!r} is none of {LOCAL}, {RAY}, ray://HOST:PORT")
 
 
 @contextmanager

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
-from amp_migrate.program.programs import TRAINING, USES_TORCH, ProgramSources, Subject
+
+if TYPE_CHECKING:
+    from amp_migrate.program.programs import ProgramSources, Subject
 
 
 class ExecutorError(Exception):
     """That who is to do the work cannot be had, or is lost: one line, for the user."""
+
+
+LOCAL = "local"
+RAY = "ray"
+_ADDRESS = re.compile(r"ray://[^\s/:]+:\d+|ray://\[[0-9A-Fa-f:.]+\]:\d+")
+
+
+def checked(name: str) -> str:
+    """The name of who is to do the work. Raises ValueError with a message for the user."""
+    if name in (LOCAL, RAY) or _ADDRESS.fullmatch(name):
+        return name
+    raise ValueError(f"{name!r} is none of {LOCAL}, {RAY}, ray://HOST:PORT")
 
 
 class Job(str, Enum):
@@ -45,6 +60,9 @@ class Work(Protocol):
 
 def subject(job: Job) -> Subject:
     """What tells at a glance whether a text concerns a job."""
+    # Imported here: the command line knows of jobs before there is one.
+    from amp_migrate.program.programs import TRAINING, USES_TORCH, Subject
+
     if job is Job.MODERNIZE:
         from amp_migrate.modernize.program import is_old
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from amp_migrate.core.results import Result, SourceError
-from amp_migrate.sources.document import Source
+
+if TYPE_CHECKING:
+    from amp_migrate.sources.document import Source
 
 Progress = Callable[[int, int], None]
 """Called with the number of programs done and the number of programs in all."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amp_migrate.core.limits import most_memory
-from amp_migrate.run.executors import LOCAL, TRIES, mapped, opened
+from amp_migrate.run.executors import TRIES, mapped, opened
+from amp_migrate.run.jobs import LOCAL
 from amp_migrate.validate.prove import Request, prove
 from amp_migrate.validate.validation import Progress
 from amp_migrate.validate.verdict import Outcome, Verdict
