@@ -21,6 +21,7 @@ from amp_migrate.core.results import (
 from amp_migrate.modernize.program import modernize_program
 from amp_migrate.program.programs import ProgramSources, key, programs_of
 from amp_migrate.run import config, engine
+from amp_migrate.run.cache.store import LIMIT, Store
 from amp_migrate.run.config import ConfigError
 from amp_migrate.run.jobs import LOCAL, ExecutorError, Job, checked, subject
 from amp_migrate.run.outcome import Report, merged
@@ -111,6 +112,7 @@ def lint_paths(
     jobs: int | None = 1,
     write: bool = False,
     executor: str = LOCAL,
+    cache: str | Path | None = None,
 ) -> Report:
     """Lint files and directories as the command line does, configuration included, but for its filters of
     severity and baseline.
@@ -118,7 +120,7 @@ def lint_paths(
     ``options`` replaces what the configuration says. With ``options.lint.fix`` and ``write``, files are
     mended on disk, under the conditions of `migrate_paths`.
     """
-    return _rewrite_paths(Job.LINT, paths, options, jobs, write, executor)
+    return _rewrite_paths(Job.LINT, paths, options, jobs, write, executor, cache)
 
 
 def migrate_paths(
@@ -128,19 +130,21 @@ def migrate_paths(
     jobs: int | None = 1,
     write: bool = False,
     executor: str = LOCAL,
+    cache: str | Path | None = None,
 ) -> Report:
     """Migrate files and directories as the command line does, configuration included.
 
     ``options`` replaces what the configuration says about what to write. ``jobs`` is the number of
-    processes (None: one a core); ``executor``: "local", "ray", or "ray://HOST:PORT". Files are written
-    only with ``write``; the report tells what became of each, and what could not be read or written.
-    Files of one program are written together or not at all; what an interrupted write left is first
-    finished or rolled back.
+    processes (None: one a core); ``executor``: "local", "ray", or "ray://HOST:PORT". ``cache``: a folder
+    in which results are kept from call to call, as those of the command line are; None: they are not.
+    Files are written only with ``write``; the report tells what became of each, and what could not be
+    read or written. Files of one program are written together or not at all; what an interrupted write
+    left is first finished or rolled back.
 
     Raises `ConfigError` where the configuration is not valid, `SourceError` where an interrupted write
     has to be put right by hand, and `ExecutorError` where the executor cannot be had.
     """
-    return _rewrite_paths(Job.MIGRATE, paths, options, jobs, write, executor)
+    return _rewrite_paths(Job.MIGRATE, paths, options, jobs, write, executor, cache)
 
 
 def modernize_paths(
@@ -150,9 +154,10 @@ def modernize_paths(
     jobs: int | None = 1,
     write: bool = False,
     executor: str = LOCAL,
+    cache: str | Path | None = None,
 ) -> Report:
     """Rewrite uses of older AMP interfaces in files and directories; otherwise as `migrate_paths`."""
-    return _rewrite_paths(Job.MODERNIZE, paths, options, jobs, write, executor)
+    return _rewrite_paths(Job.MODERNIZE, paths, options, jobs, write, executor, cache)
 
 
 def validate_script(
@@ -201,6 +206,7 @@ def _rewrite_paths(
     jobs: int | None,
     write: bool,
     executor: str,
+    cache: str | Path | None,
 ) -> Report:
     projects = config.projects([str(path) for path in paths])
     if write:
@@ -211,7 +217,13 @@ def _rewrite_paths(
             replace(one, settings=replace(one.settings, options=options))
             for one in projects
         ]
-    reports = engine.run_all(projects, job=job, jobs=jobs, executor=checked(executor))
+    reports = engine.run_all(
+        projects,
+        job=job,
+        jobs=jobs,
+        store=None if cache is None else Store(Path(cache), LIMIT),
+        executor=checked(executor),
+    )
     return merged(
         [
             engine.write(report, project.settings.root) if write else report

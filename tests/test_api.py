@@ -143,6 +143,21 @@ def test_a_file_that_cannot_be_read_is_an_error_of_its_own(project: Path) -> Non
     assert len(report.changed) == 1
 
 
+def test_results_are_kept_where_a_folder_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = migrate_paths(["."], cache="kept")
+    assert list(Path("kept").rglob("*.entry"))
+
+    def again(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("amp_migrate.migrate.program.migrate_program", again)
+    kept = migrate_paths(["."], cache=project / "kept")
+    assert kept.changed and kept == first
+    assert migrate_paths(["."]).failures
+
+
 def test_importing_the_api_imports_neither_torch_nor_libcst() -> None:
     """Programs import it to ask; only what migrates pays for the rest."""
     code = "import sys, amp_migrate.api; print({'torch', 'libcst', 'black'} & sys.modules.keys())"

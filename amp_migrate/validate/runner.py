@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 import time
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,14 @@ from types import TracebackType
 from typing import Any
 
 from amp_migrate.core import limits
-from amp_migrate.validate import archive
 from amp_migrate.validate.order import Entry, Order
 from amp_migrate.validate.record import Record, read
+
+PACKAGE = "_amp_smoke"
+"""What the harness is called where it runs: a name that no project has."""
+
+_SOURCES = Path(__file__).parent / "harness"
+_TOP_LEVEL = "sitecustomize.py"
 
 POLL = 0.02
 """Seconds between two looks at a run."""
@@ -119,7 +125,7 @@ class Runner:
         self._status = self.scratch / "status.jsonl"
         try:
             self._archive = self.scratch / "harness.zip"
-            archive.write(self._archive)
+            _pack(self._archive)
             self._server = self._start()
         except OSError as error:
             self._clean()
@@ -153,7 +159,7 @@ class Runner:
     def _start(self) -> subprocess.Popen[str]:
         with (self.scratch / "server.txt").open("wb") as said:
             return subprocess.Popen(
-                [self.interpreter, "-m", archive.PACKAGE, "serve", self._status],
+                [self.interpreter, "-m", PACKAGE, "serve", self._status],
                 cwd=self.program.folder,
                 env=self._environment(),
                 stdin=subprocess.PIPE,
@@ -307,3 +313,11 @@ class Runner:
             MPLBACKEND="Agg",
         )
         return environment
+
+
+def _pack(path: Path) -> None:
+    """The harness as one file, which the user's interpreter finds on its path. Raises `OSError`."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for source in sorted(_SOURCES.rglob("*.py")):
+            name = source.relative_to(_SOURCES).as_posix()
+            archive.write(source, name if name == _TOP_LEVEL else f"{PACKAGE}/{name}")

@@ -61,7 +61,9 @@ def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _validate(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+def _validate(
+    folder: Path, *words: str, stdout: int | None = None
+) -> subprocess.Popen[bytes]:
     options = ["--device", "cpu", "--threads", "1", "--steps", "100000"]
     return subprocess.Popen(
         [sys.executable, "-m", "amp_migrate", "validate", *options, *words],
@@ -71,6 +73,7 @@ def _validate(folder: Path, *words: str) -> subprocess.Popen[bytes]:
             "TMPDIR": str(folder),
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
         },
+        stdout=stdout,
         stderr=subprocess.PIPE,
         # A process group of its own, as a shell gives; with the signals of a new program, also where
         # the tests run in the background, with SIGINT ignored.

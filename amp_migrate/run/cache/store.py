@@ -19,6 +19,8 @@ from typing import Any
 
 from amp_migrate.program.glance import digest
 
+LIMIT = 256 * 2**20
+"""Bytes that entries may take, where nothing else is said."""
 _ENTRIES = "entries"
 _SUFFIX = ".entry"
 _HEAD = b"amp-migrate cache 1 "
