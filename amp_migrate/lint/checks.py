@@ -83,7 +83,7 @@ def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:
 
 _AMP = r"autocast|[Ss]caler|unscale_"
 _UNDER_AMP = (
-    rf"{_AMP}|\.(scale|backward|step|apply|grad|register\w*_hook)\b|clip_grad|fill|full|log\("
+    rf"{_AMP}|\.(scale|backward|step|apply|grad|register\w*_hook)\b|clip_grad|fill|full|log\(|(?i:eps)|(item|detach)\("
     "|BCE|bce|binary_cross"
 )
 """Files without a word of AMP may be what a region, or a step, of another file calls."""
@@ -107,12 +107,16 @@ CHECKS: tuple[Check, ...] = (
         _UNDER_AMP,
         *_numbered("AMP", *range(101, 117), 120, *range(201, 208)),
     ),
-    _misuse("scalers", _AMP, *_numbered("AMP", *range(117, 120), 121, 124)),
+    _misuse(
+        "scalers",
+        rf"{_AMP}|half|float16",
+        *_numbered("AMP", *range(117, 120), 121, 124),
+    ),
     _misuse("tensors", r"\.numpy\(|index_|scatter|\]\s*=", "AMP218", "AMP219"),
     _misuse("forwards", rf"{_AMP}|no_grad|inference_mode", "AMP220", "AMP221"),
     _misuse("switches", _AMP, "AMP127"),
     _misuse("entries", r"load_state_dict", "AMP125", "AMP126"),
     _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),
     _misuse("interfaces", r"amp\b|cast|bf16", *_numbered("AMP", *range(208, 214), 215)),
-    _misuse("placement", r"autocast", "AMP214", "AMP216", "AMP217"),
+    _misuse("placement", rf"{_AMP}|amp\b", "AMP214", "AMP216", "AMP217"),
 )

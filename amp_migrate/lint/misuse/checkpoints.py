@@ -134,14 +134,21 @@ class _States:
         """Scalers that are saved whole, and names that say that something is a scaler's."""
         for name in ("save", "dump"):
             for function, _, call in self.program.calls_named(name):
-                for arg in call.args:
-                    for inner in ir.walk(arg.value):
-                        if self.events.is_scaler(inner, function):
-                            keys = self._keys(inner, function)
-                            yield _Handled(ir.file_of(function), keys)
+                for inner in self._said(call, function):
+                    if self.events.is_scaler(inner, function):
+                        keys = self._keys(inner, function)
+                        yield _Handled(ir.file_of(function), keys)
         for file, facts in self.program.modules.items():
             if any(map(_NAMES_SCALER.fullmatch, facts.strings)):
                 yield _Handled(file)
+
+    def _said(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
+        """An expression and its parts, but for what a function of the program is given: what that saves
+        of it, it says itself."""
+        yield expr
+        if not isinstance(expr, ir.Call) or not self.program.callees(expr, function):
+            for child in ir.children(expr):
+                yield from self._said(child, function)
 
     def _may_be_anything(self, held: ir.Expr, function: str) -> bool:
         """Whether something that has a state is told neither by its name nor by what it is made of."""

@@ -20,7 +20,6 @@ from amp_migrate.program.link import CallSite
 OUTSIDE = "AMP220"
 VALIDATED = "AMP221"
 
-_NO_GRAD = re.compile(r"torch\.(autograd\.(grad_mode\.)?)?(no_grad|inference_mode)")
 _LOSSES = re.compile(
     r"torch\.nn\.functional\.(\w+_loss|cross_entropy|kl_div|binary_cross_entropy_with_logits)"
     r"|torch\.nn\.(modules\.\w+\.)?\w+Loss"
@@ -28,6 +27,9 @@ _LOSSES = re.compile(
 _OPENS = frozenset(("region", "enter"))
 _METHODS = frozenset("mean sum float size view reshape squeeze to".split())
 """Methods of tensors that go with a loss."""
+
+
+_DEEPEST = 3
 
 
 class _Forward(NamedTuple):
@@ -140,16 +142,17 @@ class _Forwards:
 
     def _find_outside(self) -> Iterator[_Forward]:
         for function in self.events.read:
-            kinds = {event.kind for _, event in self.events.direct(function)}
-            regions = [path for path, _ in self.regions.of(function) if path]
-            if "scaled" not in kinds or not regions:
-                continue
-            bodies = {path: self._body(function, path) for path in regions}
-            if not all(self._is_loss_only(function, body) for body in bodies.values()):
+            # A region that is off says that fp32 is meant.
+            bodies = [
+                self._body(function, path)
+                for path, region in self.regions.of(function)
+                if path and region.enabled is not False
+            ]
+            if not all(self._is_loss_only(function, body) for body in bodies):
                 continue
             used = {
                 id(one.expr): one
-                for body in bodies.values()
+                for body in bodies
                 for stmt in ir.statements(body)
                 for expr in stmt.exprs
                 for inner in ir.walk(expr)
@@ -164,7 +167,7 @@ class _Forwards:
                         and self._is_open(
                             made.expr, made.function, made.stmt, made.context
                         )
-                        and not self._is_without_gradients(one)
+                        and not self.regions.is_without_gradients(*one[:2])
                     ):
                         yield one
 
@@ -172,19 +175,27 @@ class _Forwards:
         stmt = self.program.control(function).statements[path]
         return stmt.blocks[0].body
 
-    def _is_loss_only(self, function: str, body: tuple[ir.Stmt, ...]) -> bool:
+    def _is_loss_only(
+        self, function: str, body: tuple[ir.Stmt, ...], depth: int = 0
+    ) -> bool:
         """Whether statements compute a loss, and nothing that a forward pass may hide in."""
         calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
-        return any(self._is_loss(call, function) for call in calls) and all(
-            self._is_loss(call, function)
+        return any(self._is_loss(call, function, depth) for call in calls) and all(
+            self._is_loss(call, function, depth)
             or (isinstance(call.func, ir.Attr) and call.func.attr in _METHODS)
             for call in calls
         )
 
-    def _is_loss(self, call: ir.Call, function: str) -> bool:
+    def _is_loss(self, call: ir.Call, function: str, depth: int) -> bool:
         origin = self.program.origin(call.func, function)
         if origin is not None:
             return _LOSSES.fullmatch(origin) is not None
+        callees = self.program.callees(call, function)
+        if callees:
+            return depth < _DEEPEST and all(
+                self._is_loss_only(one, self.program.functions[one].body, depth + 1)
+                for one in callees
+            )
         refs = self.program.resolve(call.func, function)
         return bool(refs) and all(
             ref.kind == "made" and _LOSSES.fullmatch(ref.name) for ref in refs
@@ -206,7 +217,7 @@ class _Forwards:
                 found = (
                     one
                     for one in self._forwards(function)
-                    if self._is_without_gradients(one)
+                    if self.regions.is_without_gradients(*one[:2])
                 )
                 yield from [one for one, _ in zip(found, range(1), strict=False)]
 
@@ -221,25 +232,4 @@ class _Forwards:
             for function in self.events.read
             for stmt in ir.statements(self.program.functions[function].body)
             for call in calls_of(stmt)
-        )
-
-    def _is_without_gradients(self, one: _Forward) -> bool:
-        """Whether a forward pass stands in ``no_grad``, by its function or a statement around it."""
-        facts = self.program.functions[one.function]
-        around = facts.parent or one.function
-        held = [(expr, around) for expr in facts.decorators]
-        held += [
-            (expr, one.function)
-            for outer in ir.statements(facts.body)
-            if outer.kind == "with" and outer.path == one.stmt.path[: len(outer.path)]
-            for expr in outer.exprs
-        ]
-        return any(
-            _NO_GRAD.fullmatch(
-                self.program.origin(
-                    expr.func if isinstance(expr, ir.Call) else expr, there
-                )
-                or ""
-            )
-            for expr, there in held
         )

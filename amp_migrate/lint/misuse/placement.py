@@ -40,7 +40,7 @@ def _is_forgotten(program: Program, amp: Amp, stmt: ir.Stmt, function: str) -> b
     """Whether a region is given a name that nobody says again."""
     if stmt.kind != "assign" or not isinstance(stmt.value, ir.Call):
         return False
-    if amp.autocast(stmt.value, function) is None or len(stmt.targets) != 1:
+    if amp.entered(stmt.value, function) is None or len(stmt.targets) != 1:
         return False
     match stmt.targets[0]:
         case ir.Name(id=name) if not ir.is_top(function):
@@ -54,10 +54,18 @@ def _is_forgotten(program: Program, amp: Amp, stmt: ir.Stmt, function: str) -> b
                 for inner in ir.walk(expr)
             )
         case ir.Attr(attr=name):
-            words = {name} & set().union(
-                *(facts.strings for facts in program.modules.values())
+            # A module's attribute of the same name is another: torch.amp.
+            return not any(
+                name in one.strings for one in program.modules.values()
+            ) and not any(
+                isinstance(inner, (ir.Name, ir.Attr))
+                and (inner.attr if isinstance(inner, ir.Attr) else inner.id) == name
+                and program.origin(inner, there) is None
+                for there, one in program.mentioning(name)
+                for expr in one.exprs
+                if one is not stmt
+                for inner in ir.walk(expr)
             )
-            return not words and len(program.mentioning(name)) == 1
     return False
 
 

@@ -4,6 +4,7 @@ hooks on gradients."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from amp_migrate.analysis.tables.degrees import Unclear, flat
 from amp_migrate.analysis.values.scales import (
@@ -57,6 +58,7 @@ class _Scaled:
         self.program = context.program
         self.events = events
         self.scales = events.scales
+        self._told_by: dict[tuple[str, str], bool] = {}
         scales = {
             id(stmt.value): stmt.value
             for _, stmt, call in self.program.calls_named("scale")
@@ -80,12 +82,7 @@ class _Scaled:
     def told(self, stmt: ir.Stmt, function: str) -> Iterator[Finding]:
         """Scaled losses that are shown to somebody, or added up to be shown."""
         for expr, at in self._sinks(stmt, function):
-            value = self._value(expr, function, stmt)
-            if value is None or LOSS not in value.sources:
-                continue
-            if value.sources & {ASKED, SCALE} or not any(
-                one == 1.0 for one in flat(value.degree)
-            ):
+            if not self._is_scaled_loss(expr, function, stmt):
                 continue
             name = ir.render(_number_of(expr) or expr)
             message = (
@@ -109,6 +106,11 @@ class _Scaled:
                     if name in _SHOWS or self._is_number(part, function, stmt):
                         if not self._is_told_before(part, function, stmt):
                             yield part, call
+            for site in self.program.call_sites_of(call, function):
+                for param in self.program.functions[site.callee].params:
+                    given = self.program.argument_at(site, param.name)
+                    if given is not None and self._is_told_by(site.callee, param.name):
+                        yield given, call
         keeps = stmt.kind == "augassign" or any(
             not isinstance(target, ir.Name) for target in stmt.targets
         )
@@ -131,11 +133,45 @@ class _Scaled:
         made = self.scales.values.of(expr, function, stmt)
         return any(one.function != function and _makes_number(one.expr) for one in made)
 
-    def _value(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> Value | None:
+    def _is_told_by(self, callee: str, param: str) -> bool:
+        """Whether a function shows what it is given, where nothing says so in the function itself: its
+        file has nothing to do with AMP, or other callers give something else."""
+        key = callee, param
+        if key not in self._told_by:
+            self._told_by[key] = False
+            self._told_by[key] = any(
+                (_number_of(expr) or expr) == ir.Name(param)
+                and (
+                    callee not in self.events.read
+                    or not self._is_scaled_loss(expr, callee, stmt)
+                )
+                for stmt in ir.statements(self.program.functions[callee].body)
+                for expr, _ in self._sinks(stmt, callee)
+            )
+        return self._told_by[key]
+
+    def _is_scaled_loss(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         try:
-            return self.scales.of(expr, function, stmt)
+            values = [self.scales.of(expr, function, stmt)]
         except Unclear:
-            return None
+            values = [*self._values_of(_number_of(expr) or expr, function, stmt)]
+        return any(
+            LOSS in value.sources
+            and not value.sources & {ASKED, SCALE}
+            and any(one == 1.0 for one in flat(value.degree))
+            for value in values
+        )
+
+    def _values_of(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt
+    ) -> Iterator[Value]:
+        """What a name may stand for here, each by itself: what callers give is for them to know."""
+        if isinstance(expr, ir.Name):
+            for one in self.scales.values.of(expr, function, stmt):
+                if one.kind == "value" and not one.fields:
+                    if one.function == function or one.context:
+                        with suppress(Unclear):
+                            yield self.scales.of(one.expr, one.function, one.stmt)
 
     # -- penalties --------------------------------------------------------------------------------
 

@@ -257,14 +257,15 @@ def _unsharded(context: Context, protocol: Protocol) -> Iterator[tuple[str, ir.C
             for place in _trained(context, owners, {optimizer})
             for one in context.program.noted(Values).of(*place)
         ]
-        if not wrapped or not all(
+        shards = [
             isinstance(one.expr, ir.Call)
             and not one.fields
             and _FSDP.fullmatch(
                 context.program.origin(one.expr.func, one.function) or ""
             )
             for one in wrapped
-        ):
+        ]
+        if not any(shards):
             continue
         for _, function in steps:
             for _, event in protocol.events.direct(function):
@@ -273,12 +274,24 @@ def _unsharded(context: Context, protocol: Protocol) -> Iterator[tuple[str, ir.C
                 if event.scaler is None:
                     continue
                 made = amp.scalers(event.scaler, function)
-                calls = [(one.function, one.expr) for one in made]
-                for there, call in calls:
-                    assert isinstance(call, ir.Call)
-                    names = amp.names(call.func, there)
-                    if names and not any("Sharded" in name for name in names):
-                        yield there, call
+                plain = [
+                    (one.function, one.expr)
+                    for one in made
+                    if isinstance(one.expr, ir.Call)
+                    and _is_plain(amp, one.expr, one.function)
+                ]
+                # Where not all are in shards, the same test may choose the scaler, or switch it off.
+                if all(shards) or (
+                    len(plain) == len(made)
+                    and amp.is_always_scaler(event.scaler, function)
+                    and all(c.argument(99, "enabled") is None for _, c in plain)
+                ):
+                    yield from plain
+
+
+def _is_plain(amp: Amp, call: ir.Call, function: str) -> bool:
+    names = amp.names(call.func, function)
+    return bool(names) and not any("Sharded" in name for name in names)
 
 
 def _names(stmt: ir.Stmt, module: ir.Expr | None) -> bool:

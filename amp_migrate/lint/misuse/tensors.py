@@ -41,6 +41,7 @@ _INDEXED = {
 }
 """Methods that want both tensors of one dtype, which autocast does not see to; where the other stands."""
 _MOVES = frozenset("cuda cpu clone detach contiguous".split())
+_RESHAPES = _MOVES | {"squeeze", "flatten", "view", "reshape", "long"}
 _COMPARISONS = frozenset("< <= > >= == !=".split())
 _DEEPEST = 8
 
@@ -138,19 +139,20 @@ class _Tensors:
             return key.kind == "list"
         made = self.values.whole(key, function, stmt)
         return bool(made) and all(
-            not one.fields
-            and (
-                (isinstance(one.expr, ir.Operation) and one.expr.op in _COMPARISONS)
-                or (
-                    isinstance(one.expr, ir.Call)
-                    and _INDICES.fullmatch(
-                        self.program.origin(one.expr.func, one.function) or ""
-                    )
-                    is not None
-                )
-            )
+            not one.fields and self._is_made_index(one.expr, one.function)
             for one in made
         )
+
+    def _is_made_index(self, made: ir.Expr, function: str) -> bool:
+        match made:
+            case ir.Operation(op=op):
+                return op in _COMPARISONS
+            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _RESHAPES:
+                return self._is_made_index(value, function)
+            case ir.Call(func=func):
+                origin = self.program.origin(func, function) or ""
+                return _INDICES.fullmatch(origin) is not None
+        return False
 
     # -- dtypes -----------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class AmpEvents(Events):
             if not isinstance(target, (ir.Name, ir.Attr)):
                 continue
             where = (stmt.line, stmt.column)
-            if isinstance(value, ir.Call) and self.amp.makes_scaler(value, function):
+            if isinstance(value, ir.Call) and self._makes_new_scaler(value, function):
                 if not self.amp.is_off(value, function):
                     yield AmpEvent("new scaler", *where, call=value, scaler=target)
             else:
@@ -147,6 +147,21 @@ class AmpEvents(Events):
                     and self.optimizers.makers.construction(value, function) is not None
                 ):
                     yield AmpEvent("new optimizer", *where, subject=target)
+
+    def _makes_new_scaler(self, call: ir.Call, function: str) -> bool:
+        """Whether a call makes a scaler, by its own or by a function that keeps none."""
+        if self.amp.makes_scaler(call, function):
+            return True
+        if not self.program.callees(call, function):
+            return False
+        made = self.amp.scalers(call, function)
+        return bool(made) and all(
+            one.function != function
+            and not self.program.functions[one.function].decorators
+            and not ir.is_top(one.function)
+            and (one.bound is None or one.bound.owner == one.function)
+            for one in made
+        )
 
     def _of_amp_call(
         self, call: ir.Call, stmt: ir.Stmt, function: str

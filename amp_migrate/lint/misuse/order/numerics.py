@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from amp_migrate.analysis.objects.points_to import Object, PointsTo
+from amp_migrate.analysis.objects.points_to import (
+    EACH,
+    Fields,
+    Object,
+    PointsTo,
+    attribute,
+)
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES
 from amp_migrate.analysis.values.bce import BceLosses
@@ -57,6 +64,9 @@ _FAILS_AT_ZERO = {
 }
 
 
+_APPLY = attribute("apply")
+
+
 @dataclass(frozen=True, slots=True)
 class Numeric:
     """Something that matters where a region is open."""
@@ -100,7 +110,7 @@ class Numerics:
             for call in ir.calls_in(expr):
                 if own_bce and (
                     self._losses.computes(call, function)
-                    or self._is_kept_loss(call.func, function)
+                    or self._is_kept_loss(call.func, function, stmt)
                 ):
                     yield Numeric(BCE, call)
                 message = self._overflow(call, function, stmt)
@@ -114,16 +124,18 @@ class Numerics:
                     at = inner if isinstance(inner, ir.Call) else None
                     yield Numeric(VANISHING, at, message)
 
-    def _is_kept_loss(self, func: ir.Expr, function: str) -> bool:
+    def _is_kept_loss(self, func: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether what is called is the loss, out of a table, say, or by an argument."""
         known = self.program.origin(func, function) or self.program.resolve(
             func, function
         )
-        made = () if known else self.amp.points_to.whole(func, function)
+        made = () if known else self.amp.points_to.whole(func, function, stmt)
         return bool(made) and all(
             isinstance(one.expr, ir.Call)
-            and not one.fields
-            and self._losses.makes(one.expr, one.function)
+            and any(
+                isinstance(each, ir.Call) and self._losses.makes(each, one.function)
+                for each in _turns(one.expr, one.fields)
+            )
             for one in made
         )
 
@@ -249,6 +261,12 @@ class Numerics:
                 return True
             given = call.argument(0, "input")
             package, _, name = origin.rpartition(".")
+            if origin == "torch.where":
+                chosen = [arg.value for arg in call.args[1:]]
+                tensors = [o for o in chosen if not self._is_number(o, function, stmt)]
+                return bool(tensors) and all(
+                    self.is_half(one, function, stmt) for one in tensors
+                )
             return (
                 package in ("torch", "torch.nn.functional")
                 and name in KEEPS
@@ -313,12 +331,15 @@ class Numerics:
     def _is_custom(self, call: ir.Call, function: str) -> bool:
         """Whether a call applies an autograd.Function whose backward would meet two dtypes."""
         func, there = call.func, function
-        if isinstance(func, ir.Name) and not self.program.callees(call, function):
+        own = isinstance(func, ir.Attr) and func.value == ir.Name("self")
+        if own or isinstance(func, ir.Name):
+            if not self._has_custom or self.program.callees(call, function):
+                return False
             # By a name of its own: multiply = Multiply.apply.
-            owner = self.program.owner(func.id, function) or function
-            given = self.program.definitions(owner, func.id)
-            if len(given) == 1 and given[0].value is not None:
-                func, there = given[0].value, owner
+            made = self.amp.points_to.of(func, function)
+            if len(made) != 1 or made[0].fields != (_APPLY,):
+                return False
+            func, there = ir.Attr(made[0].expr, "apply"), made[0].function
         if not isinstance(func, ir.Attr) or func.attr != "apply":
             return False
         return any(
@@ -326,14 +347,19 @@ class Numerics:
             for ref in self.program.resolve(func.value, there)
         )
 
+    @cached_property
+    def _has_custom(self) -> bool:
+        return any(map(self.meets_two_dtypes, self.program.classes))
+
     def meets_two_dtypes(self, class_name: str) -> bool:
         """Whether a class is an autograd.Function that multiplies matrices in both directions, with
         tensors that it has saved, and is not made for autocast."""
         bases = self.program.external_bases(class_name)
         if "torch.autograd.Function" not in bases:
             return False
-        methods = dict(self.program.classes[class_name].methods)
-        forward, backward = methods.get("forward"), methods.get("backward")
+        forward, backward = (
+            self.program.method(class_name, name) for name in ("forward", "backward")
+        )
         if forward is None or backward is None:
             return False
         if any(
@@ -369,3 +395,11 @@ class Numerics:
         if origin is not None:
             return PRODUCTS.fullmatch(origin) is not None
         return isinstance(call.func, ir.Attr) and call.func.attr in METHODS
+
+
+def _turns(made: ir.Call, fields: Fields) -> tuple[ir.Expr, ...]:
+    """What is called: each of the modules in a list has its turn where a loop goes through them."""
+    if not fields:
+        return (made,)
+    inside = made.args[0].value if fields == (EACH,) and made.args else None
+    return inside.items if isinstance(inside, ir.Display) else ()

@@ -40,9 +40,20 @@ class Owners:
                 if event.subject is None:
                     continue
                 key = self.amp.key(event.subject, function)
-                if key is not None:
+                if key is None:
+                    continue
+                if stmt.kind == "for":
                     # What a loop goes through is each of several.
-                    yield key, function, None if stmt.kind == "for" else stmt.value
+                    yield key, function, None
+                    continue
+                construction = self.events.optimizers.makers.construction
+                elsewhere: list[tuple[Key, str, ir.Expr | None]] = [
+                    (key, one.function, one.expr)
+                    for one in self.amp.points_to.of(event.subject, function)
+                    if isinstance(one.expr, ir.Call) and one.function != function
+                    if construction(one.expr, one.function) is not None
+                ]
+                yield from elsewhere or [(key, function, stmt.value)]
 
     def _named(
         self,

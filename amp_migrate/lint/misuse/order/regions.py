@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from amp_migrate.lint.misuse.order.amp import Amp, Region
@@ -9,6 +10,8 @@ from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite
 
 _MOST_CALLERS = 8
+_DEEPEST = 3
+_NO_GRAD = re.compile(r"torch\.(autograd\.(grad_mode\.)?)?(no_grad|inference_mode)")
 
 
 class Regions:
@@ -72,3 +75,33 @@ class Regions:
                 elif found is None and site.caller not in pending:
                     if len(pending) < _MOST_CALLERS:
                         pending.append(site.caller)
+
+    def is_without_gradients(
+        self, function: str, stmt: ir.Stmt, depth: int = 0
+    ) -> bool:
+        """Whether a statement stands in ``no_grad``, by its function, one around it, or all callers."""
+        facts = self.program.functions[function]
+        around = facts.parent or function
+        held = [(expr, around) for expr in facts.decorators]
+        held += [
+            (expr, function)
+            for outer in ir.statements(facts.body)
+            if outer.kind == "with" and outer.path == stmt.path[: len(outer.path)]
+            for expr in outer.exprs
+        ]
+        callers = self.program.call_sites.get(function, ()) if depth < _DEEPEST else ()
+        return any(
+            _NO_GRAD.fullmatch(
+                self.program.origin(
+                    expr.func if isinstance(expr, ir.Call) else expr, there
+                )
+                or ""
+            )
+            for expr, there in held
+        ) or (
+            bool(callers)
+            and all(
+                self.is_without_gradients(one.caller, one.stmt, depth + 1)
+                for one in callers
+            )
+        )

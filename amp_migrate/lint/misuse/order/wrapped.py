@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -16,6 +17,8 @@ class Wrapped:
         self.program = program
         self._stands_in: dict[str, str] = {}
         """The function that is called for a decorated one."""
+        self.points_to = program.noted(PointsTo)
+        self._objects: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._inside: dict[str, set[str]] = {}
         """The functions that each decorator is put on."""
         for name, function in program.functions.items():
@@ -58,6 +61,8 @@ class Wrapped:
         self, callees: tuple[str, ...], call: ir.Call, function: str
     ) -> tuple[str, ...]:
         """What a call runs, where it is known what it calls."""
+        if not callees and isinstance(call.func, (ir.Name, ir.Attr)):
+            callees = self._of_object(call.func, function)
         if not callees and isinstance(call.func, ir.Name):
             owner = self.program.owner(call.func.id, function) or ""
             params = self.program.functions[owner].params if owner else ()
@@ -65,6 +70,39 @@ class Wrapped:
                 if any(param.name == call.func.id for param in params[:1]):
                     return tuple(sorted(self._inside[owner]))
         return tuple(dict.fromkeys(self._stands_in.get(one, one) for one in callees))
+
+    def _of_object(self, func: ir.Name | ir.Attr, function: str) -> tuple[str, ...]:
+        """What the call of an object runs that no class says: one of ``LOSSES[name]()``, whose class was
+        taken out of a table, or of modules that run one after the other."""
+        if isinstance(func, ir.Attr) and not isinstance(func.value, ir.Name):
+            return ()
+        key = function, func
+        if key not in self._objects:
+            classes = [
+                name
+                for one in self.points_to.of(func, function)
+                if isinstance(one.expr, ir.Call) and not one.fields
+                for name in self._classes(one.expr, one.function)
+            ]
+            found = dict.fromkeys(m for c in classes for m in self._called_of(c))
+            self._objects[key] = tuple(found)
+        return self._objects[key]
+
+    def _classes(self, made: ir.Call, function: str) -> Iterator[str]:
+        if isinstance(made.func, ir.Item):
+            for one in self.points_to.of(made.func, function):
+                if one.kind == "class" and not one.fields:
+                    yield one.name
+        elif self.program.origin(made.func, function) == "torch.nn.Sequential":
+            for arg in made.args:
+                yield from self.program.instance_classes(arg.value, function)
+
+    def _called_of(self, class_name: str) -> Iterator[str]:
+        for name in ("__call__", "forward"):
+            method = self.program.method(class_name, name)
+            if method is not None:
+                yield method
+                return
 
     def stands_in(self, function: str) -> str | None:
         """What is called for a decorated function."""
