@@ -112,7 +112,7 @@ CHECKS: tuple[Check, ...] = (
         rf"{_AMP}|half|float16",
         *_numbered("AMP", *range(117, 120), 121, 124),
     ),
-    _misuse("tensors", r"\.numpy\(|index_|scatter|\]\s*=", "AMP218", "AMP219"),
+    _misuse("tensors", r"\.numpy\(|np\.a|index_|scatter|\]\s*=", "AMP218", "AMP219"),
     _misuse("forwards", rf"{_AMP}|no_grad|inference_mode", "AMP220", "AMP221"),
     _misuse("switches", _AMP, "AMP127"),
     _misuse("entries", r"load_state_dict", "AMP125", "AMP126"),

@@ -144,7 +144,10 @@ class Scales:
                 return PLAIN
             case ir.Attr(attr="grad"):
                 return Value(1.0, frozenset((GRADIENT,)))
-            case ir.Name(id=name) if (at[0], name) in given:
+            case ir.Name(id=name) if (at[0], name) in given and all(
+                one.stmt.kind == "augassign"
+                for one in self.program.definitions(at[0], name)
+            ):
                 return given[at[0], name]
             case ir.Name() | ir.Attr() | ir.Item():
                 return self._of_objects(expr, at, given)

@@ -27,10 +27,19 @@ from amp_migrate.program.bindings import calls_of
 SCALED_LOSS = "AMP120"
 
 _MAKES_NUMBERS = frozenset("item tolist numpy cpu detach float".split())
-_SHOWS = frozenset("print format add_scalar set_postfix set_description write".split())
-_LOOKS = frozenset("isnan isinf isfinite backward scale step len".split())
+_SHOWS = frozenset(
+    "print format add_scalar add_scalars set_postfix set_description write info debug log_metric"
+    " log_metrics log_dict".split()
+)
+_LOOKS = frozenset("isnan isinf isfinite backward scale len".split())
 """What may be asked of a scaled loss, or done with it."""
-_HOOKS = frozenset(("register_hook", "register_post_accumulate_grad_hook"))
+_HOOKS = frozenset(
+    (
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_full_backward_hook",
+    )
+)
 _CHANGES = frozenset(("edit", "clip", "descend"))
 
 
@@ -102,8 +111,11 @@ class _Scaled:
             if name in _LOOKS or name in _MAKES_NUMBERS:
                 continue
             for arg in call.args:
+                shows = name in _SHOWS or (
+                    name == "log" and isinstance(arg.value, ir.Display)
+                )
                 for part in _parts(arg.value):
-                    if name in _SHOWS or self._is_number(part, function, stmt):
+                    if shows or self._is_number(part, function, stmt):
                         if not self._is_told_before(part, function, stmt):
                             yield part, call
             for site in self.program.call_sites_of(call, function):
@@ -112,7 +124,8 @@ class _Scaled:
                     if given is not None and self._is_told_by(site.callee, param.name):
                         yield given, call
         keeps = stmt.kind == "augassign" or any(
-            not isinstance(target, ir.Name) for target in stmt.targets
+            not isinstance(target, ir.Name) or _adds_to(target, stmt.value)
+            for target in stmt.targets
         )
         if stmt.value is not None and (keeps or stmt.kind == "return"):
             for part in _parts(stmt.value):
@@ -163,7 +176,11 @@ class _Scaled:
         )
 
     def _values_of(
-        self, expr: ir.Expr, function: str, stmt: ir.Stmt
+        self,
+        expr: ir.Expr,
+        function: str,
+        stmt: ir.Stmt,
+        given: Environment | None = None,
     ) -> Iterator[Value]:
         """What a name may stand for here, each by itself: what callers give is for them to know."""
         if isinstance(expr, ir.Name):
@@ -171,7 +188,7 @@ class _Scaled:
                 if one.kind == "value" and not one.fields:
                     if one.function == function or one.context:
                         with suppress(Unclear):
-                            yield self.scales.of(one.expr, one.function, one.stmt)
+                            yield self.scales.of(one.expr, *one.place[:2], given)
 
     # -- penalties --------------------------------------------------------------------------------
 
@@ -241,21 +258,26 @@ class _Scaled:
         self, hook: ir.Expr, registers: str, function: str, stmt: ir.Stmt
     ) -> bool:
         gradient = Value(1.0, frozenset((GRADIENT,)))
+        # Hooks of modules are given the module, and the gradients of its inputs.
+        place = -1 if registers == "register_hook" else 1
         if isinstance(hook, ir.Deferred):
-            if registers != "register_hook" or len(hook.params) != 1:
+            plain = registers != "register_post_accumulate_grad_hook"
+            if not plain or len(hook.params) != (3 if place == 1 else 1):
                 return False
-            given: Environment = {(function, hook.params[0]): gradient}
+            given: Environment = {(function, hook.params[place]): gradient}
             return self._is_another(hook.body, function, stmt, given)
         for ref in self.program.resolve(hook, function):
             if ref.kind != "function":
                 continue
             facts = self.program.functions[ref.name]
-            if registers != "register_hook":
+            if registers == "register_post_accumulate_grad_hook":
                 direct = self.events.direct(ref.name)
                 if any(event.kind in _CHANGES for _, event in direct):
                     return True
             elif facts.params:
-                given = {(ref.name, facts.params[-1].name): gradient}
+                if len(facts.params) <= place:
+                    continue
+                given = {(ref.name, facts.params[place].name): gradient}
                 if any(
                     one.kind == "return"
                     and one.value is not None
@@ -269,12 +291,12 @@ class _Scaled:
         self, made: ir.Expr, function: str, stmt: ir.Stmt, given: Environment
     ) -> bool:
         try:
-            value = self.scales.of(made, function, stmt, given)
+            values = [self.scales.of(made, function, stmt, given)]
         except Mixed:
             return True
         except Unclear:
-            return False
-        return GRADIENT in value.sources and value.degree == 0.0
+            values = [*self._values_of(made, function, stmt, given)]
+        return any(GRADIENT in one.sources and one.degree == 0.0 for one in values)
 
 
 def _parts(expr: ir.Expr) -> Iterator[ir.Expr]:
@@ -287,13 +309,19 @@ def _parts(expr: ir.Expr) -> Iterator[ir.Expr]:
             yield shown
         case ir.Operation(op="%", operands=(ir.Const(value=str()), shown)):
             yield from _parts(shown)
-        case ir.Display(items=items):
+        case ir.Display(items=items) | ir.Operation(op="+", operands=items):
             for item in items:
                 yield from _parts(item)
         case ir.Const():
             return
         case _:
             yield expr
+
+
+def _adds_to(target: ir.Expr, value: ir.Expr | None) -> bool:
+    return (
+        isinstance(value, ir.Operation) and value.op == "+" and target in value.operands
+    )
 
 
 def _makes_number(expr: ir.Expr) -> bool:

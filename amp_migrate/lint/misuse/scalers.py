@@ -14,6 +14,7 @@ from amp_migrate.lint.misuse.order.numerics import Values
 from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 
 CLOSURE = "AMP117"
 HALF_PARAMETERS = "AMP118"
@@ -193,11 +194,17 @@ def _half(
 
 
 def _makes_half(context: Context, call: ir.Call, function: str) -> bool:
-    """``half()``, ``to(torch.float16)``."""
+    """``half()``, ``to(torch.float16)``; a layer, or a pretrained model, that is made so."""
     method = call.func.attr if isinstance(call.func, ir.Attr) else ""
-    return (method == "half" and not call.args) or (
-        method == "to"
-        and any(context.program.origin(a.value, function) in _HALF for a in call.args)
+    if method == "half":
+        return not call.args
+    names = (None, "dtype") if method == "to" else ("dtype", "torch_dtype")
+    made = method in ("to", "from_pretrained") or (
+        context.program.origin(call.func, function) or ""
+    ).startswith("torch.nn.")
+    return made and any(
+        arg.name in names and context.program.origin(arg.value, function) in _HALF
+        for arg in call.args
     )
 
 
@@ -226,12 +233,30 @@ def _halves_of(
             found.append(None)
         elif _makes_half(context, call, one.function):
             found.append((one.function, call))
+        elif own := _halves_itself(context, call, one.function):
+            found += own
         elif isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
             place = one.function, one.stmt
             found += _halves_of(context, call.func.value, *place, depth + 1)
         else:
             found.append(None)
     return found
+
+
+def _halves_itself(
+    context: Context, call: ir.Call, function: str
+) -> list[tuple[str, ir.Call] | None]:
+    """The call by which a module makes itself half when it is made."""
+    return [
+        (init, inner)
+        for init in context.program.callees(call, function)
+        for stmt in context.program.functions[init].body
+        for inner in calls_of(stmt)
+        if stmt.kind == "expr"
+        and isinstance(inner.func, ir.Attr)
+        and inner.func.value == ir.Name("self")
+        and _makes_half(context, inner, init)
+    ]
 
 
 def _trained(

@@ -69,10 +69,14 @@ class _Tensors:
 
     def is_bfloat16_array(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
         """``h.numpy()`` of what a region of bfloat16 has made: NumPy has no such dtype."""
-        if not isinstance(call.func, ir.Attr) or call.func.attr != "numpy" or call.args:
-            return False
-        found = self._dtypes(call.func.value, function, stmt)
-        return found == {"bfloat16"}
+        match call.func:
+            case ir.Attr(value=value, attr="numpy") if not call.args:
+                made: ir.Expr | None = value
+            case _:
+                origin = self.program.origin(call.func, function)
+                arrays = origin in ("numpy.array", "numpy.asarray")
+                made = call.argument(0, "object") if arrays else None
+        return made is not None and self._dtypes(made, function, stmt) == {"bfloat16"}
 
     def mixes(self, call: ir.Call, function: str, stmt: ir.Stmt) -> bool:
         """``total.index_add_(0, index, h)``, where only one of the two is half."""
@@ -217,6 +221,8 @@ class _Tensors:
         if origin is not None:
             package, _, name = origin.rpartition(".")
             known = package in ("torch", "torch.nn.functional") and name in KEEPS
+            if origin in ("torch.cat", "torch.stack") and one.expr.args:
+                return ir.Item(one.expr.args[0].value, ir.Name("?"))
             return one.expr.argument(0, "input") if known else None
         func = one.expr.func
         if isinstance(func, ir.Attr) and func.attr in KEEPS:

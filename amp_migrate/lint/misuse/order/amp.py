@@ -43,6 +43,9 @@ Key = tuple[str, ...]
 scope, each on a line of its own, stand the calls that an object is handed out by."""
 
 
+Managed = tuple[tuple[ir.Stmt, ...], tuple[ir.Stmt, ...], tuple[ir.Stmt, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     """A region of autocast, as far as it is known; ``""`` and None stand for what is not."""
@@ -60,6 +63,7 @@ class Amp:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.points_to = program.noted(PointsTo)
+        self._managed: dict[str, Managed] = {}
         self._always: dict[tuple[ir.Expr, str], bool] = {}
         self._objects: dict[tuple[ir.Expr, str], frozenset[Key | None]] = {}
 
@@ -128,12 +132,35 @@ class Amp:
 
     def _regions(self, expr: ir.Expr, function: str) -> list[tuple[Object, Region]]:
         """The regions that entering an expression may open, each with what makes it."""
-        return [
+        found = [
             (one, region)
             for one in self.points_to.of(expr, function)
             if isinstance(one.expr, ir.Call) and not one.fields
             if (region := self.autocast(one.expr, one.function)) is not None
         ]
+        if not found and isinstance(expr, ir.Call):
+            for callee in self.program.callees(expr, function):
+                for stmt in self.managed(callee)[2]:
+                    for inner in stmt.exprs if stmt.kind == "with" else ():
+                        found += self._regions(inner, callee)
+        return found
+
+    def managed(self, function: str) -> Managed:
+        """What a function that makes a context manager does before its ``yield``, what behind, and the
+        statements around it; nothing of another function."""
+        if function not in self._managed:
+            facts = self.program.functions[function]
+            around = facts.parent or function
+            manages = facts.is_generator and any(
+                self.program.origin(one, around) == "contextlib.contextmanager"
+                for one in facts.decorators
+            )
+            self._managed[function] = (manages and _around_yield(facts.body)) or (
+                (),
+                (),
+                (),
+            )
+        return self._managed[function]
 
     def entered(self, expr: ir.Expr, function: str) -> Region | None:
         """The region that a context manager is, if it is one in any case but for a null context."""
@@ -358,6 +385,24 @@ class Amp:
             case ir.Item(value=value, key=ir.Name(id=name)):
                 base, last = self.key(value, function, bound), f"[{name}]"
         return None if base is None else (*base, last)
+
+
+def _around_yield(body: tuple[ir.Stmt, ...]) -> Managed | None:
+    for index, stmt in enumerate(body):
+        before, after = body[:index], body[index + 1 :]
+        for block in stmt.blocks:
+            inner = _around_yield(block.body)
+            if inner is not None:
+                last = next((b.body for b in stmt.blocks if b.field == "finalbody"), ())
+                return (
+                    (*before, *inner[0]),
+                    (*inner[1], *last, *after),
+                    (stmt, *inner[2]),
+                )
+        parts = (part for expr in stmt.exprs for part in ir.walk(expr))
+        if any(isinstance(part, ir.Suspend) for part in parts):
+            return before, after, ()
+    return None
 
 
 def amp_of(context: Context) -> Amp:

@@ -19,6 +19,7 @@ from amp_migrate.analysis.values.scales import LOSS, Scales
 from amp_migrate.lint.misuse.order.amp import GRAD_SCALER, Amp, Key
 from amp_migrate.lint.misuse.order.gradients import Gradients
 from amp_migrate.lint.misuse.order.numerics import Numerics, Values
+from amp_migrate.lint.misuse.order.spelled import Spelled
 from amp_migrate.lint.misuse.order.wrapped import Wrapped
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
@@ -70,6 +71,7 @@ class AmpEvents(Events):
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
         self._numerics = Numerics(amp)
         self.wrapped = Wrapped(amp.program)
+        self._spelled = Spelled(amp.program)
         self.scales = Scales(amp.program, amp.program.noted(Values), self.is_scaler)
         self._gradients = Gradients(amp.program, self.scales)
         self.optimizers = Optimizers(amp.program, any_step=True)
@@ -167,8 +169,8 @@ class AmpEvents(Events):
         self, call: ir.Call, stmt: ir.Stmt, function: str
     ) -> Iterator[Event]:
         program = self.program
+        call, origin = self._spelled.out(call, function)
         where = (call.line, call.column, call)
-        origin = program.origin(call.func, function)
         if isinstance(call.func, ir.Attr) and origin is None:
             receiver, method = call.func.value, call.func.attr
             if method == "backward" and not program.callees(call, function):
@@ -450,6 +452,12 @@ class AmpEvents(Events):
             return not self.amp.is_off(expr, function)
         if refs:
             return False
+        given = [
+            *self.wrapped.given_as(expr, function),
+            *self._spelled.given_to(expr, function),
+        ]
+        if any(self.is_scaler(one, there) for one, there in given):
+            return True
         while isinstance(expr, ir.Item):
             expr = expr.value
         name = (ir.key_of(expr) or "").rpartition(".")[2]

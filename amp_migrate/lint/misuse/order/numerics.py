@@ -106,6 +106,9 @@ class Numerics:
                 "bce" in word.lower() or "entropy" in word for word in words
             )
         own_bce = self._names_bce[file]
+        message = self._stored(stmt, function)
+        if message:
+            yield Numeric(OVERFLOW, None, message)
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 if own_bce and (
@@ -150,10 +153,16 @@ class Numerics:
             if value is None or not self._is_too_large(value, function):
                 continue
             if self.is_half(held, function, stmt):
-                return (
-                    f"{ir.render(value) or 'this number'} is beyond float16, whose largest number is"
-                    " 65504: it raises under autocast"
-                )
+                return _beyond(value)
+        return ""
+
+    def _stored(self, stmt: ir.Stmt, function: str) -> str:
+        """``scores[mask] = -1e9``."""
+        match stmt:
+            case ir.Stmt(kind="assign", targets=(ir.Item(value=held),), value=value):
+                if value is not None and self._is_too_large(value, function):
+                    if self.is_half(held, function, stmt):
+                        return _beyond(value)
         return ""
 
     def _applied(self, call: ir.Call, function: str) -> tuple[ir.Expr | None, str, int]:
@@ -395,6 +404,13 @@ class Numerics:
         if origin is not None:
             return PRODUCTS.fullmatch(origin) is not None
         return isinstance(call.func, ir.Attr) and call.func.attr in METHODS
+
+
+def _beyond(number: ir.Expr) -> str:
+    return (
+        f"{ir.render(number) or 'this number'} is beyond float16, whose largest number is 65504: it"
+        " raises under autocast"
+    )
 
 
 def _turns(made: ir.Call, fields: Fields) -> tuple[ir.Expr, ...]:

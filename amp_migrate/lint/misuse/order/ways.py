@@ -50,6 +50,8 @@ class Ways(Walk[Held]):
         self._around: list[tuple[str, ir.Stmt]] = []
         self._steps = 0
         self._too_many = False
+        self._ending = False
+        """A context manager is left."""
         self._idle: dict[Site, bool] = {}
         self._asked: dict[str, frozenset[str]] = {}
         self._called: dict[str, set[str]] = {}
@@ -102,7 +104,8 @@ class Ways(Walk[Held]):
             shared = frozenset(
                 k for k in state.known if k[0] == _EVERYWHERE and _raw(k[1]) in tests
             )
-            key = (callee, state.held, shared | known, self._way_to(callee))
+            way = self._way_to(callee)
+            key = (callee, state.held, shared | known, way, self._ending)
             if key not in self._memo:
                 below = self._below(callee)
                 given = frozenset(b for b in bound.items() if b[0][0] in below)
@@ -260,9 +263,11 @@ class Ways(Walk[Held]):
         self, qualname: str, states: Iterable[State[Held]]
     ) -> set[State[Held]]:
         scope = self.program.functions[qualname]
-        # What a call of these makes is something that runs later.
+        # What a call of these makes is something that runs later; a context manager is entered at once.
         if scope.is_generator or scope.is_async:
-            return set(states)
+            ending, self._ending = self._ending, False
+            body = self.amp.managed(qualname)[ending]
+            return self._block(qualname, body, set(states)).after
         depth = len(self.open)
         for decorator in scope.decorators:
             region = self.amp.entered(decorator, scope.parent or qualname)
@@ -328,6 +333,14 @@ class Ways(Walk[Held]):
                 self.open.append(Open(region, site, instance))
         flow = super()._inner(function, stmt, states)
         del self.open[depth:]
+        for event in self.events.of(function, stmt) if stmt.kind == "with" else ():
+            if any(self.amp.managed(callee)[1] for callee in event.callees):
+                ended = set()
+                for state in flow.after:
+                    self._ending = True
+                    ended |= self._call(event, state)
+                self._ending = False
+                flow.after = ended
         # A function that has no update of its own leaves none out.
         skips = stmt.kind == "return" and "update" in self.events.kinds(function)
         if stmt.kind in ("continue", "break") or skips:

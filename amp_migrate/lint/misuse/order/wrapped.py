@@ -104,6 +104,16 @@ class Wrapped:
                 yield method
                 return
 
+    def given_as(self, expr: ir.Expr, function: str) -> Iterator[tuple[ir.Expr, str]]:
+        """The parameters of decorated functions in whose place a parameter of the one stands that is
+        called for them."""
+        params = [ir.Name(p.name) for p in self.program.functions[function].params]
+        if expr in params:
+            for decorated, inner in self._stands_in.items():
+                given = self.program.functions[decorated].params
+                if inner == function and params.index(expr) < len(given):
+                    yield ir.Name(given[params.index(expr)].name), decorated
+
     def stands_in(self, function: str) -> str | None:
         """What is called for a decorated function."""
         return self._stands_in.get(function)
