@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from amp_migrate.catalogue import rules as catalogue
+from amp_migrate.catalogue.protocol import protocol
 from amp_migrate.catalogue.rules import CatalogueError, Refusal, refusal, rules
-from amp_migrate.validate.harness.protocol import rules as monitor
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "rules"
@@ -156,8 +156,15 @@ def test_malformed_file(tmp_path: Path, old: str, new: str, complaint: str) -> N
         catalogue._load(path)
 
 
-def test_what_the_monitor_sees_has_the_code_that_lint_has_for_it() -> None:
-    codes = {name: catalogue.lint_code(name) for name in monitor.RULES}
-    assert all(codes.values())
-    assert codes["forward-outside-autocast"] == "AMP220"
-    assert codes["clipped-scaled-gradients"] == "AMP101"
+def test_the_protocol_is_an_automaton_whose_faults_are_rules() -> None:
+    table = protocol()
+    states = set(table["gradients"])
+    moves = [to for call in table["calls"].values() for to in call.values()]
+    broken = {to for to in moves if to not in states}
+    assert all(set(call) == states for call in table["calls"].values())
+    assert set(table["behind-backward"]) < broken
+    broken |= set(table["behind-backward"].values())
+    uses = [use for one in table["gradients"].values() for use in one.values()]
+    broken |= {name for use in uses for name in use.values()}
+    assert all(map(catalogue.lint_code, broken))
+    assert {to for to in moves if to in states} == states

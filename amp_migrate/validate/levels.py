@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from amp_migrate.catalogue.rules import lint_code
+from amp_migrate.catalogue.rules import lint_code, lint_rule
 from amp_migrate.validate import mixed
 from amp_migrate.validate.compare import injection, new_warnings
 from amp_migrate.validate.order import OFF, Order, Switches, Task
@@ -157,15 +157,16 @@ def protocol(
     }
     findings = [
         Finding(
-            line["rule"],
-            line["severity"],
+            rule.name,
+            rule.severity,
             shown(line["path"]),
             line["line"],
-            line["message"],
+            rule.message.rstrip("."),
             line["count"],
-            lint_code(line["rule"]),
+            rule.code,
         )
         for line in latest.values()
+        for rule in (lint_rule(lint_code(line["rule"])),)
     ]
     errors = [one for one in findings if one.severity in bad]
     if errors:

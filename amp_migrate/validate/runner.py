@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from amp_migrate.catalogue.protocol import protocol
 from amp_migrate.core import limits
 from amp_migrate.validate.order import Entry, Order
 from amp_migrate.validate.record import Record, read
@@ -215,6 +216,7 @@ class Runner:
             "on_cpu": self.on_cpu,
             "standin": self.standin,
             "launched": self.launched,
+            "protocol": protocol(),
         }
         path = folder / "run.json"
         path.write_text(json.dumps(told), encoding="utf-8")

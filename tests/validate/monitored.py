@@ -17,6 +17,8 @@ import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
 from trees import Tree, run_main
 
+from amp_migrate.catalogue.protocol import protocol
+from amp_migrate.catalogue.rules import lint_code, lint_rule
 from amp_migrate.validate.harness.log import Log
 from amp_migrate.validate.harness.protocol.monitor import Monitor
 from amp_migrate.validate.harness.switches import Switches
@@ -44,7 +46,7 @@ class Seen:
         return {
             (finding["rule"], finding["line"])
             for finding in self.findings
-            if notes or finding["severity"] != "note"
+            if notes or lint_rule(lint_code(finding["rule"])).severity != "info"
         }
 
 
@@ -62,7 +64,7 @@ def _work(
             Switches(
                 on_cpu=True, scaler=True, autocast=True, init_scale=2.0**10
             ).patch()
-        monitor = Monitor(Log(log), Where()) if monitored else None
+        monitor = Monitor(Log(log), Where(), protocol()) if monitored else None
         if monitor is not None:
             monitor.patch()
         try:

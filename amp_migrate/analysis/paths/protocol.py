@@ -1,9 +1,8 @@
 """The state machine of gradient scalers, run over all ways through a program before anything is written.
 
-The states are those of ``torch.amp.GradScaler`` (ready, unscaled, stepped; torch/amp/grad_scaler.py,
-``OptState``), for each optimizer, together with what its gradients hold at that moment. A way on which
-a scaler would raise, or on which scaled and unscaled gradients would mix, is a fault, and a program
-with a fault is left alone.
+The states are those of `catalogue.protocol`, for each optimizer, together with what its gradients hold at
+that moment. A way on which a scaler would raise, or on which scaled and unscaled gradients would mix, is a
+fault, and a program with a fault is left alone.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from amp_migrate.analysis.paths.association import (
 from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Flow, Frames, Site, State, Walk
+from amp_migrate.catalogue.protocol import READY, STEPPED, UNSCALED, after
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-
-READY, UNSCALED, STEPPED = "ready", "unscaled", "stepped"
 
 
 class Gradients(Enum):
@@ -496,7 +494,8 @@ class Protocol(Walk[Held]):
         )
 
     def _unscale(self, holding: Holding, function: str, line: int) -> Holding:
-        if holding.scaler != READY or holding.gradients is Gradients.UNSCALED:
+        moved = after("unscale_", holding.scaler)
+        if moved is None or holding.gradients is Gradients.UNSCALED:
             reason = "gradients would be unscaled twice for one step"
             self._fault("AMP030", function, line, reason)
         elif holding.gradients is Gradients.NONE:
@@ -507,12 +506,13 @@ class Protocol(Walk[Held]):
         elif holding.gradients in (*_LEFT, Gradients.FOREIGN):
             reason = "gradients of an earlier step may be read or edited again"
             self._fault("AMP031", function, line, reason)
-        return Holding(UNSCALED, Gradients.UNSCALED)
+        return Holding(moved or UNSCALED, Gradients.UNSCALED)
 
     def _step(
         self, event: Event, holding: Holding, function: str, stmt: ir.Stmt
     ) -> Holding:
         site = (function, stmt.path)
+        moved = after("step", holding.scaler)
         if holding.gradients is Gradients.NONE:
             if holding.scaler == UNSCALED:
                 reason = "gradients are dropped between their editing and the step"
@@ -529,13 +529,13 @@ class Protocol(Walk[Held]):
                 "no zero_grad() on a path to this step"
             )
             self._fault("AMP031", function, event.line, reason)
-        elif holding.gradients is Gradients.OTHER and holding.scaler != STEPPED:
+        elif holding.gradients is Gradients.OTHER and moved is not None:
             reason = "a step on the gradients of a backward() that is left alone"
             self._fault("AMP031", function, event.line, reason)
-        elif holding.gradients in _LEFT or holding.scaler == STEPPED:
+        elif holding.gradients in _LEFT or moved is None:
             reason = "a second step on the gradients of an earlier one"
             self._fault("AMP031", function, event.line, reason)
-        return Holding(STEPPED, Gradients.LEFTOVER)
+        return Holding(moved or STEPPED, Gradients.LEFTOVER)
 
     def _update(
         self, state: State[Held], slot: Slot, function: str, stmt: ir.Stmt
@@ -548,7 +548,7 @@ class Protocol(Walk[Held]):
             for optimizer, holding in zip(self._optimizers, state.held, strict=True)
             if optimizer in scaler
         ]
-        if stands and all(holding.scaler == READY for holding in stands):
+        if stands and all(after("update", one.scaler) is None for one in stands):
             reason = "a path to the end of the step has neither the step nor an edit of gradients"
             self._fault("AMP031", function, stmt.line, reason)
         several = len(stands) > 1

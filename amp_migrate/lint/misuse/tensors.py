@@ -43,7 +43,8 @@ _INDEXED = {
 _MOVES = frozenset("cuda cpu clone detach contiguous".split())
 _RESHAPES = _MOVES | {"squeeze", "flatten", "view", "reshape", "long"}
 _COMPARISONS = frozenset("< <= > >= == !=".split())
-_DEEPEST = 8
+_MOST = 40
+"""Values that are looked at for one question."""
 
 
 def check(context: Context, file: str) -> Iterable[Finding]:
@@ -162,8 +163,12 @@ class _Tensors:
 
     def _dtypes(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[str]:
         """The half dtypes that a tensor may have; empty where it may be another, or is not in sight."""
-        found = {*self._made(expr, function, stmt, (), 0)}
-        return found if found <= {"float16", "bfloat16"} else set()
+        found = set()
+        for dtype in self._made(expr, function, stmt, (), set()):
+            if dtype not in ("float16", "bfloat16"):
+                return set()
+            found.add(dtype)
+        return found
 
     def _made(
         self,
@@ -171,12 +176,17 @@ class _Tensors:
         function: str,
         stmt: ir.Stmt | None,
         calls: Calls,
-        depth: int,
+        seen: set[object],
     ) -> Iterator[str]:
         found = self.values.of(expr, function, stmt, calls)
-        if not found or depth > _DEEPEST:
+        if not found or len(seen) > _MOST:
             yield ""
+            return
         for one in found:
+            key = one.site, one.context
+            if key in seen:
+                continue
+            seen.add(key)
             if one.kind != "value" or one.fields:
                 yield ""
             elif self._is_half_made(one):
@@ -186,7 +196,7 @@ class _Tensors:
                 kept = self._kept(one)
                 parts = [(kept, *one.place)] if kept else [*self._returned(one)]
                 for part in parts:
-                    yield from self._made(*part, depth + 1)
+                    yield from self._made(*part, seen)
                 if not parts:
                     yield ""
 

@@ -14,7 +14,6 @@ from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.protocol import (
-    READY,
     Access,
     Fault,
     Placed,
@@ -22,6 +21,7 @@ from amp_migrate.analysis.paths.protocol import (
     Protocol,
 )
 from amp_migrate.analysis.paths.walk import Frames, Site
+from amp_migrate.catalogue.protocol import READY
 from amp_migrate.program import ir
 from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import Program

@@ -152,7 +152,7 @@ class _Run:
             device = "cpu" if order["on_cpu"] else "cuda"
             stack.enter_context(ProductCounter(self.log.say, recorder, device))
         elif task == "monitor":
-            monitor = Monitor(self.log, self.where)
+            monitor = Monitor(self.log, self.where, order["protocol"])
             monitor.patch()
             stack.callback(monitor.finish)
         elif task == "shapes":

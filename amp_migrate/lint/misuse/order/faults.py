@@ -8,6 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.paths.walk import Site
+from amp_migrate.catalogue.protocol import (
+    PLAIN,
+    READY,
+    SCALED,
+    STALE,
+    STEPPED,
+    UNSCALED,
+    broken_by,
+    broken_with,
+)
 from amp_migrate.core.findings import Severity
 from amp_migrate.lint.misuse.order import conditions
 from amp_migrate.lint.misuse.order.amp import Key
@@ -19,21 +29,15 @@ from amp_migrate.lint.misuse.order.turns import Turns
 from amp_migrate.lint.misuse.order.ways import Open, Ways
 from amp_migrate.program import ir
 
-CLIPPED = "AMP101"
-EDITED = "AMP102"
-READ = "AMP103"
-UNSCALED_TWICE = "AMP104"
-UNSCALED_BETWEEN = "AMP105"
-UNSCALED_AFTER_STEP = "AMP106"
-STEPPED_TWICE = "AMP107"
-MISSING_UPDATE = "AMP108"
-UPDATE_WITHOUT_STEP = "AMP109"
-UPDATED_BEFORE_STEP = "AMP110"
-UPDATED_BETWEEN = "AMP111"
-STEP_OUTSIDE = "AMP112"
-STEP_WITHOUT_CHECK = "AMP113"
-NOT_SCALED = "AMP114"
-TWO_SCALERS = "AMP115"
+CLIPPED = broken_with("clip", SCALED)
+EDITED = broken_with("edit", SCALED)
+READ = broken_with("read", SCALED)
+UNSCALED_BETWEEN = broken_with("backward", SCALED, UNSCALED)
+MISSING_UPDATE = broken_by("step", STEPPED, behind_backward=True)
+UPDATE_WITHOUT_STEP = broken_by("update", READY)
+UPDATED_BEFORE_STEP = broken_with("step", STALE)
+UPDATED_BETWEEN = broken_with("backward", STALE)
+NOT_SCALED = broken_with("step", PLAIN)
 REBORN = "AMP116"
 BACKWARD_IN_REGION = "AMP201"
 STEP_IN_REGION = "AMP202"

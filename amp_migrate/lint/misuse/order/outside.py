@@ -5,24 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from amp_migrate.analysis.paths.walk import Site
-from amp_migrate.lint.misuse.order.amp import Key
-from amp_migrate.lint.misuse.order.faults import (
-    CLIPPED,
-    EDITED,
-    READ,
-    REBORN,
-    STEP_OUTSIDE,
-    STEP_WITHOUT_CHECK,
-    Here,
-    Judged,
+from amp_migrate.catalogue.protocol import (
+    PLAIN,
+    READY,
+    SCALED,
+    STALE,
+    STEPPED,
+    UNSCALED,
+    broken_with,
 )
+from amp_migrate.lint.misuse.order.amp import Key
+from amp_migrate.lint.misuse.order.faults import REBORN, Here, Judged
 from amp_migrate.lint.misuse.order.state import (
     APPLIED,
     NOBODY,
-    PLAIN,
-    SCALED,
-    STALE,
-    UNSCALED,
     Held,
 )
 from amp_migrate.program import ir
@@ -40,18 +36,23 @@ class Outside(Judged):
         if not waiting and mark is not None and not mark.around:
             # Where this statement follows whatever branch the scaler steps in, no test keeps them apart.
             certain = _follows(here.site, mark.site)
-            self._judge(True, STEP_OUTSIDE, here, certain or None)
+            self._judge(
+                True,
+                broken_with("plain-step", SCALED, STEPPED),
+                here,
+                certain or None,
+            )
         if waiting:
             scaled = {kind for kind, _ in waiting} <= {SCALED, STALE}
             state = held.state(optimizer)
-            raw = scaled and state == "" and not held.by_hand
-            self._judge(raw, STEP_OUTSIDE, here)
-            self._judge(scaled and state == UNSCALED, STEP_WITHOUT_CHECK, here)
+            for one in (READY, UNSCALED):
+                wrong = scaled and state == one and not (one == READY and held.by_hand)
+                self._judge(wrong, broken_with("plain-step", SCALED, one), here)
         # They were computed for this optimizer: what they are to another one is not told by the calls.
         return replace(held.used(optimizer), grads=held.grads - {(PLAIN, NOBODY)})
 
     def _touched(self, held: Held, here: Here) -> None:
-        code = {"clip": CLIPPED, "read": READ}.get(here.event.kind, EDITED)
+        code = broken_with(here.event.kind, SCALED)
         if not any(kind in (SCALED, STALE) for kind, _ in held.grads):
             return
         if here.event.kind == "descend":
@@ -75,7 +76,7 @@ class Outside(Judged):
                 isinstance(inner, ir.Attr) and inner.attr == "get_scale"
                 for inner in ir.walk(here.event.call)
             )
-        states = [bool(held.state(one)) for one in meant]
+        states = [held.state(one) != READY for one in meant]
         unscaled = all(states) if told else any(states)
         if not meant:
             return

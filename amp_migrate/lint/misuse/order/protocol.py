@@ -11,6 +11,17 @@ from dataclasses import replace
 
 from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import State
+from amp_migrate.catalogue.protocol import (
+    OTHER,
+    PLAIN,
+    READY,
+    SCALED,
+    STALE,
+    STEPPED,
+    UNSCALED,
+    broken_by,
+    broken_with,
+)
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Key, amp_of
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
@@ -19,11 +30,7 @@ from amp_migrate.lint.misuse.order.faults import (
     MISSING_UPDATE,
     NOT_SCALED,
     PARTLY_SCALED,
-    STEPPED_TWICE,
-    TWO_SCALERS,
-    UNSCALED_AFTER_STEP,
     UNSCALED_BETWEEN,
-    UNSCALED_TWICE,
     UPDATE_WITHOUT_STEP,
     UPDATED_BEFORE_STEP,
     UPDATED_BETWEEN,
@@ -35,12 +42,7 @@ from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.state import (
     APPLIED,
     NOBODY,
-    PLAIN,
-    SCALED,
-    STALE,
-    STEPPED,
     UNKNOWN,
-    UNSCALED,
     Held,
     Mark,
 )
@@ -165,28 +167,25 @@ class Protocol(Outside):
             return self._lost(held)
         self.optimizers.add(optimizer)
         self._shared_parameters(held, optimizer, here)
-        state = held.state(optimizer)
-        for what, code, around in (
-            (UNSCALED, UNSCALED_TWICE, UNSCALED_BETWEEN),
-            (STEPPED, UNSCALED_AFTER_STEP, MISSING_UPDATE),
-        ):
-            mark = held.mark(what, optimizer)
-            self._repeated(mark, state == what, code, around, scaler, here)
+        for what in (UNSCALED, STEPPED):
+            self._repeated(held, optimizer, "unscale_", what, scaler, here)
         held = held.with_status(optimizer, UNSCALED, scaler)
         return held.marked(UNSCALED, optimizer, here.site)
 
     def _repeated(
         self,
-        mark: Mark | None,
-        wrong: bool,
-        code: str,
-        around: str,
+        held: Held,
+        optimizer: Key,
+        call: str,
+        before: str,
         scaler: Key,
         here: Here,
     ) -> None:
         """Judge what must not happen twice before an update."""
+        mark = held.mark(before, optimizer)
         if mark is None:
             return
+        wrong = held.state(optimizer) == before
         manner = (mark.around, mark.site, mark.left)
         if mark.left is not None:
             there = self._at(mark.left)
@@ -201,8 +200,9 @@ class Protocol(Outside):
                 told=mark.left,
             )
         elif not mark.around:
-            self._judge(wrong, code, here, manner, scaler=scaler)
+            self._judge(wrong, broken_by(call, before), here, manner, scaler=scaler)
         elif self._in_each_turn(mark):
+            around = broken_by(call, before, behind_backward=True)
             told = mark.site if around == MISSING_UPDATE else None
             self._judge(wrong, around, here, manner, scaler=scaler, told=told)
 
@@ -222,15 +222,7 @@ class Protocol(Outside):
         self.steps.setdefault(
             scaler, Fault(MISSING_UPDATE, here.function, here.place, scaler=scaler)
         )
-        mark = held.mark(STEPPED, optimizer)
-        self._repeated(
-            mark,
-            held.state(optimizer) == STEPPED,
-            STEPPED_TWICE,
-            MISSING_UPDATE,
-            scaler,
-            here,
-        )
+        self._repeated(held, optimizer, "step", STEPPED, scaler, here)
         if held.state(optimizer) != UNSCALED:
             self._shared_parameters(held, optimizer, here)
         waiting = held.of(optimizer)
@@ -254,11 +246,11 @@ class Protocol(Outside):
                 and bool(others)
                 and len(waiting) == len(others)
                 and all(self.events.are_two(one, scaler) for one in others),
-                TWO_SCALERS,
+                broken_with("step", OTHER),
                 here,
             )
             self._judge(
-                kinds == {STALE} and held.state(optimizer) == "" and not others,
+                kinds == {STALE} and held.state(optimizer) == READY and not others,
                 UPDATED_BEFORE_STEP,
                 here,
             )
@@ -280,7 +272,7 @@ class Protocol(Outside):
         if others:
             self._judge(
                 True,
-                UNSCALED_TWICE,
+                broken_by("unscale_", UNSCALED),
                 here,
                 message="another optimizer over the same parameters has had them unscaled: the"
                 " gradients are divided by the scale twice",

@@ -6,17 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.paths.walk import Site
+from amp_migrate.catalogue.protocol import READY, SCALED, STALE
 from amp_migrate.lint.misuse.order.amp import Key
 
-SCALED = "scaled"
-"""Gradients of a scaled loss."""
-STALE = "stale"
-"""The same, when the scale may have changed since."""
-PLAIN = "plain"
 UNKNOWN = "unknown"
-
-UNSCALED = "unscaled"
-STEPPED = "stepped"
+"""Gradients of which nothing is known."""
 APPLIED = "applied"
 """A scaler has stepped with gradients that are still there."""
 
@@ -61,8 +55,8 @@ class Held:
         return {g for g in self.grads if (optimizer, g) not in self.cleared}
 
     def state(self, optimizer: Key) -> str:
-        """`UNSCALED`, `STEPPED` or nothing."""
-        return next((what for one, what, _ in self.status if one == optimizer), "")
+        """Where it stands with its scaler."""
+        return next((what for one, what, _ in self.status if one == optimizer), READY)
 
     def mark(self, what: str, key: Key) -> Mark | None:
         """When something was last done to an object."""

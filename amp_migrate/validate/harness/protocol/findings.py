@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..log import Log
 from ..where import Line
-from .rules import RULES
 
 
 class Findings:
     """Says each violation once per rule, file and line, at once; and all counts at the end."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, protocol: dict[str, Any]) -> None:
         self._log = log
+        self.protocol = protocol
         self._counts: dict[tuple[str, str, int], int] = {}
         self._details: dict[tuple[str, str, int], str] = {}
+
+    def broken_by(self, call: str, state: str, behind_backward: bool = False) -> str:
+        """The rule that a call of a scaler breaks, or nothing; see the table."""
+        calls = self.protocol["calls"][call]
+        found: str = calls[state]
+        if found in calls:
+            return ""
+        behind: str = self.protocol["behind-backward"][found]
+        return behind if behind_backward else found
+
+    def broken_with(self, use: str, gradients: str, state: str = "ready") -> str:
+        """The rule that a use of gradients breaks."""
+        found: str = self.protocol["gradients"][state][use][gradients]
+        return found
 
     def report(self, rule: str, line: Line | None, detail: str = "") -> None:
         """``line``: None where none of the user's code was running."""
@@ -38,10 +54,8 @@ class Findings:
         self._log.say(
             "finding",
             rule=rule,
-            severity=RULES[rule].severity,
             path=path,
             line=number,
-            message=RULES[rule].message,
             detail=self._details[key],
             count=self._counts[key],
             final=final,

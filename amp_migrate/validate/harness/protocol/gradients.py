@@ -132,7 +132,8 @@ class GradientUses:
             )
             grads = [grad_of(p) for p in several if isinstance(p, torch.Tensor)]
             if not self._known.quiet and any(map(self._scaled, grads)):
-                self._findings.report("clipped-scaled-gradients", self._where.line(2))
+                rule = self._findings.broken_with("clip", "scaled")
+                self._findings.report(rule, self._where.line(2))
             with self._known.quietly():
                 return inner(parameters, *args, **kwargs)
 
@@ -144,9 +145,8 @@ class GradientUses:
         @functools.wraps(inner)
         def use(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if self._watching and not self._known.quiet and self._scaled(tensor):
-                self._findings.report(
-                    "read-scaled-gradients", self._where.line(2), name.strip("_")
-                )
+                rule = self._findings.broken_with("read", "scaled")
+                self._findings.report(rule, self._where.line(2), name.strip("_"))
             with self._known.quietly():
                 return inner(tensor, *args, **kwargs)
 
@@ -182,7 +182,8 @@ class GradientUses:
             return
         with self._known.quietly():
             if not is_zero(value):
-                self._findings.report("edited-scaled-gradients", self._where.line(3))
+                rule = self._findings.broken_with("edit", "scaled")
+                self._findings.report(rule, self._where.line(3))
 
     def _watch(self) -> None:
         if torch.is_inference_mode_enabled():
@@ -263,7 +264,8 @@ class GradientUses:
             return []
         if self._is_for_recorder():
             return []
-        rule = "edited-scaled-gradients" if changes else "read-scaled-gradients"
+        use = "edit" if changes else "read"
+        rule = self._findings.broken_with(use, "scaled")
         self._findings.report(rule, self._where.line(3), name)
         return []
 

@@ -14,6 +14,7 @@ keeps no graph, tensor, optimizer or scaler alive. What it watches:
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from ..log import Log
 from ..where import Where
@@ -31,15 +32,16 @@ from .scaler import Scalers
 class Monitor:
     """Patches torch, in a process that is about to run one script.
 
-    Each violation is one line of the log, `finding`, with the fields ``rule``, ``severity``
-    ("error", "warning" or "note"), ``path`` and ``line`` of the user's code, ``message``, ``detail``
-    (an operator or a class, or empty), ``count`` and ``final``. It is said at once when it is new,
+    Each violation is one line of the log, `finding`, with the fields ``rule`` (the name of a rule of
+    lint), ``path`` and ``line`` of the user's code, ``detail`` (an operator or a class, or empty),
+    ``count`` and ``final``. It is said at once when it is new,
     ``final`` false, and once more by `finish`, ``final`` true, with its count.
     """
 
-    def __init__(self, log: Log, where: Where) -> None:
+    def __init__(self, log: Log, where: Where, protocol: dict[str, Any]) -> None:
+        """``protocol``: the table of what breaks which rule (`amp_migrate.catalogue.protocol`)."""
         known = self._known = Known()
-        self._findings = Findings(log)
+        self._findings = Findings(log, protocol)
         self._regions = Regions(self._findings, where)
         self._checkpoints = Checkpoints(known, self._findings, where)
         self._uses = GradientUses(known, self._findings, where)

@@ -87,6 +87,6 @@ class Optimizers:
             self._findings.report(rule, self._where.line(3))
 
     def _rule(self, gradient: Gradient) -> str:
-        if gradient.is_scaled or gradient.stepped:
-            return "step-outside-scaler"
-        return "step-without-inf-check"
+        raw = gradient.is_scaled or gradient.stepped
+        state = "ready" if raw else "unscaled"
+        return self._findings.broken_with("plain-step", "scaled", state)

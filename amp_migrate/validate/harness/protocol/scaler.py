@@ -143,7 +143,7 @@ class Scalers:
                 state["found_inf_per_device"]
                 for state in scaler._per_optimizer_states.values()
             ):
-                self._findings.report("update-without-step", line)
+                self._findings.report(self._findings.broken_by("update", "ready"), line)
             result = inner(scaler, new_scale)
             record.epoch += 1
             record.updated_at = line
@@ -210,30 +210,35 @@ class Scalers:
                 gradient.mixed = False
 
     def _stage(self, scaler: Any, optimizer: Any) -> str:
-        """READY, UNSCALED or STEPPED."""
+        """Where it stands, as the table of the protocol calls it."""
         state = scaler._per_optimizer_states.get(id(optimizer))
-        return "READY" if state is None else str(state["stage"].name)
+        return "ready" if state is None else str(state["stage"].name).lower()
+
+    def _check_call(
+        self, call: str, stage: str, record: Scaler, optimizer: Any, line: Line | None
+    ) -> bool:
+        """Whether a call may come at this stage; behind another backward, an update is missing."""
+        again = any(gradient.is_scaled for gradient in self._gradients(optimizer))
+        rule = self._findings.broken_by(call, stage, again and stage == "stepped")
+        if rule:
+            missing = rule == "missing-update"
+            place = record.pending.get(optimizer) if missing else line
+            self._findings.report(rule, place)
+        return not rule
 
     def _check_unscale(
         self, scaler: Any, record: Scaler, optimizer: Any, line: Line | None
     ) -> None:
         stage = self._stage(scaler, optimizer)
-        if stage == "STEPPED" and any(
-            gradient.is_scaled for gradient in self._gradients(optimizer)
-        ):
-            self._findings.report("missing-update", record.pending.get(optimizer))
-        elif stage != "READY":
-            self._findings.report("unscaled-twice", line)
-        else:
+        if self._check_call("unscale_", stage, record, optimizer, line):
             self._check_gradients(record, optimizer, line)
 
     def _check_step(
         self, scaler: Any, record: Scaler, optimizer: Any, line: Line | None
     ) -> None:
         stage = self._stage(scaler, optimizer)
-        if stage == "STEPPED":
-            self._findings.report("missing-update", record.pending.get(optimizer))
-        if stage == "READY":
+        self._check_call("step", stage, record, optimizer, line)
+        if stage == "ready":
             self._check_gradients(record, optimizer, line)
         elif any(gradient.mixed for gradient in self._gradients(optimizer)):
             self._report_mixed(optimizer)
@@ -249,15 +254,16 @@ class Scalers:
             self._findings.report("scaler-reborn", record.born)
 
     def _report_mixed(self, optimizer: Any) -> None:
-        lines = {g.unscaled_at for g in self._gradients(optimizer) if g.mixed}
-        for line in lines:
-            self._findings.report("unscaled-between-backwards", line)
+        rule = self._findings.broken_with("backward", "scaled", "unscaled")
+        for line in {g.unscaled_at for g in self._gradients(optimizer) if g.mixed}:
+            self._findings.report(rule, line)
 
     def _check_gradients(
         self, record: Scaler, optimizer: Any, line: Line | None
     ) -> None:
         """What a scaler is about to divide by its scale has to be what it scaled by just that."""
         found: set[tuple[str, Line | None]] = set()
+        rule = self._findings.broken_with
         again = False
         for parameter in parameters_of(optimizer):
             grad = grad_of(parameter)
@@ -274,20 +280,18 @@ class Scalers:
                 again = again or not is_zero(grad)
                 continue
             if gradient.mixed:
-                found.add(("unscaled-between-backwards", gradient.unscaled_at))
+                mixed = rule("backward", "scaled", "unscaled")
+                found.add((mixed, gradient.unscaled_at))
             epochs = {epoch for scaler, epoch in gradient.sources if scaler is record}
             for (scaler, epoch), backward in gradient.sources.items():
                 if scaler is None:
-                    found.add(("backward-not-scaled", backward))
+                    found.add((rule("step", "plain"), backward))
                 elif scaler is not record:
-                    found.add(("backward-over-two-scalers", line))
+                    found.add((rule("step", "other"), line))
                 elif epoch != record.epoch:
-                    among = len(epochs) > 1
-                    rule = (
-                        "updated-between-backwards" if among else "updated-before-step"
-                    )
-                    found.add((rule, record.updated_at))
+                    use = "backward" if len(epochs) > 1 else "step"
+                    found.add((rule(use, "stale"), record.updated_at))
         if again and not found:
-            found.add(("unscaled-twice", line))
-        for rule, place in sorted(found, key=str):
-            self._findings.report(rule, place)
+            found.add((self._findings.broken_by("unscale_", "unscaled"), line))
+        for broken, place in sorted(found, key=str):
+            self._findings.report(broken, place)
