@@ -114,7 +114,8 @@ class _Switches:
                     return found
                 seen |= near
             sites = self.program.call_sites
-            level = {site.caller for one in level for site in sites.get(one, ())}
+            callers = {site.caller for one in level for site in sites.get(one, ())}
+            level = callers.intersection(self.events.read)
         return []
 
     def _opened(self, function: str) -> Iterator[_Opened]:
