@@ -175,6 +175,10 @@ BROKEN = (
     Broken("unscale_ twice", "gpt_microsteps",
            (("scaler.step(optimizer)", "scaler.unscale_(optimizer)  # again\n    scaler.step(optimizer)"),),
            "unscaled-twice", "# again"),
+    Broken("unscale_ after the step", "small", ((_STEP, _STEP + "; scaler.unscale_(optimizer)"),),
+           "unscaled-after-step", _STEP),
+    Broken("two steps", "small", ((_STEP, _STEP + "; scaler.step(optimizer)"),),
+           "stepped-twice", _STEP),
     Broken("two optimizers over one model", "small", (
         ("# before", "second = torch.optim.SGD(model.parameters(), lr=0.1)\n# before"),
         (_STEP, _STEP + "\n    scaler.step(second)")),

@@ -23,8 +23,9 @@ class Findings:
         found: str = calls[state]
         if found in calls:
             return ""
-        behind: str = self.protocol["behind-backward"][found]
-        return behind if behind_backward else found
+        if behind_backward:
+            found = self.protocol["behind-backward"][found]
+        return found
 
     def broken_with(self, use: str, gradients: str, state: str = "ready") -> str:
         """The rule that a use of gradients breaks."""
