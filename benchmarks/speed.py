@@ -5,6 +5,8 @@ nothing. The peers are `ast.parse` and `libcst.parse_module` on the same files, 
 
 ``--cache`` times whole processes instead, on a copy of each directory: the first run, the next one with all
 files as they were, one for a single file as a hook makes it, and one after that file has changed.
+
+``--start`` tells the CPU time of processes that have next to nothing to do.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -38,13 +41,17 @@ def seconds(work: Callable[[], object]) -> float:
 def main() -> None:
     """Print one line for each directory."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
+    parser.add_argument("paths", type=Path, nargs="*", metavar="PATH")
     parser.add_argument("--job", choices=["lint", "migrate"])
     parser.add_argument("--cache", action="store_true")
+    parser.add_argument("--start", action="store_true")
     given = parser.parse_args()
     print(
         f"Python {platform.python_version()}, LibCST {version('libcst')}, {platform.machine()}"
     )
+    if given.start:
+        _start()
+        return
     if given.cache:
         print("| project | files | job | first | again | ratio | one file | changed |")
         print("|---|---|---|---|---|---|---|---|")
@@ -69,6 +76,35 @@ def main() -> None:
             else:
                 cells += ["", ""]
         print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _start() -> None:
+    """One line for each of the commands that are to be there at once."""
+    print("| command | CPU |")
+    print("|---|---|")
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch, "plain.py").write_text("import os\n\nprint(os.getcwd())\n")
+        for words in (
+            "--help",
+            "lint --help",
+            "--version",
+            "explain TCU101",
+            "plain.py",
+            "plain.py --no-cache",
+            "lint plain.py",
+        ):
+            command = [sys.executable, "-m", "amp_migrate", *words.split()]
+            taken = []
+            for _ in range(7):
+                before = _seconds_of_children()
+                subprocess.run(command, cwd=scratch, capture_output=True, check=False)
+                taken.append(_seconds_of_children() - before)
+            print(f"| `{words}` | {min(taken) * 1e3:.0f} ms |", flush=True)
+
+
+def _seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _cached(path: Path, job: str) -> list[str]:
