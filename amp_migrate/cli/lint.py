@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -259,8 +260,15 @@ def lint(
         found = do(
             Job.LINT, asked, data, stdin_filename, jobs, terminal, store, executor
         )
-        # What is mended or accepted is decided once all is known.
-        reports = list(found)
+        reports = []
+        listings = []
+        with closing(found):
+            for project, one in zip(asked, found, strict=True):
+                if not (diff or fix or write_baseline):
+                    listings.append(_listing(one, project.settings))
+                    # Of thousands of projects, only what is told is kept.
+                    one = replace(one, migrations=())
+                reports.append(one)
         report = merged(reports)
         changed = bool(report.changed)
         if diff:
@@ -271,16 +279,16 @@ def lint(
                 for project, one in zip(asked, reports, strict=True)
             ]
             report = merged(reports)
-        listing = together(
-            [
-                _listing(one, project.settings, write_baseline=write_baseline)
-                for project, one in zip(asked, reports, strict=True)
-            ]
-        )
         if write_baseline:
             for project, one in zip(asked, reports, strict=True):
                 _accept(one, project.settings, terminal)
-        elif not diff:
+        elif fix:
+            listings = [
+                _listing(one, project.settings)
+                for project, one in zip(asked, reports, strict=True)
+            ]
+        listing = together(listings)
+        if not (diff or write_baseline):
             aside = fix and data is not None
             output = Output(terminal, form, output_file, aside=aside)
             output.tell(listing, statistics=statistics)
@@ -359,13 +367,11 @@ def _mend(
     return report
 
 
-def _listing(
-    report: Report, settings: config.Settings, *, write_baseline: bool
-) -> Listing:
+def _listing(report: Report, settings: config.Settings) -> Listing:
     found = tuple(told(report.migrations, settings))
     file = settings.showing.baseline
     known = gone = 0
-    if file is not None and not write_baseline:
+    if file is not None:
         from amp_migrate.report.findings import baseline
 
         entries, everything = baseline.read(file), found

@@ -75,8 +75,18 @@ def test_all_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     process = _validate(tmp_path, "a.py", "b.py", "--jobs", "2")
     _until(lambda: len(_started(tmp_path)) == 4)
     started = _started(tmp_path)
+    if Path("/proc").is_dir():
+        # What dies is begun again; only who is killed has no time to tidy up.
+        os.kill(_parent(started[0]), signal.SIGKILL)
+        _until(lambda: len(_started(tmp_path)) == 6)
+        started = _started(tmp_path)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate()
     assert process.returncode == Proof.INTERRUPTED
     _until(lambda: not any(map(_lives, started)))
-    assert not list(tmp_path.glob("amp-migrate-*"))
+    assert len(list(tmp_path.glob("amp-migrate-*"))) <= Path("/proc").is_dir()
+
+
+def _parent(process: int) -> int:
+    status = Path(f"/proc/{process}/stat").read_text()
+    return int(status.rpartition(")")[2].split()[1])
