@@ -192,6 +192,30 @@ def test_ctrl_c_ends_the_cluster_that_was_started_here(project: Path) -> None:
     until(lambda: not any(map(lives, workers)))
 
 
+def session(process: int) -> list[int]:
+    """All that a process has started, which is of its session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            status = path.read_text().rpartition(")")[2].split()
+            if status[0] != "Z" and status[3] == str(process):
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_ctrl_c_while_the_cluster_starts() -> None:
+    Path("a.py").write_text(LOOP)
+    process = start("--check", "--executor", "ray")
+    try:
+        until(lambda: len(session(process.pid)) > 1)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=90)
+        assert (process.returncode, out, err) == (ExitCode.INTERRUPTED, b"", b"\n")
+        until(lambda: not session(process.pid))
+    finally:
+        end(process)
+
+
 @pytest.mark.parametrize("command", ["migrate", "lint", "stats"])
 def test_an_address_where_nobody_is_is_an_error_in_one_line(command: str) -> None:
     Path("a.py").write_text("import torch\n" + LOOP)

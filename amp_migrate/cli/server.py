@@ -33,5 +33,5 @@ def server(*, stdio: bool) -> Served:
     # Imported here: nothing else needs it.
     from amp_migrate.server.app import serve
 
-    serve()
+    serve(Served.INTERRUPTED)
     return Served.OK

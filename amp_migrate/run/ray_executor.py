@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
 from pathlib import Path
@@ -69,10 +70,15 @@ class RayExecutor(Executor):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    ray.init(address or "local", **said, **of_its_own)
+                    with contextlib.nullcontext() if address else _undisturbed():
+                        ray.init(address or "local", **said, **of_its_own)
                 except ConnectionAbortedError:
                     # A head that is just starting ends what it has begun; not so the second time.
                     ray.init(address, **said)
+        except KeyboardInterrupt:
+            with contextlib.suppress(Exception):
+                ray.shutdown()
+            raise
         # Ray leaves the process where it could not reach who it has found.
         except (Exception, SystemExit) as error:
             raise ExecutorError(
@@ -151,6 +157,23 @@ def _called(identity: str | None, do: Callable[[], Answer]) -> tuple[bool, Any]:
         return False, None
     collect_seldom()
     return True, do()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Has Ctrl-C wait until what is started inside is there: half of it, nobody would end."""
+    pressed: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    except ValueError:  # not in the main thread, where Ctrl-C does not come
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _show_token() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -165,9 +167,21 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     return types.Hover(contents, found[0].range)
 
 
-def serve() -> None:
-    """Serve an editor on standard input and output until it ends the session."""
+def serve(interrupted: int) -> None:
+    """Serve an editor on standard input and output until it ends the session.
+
+    ``interrupted``: the exit code where Ctrl-C ends it.
+    """
     server = make_server()
+
+    def leave(_number: int, _frame: object) -> None:
+        # Who reads from the editor would wait for it for ever.
+        server.session.stop()
+        os._exit(interrupted)
+
+    with contextlib.suppress(ValueError):  # only the main thread may ask for signals
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, leave)
     # The protocol closes its end; and whoever prints does not speak to the editor.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr

@@ -593,3 +593,26 @@ def test_nothing_else_needs_pygls(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     code = "import sys, amp_migrate.cli.main, amp_migrate.api; sys.exit('pygls' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c(tmp_path: Path) -> None:
+    """While it waits for the editor, which says nothing and stays."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "amp_migrate", "server"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdin is not None and process.stdout is not None
+    hello = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}}'
+    )
+    process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(hello), hello))
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"Content-Length")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == Served.INTERRUPTED
+    process.communicate()
