@@ -85,6 +85,10 @@ PROMOTING = frozenset(
     addcmul addcdiv outer ger kron""".split()
 )
 """Functions and methods whose result has the dtype to which their operands are promoted."""
+CHOOSING = frozenset(
+    "min max sort topk kthvalue median nanmedian mode cummin cummax".split()
+)
+"""Functions and methods that give some of what they are given, and where that was."""
 JOINS = frozenset(
     "cat stack concat concatenate hstack vstack dstack column_stack row_stack".split()
 )

@@ -268,7 +268,10 @@ class Dtypes:
             return False
         if method in ("sample", "rsample"):
             return self._fp32_drawn(at, func.value)
-        return method in dtype_table.SAME and self._within(at, func.value)
+        if method in dtype_table.SAME:
+            return self._within(at, func.value)
+        operands = [func.value, *(arg.value for arg in call.args)]
+        return self._fp32_promoted(at, method, operands)
 
     def _fp32_drawn(self, at: Made, distribution: ir.Expr) -> bool:
         """Whether what is drawn is fp32: ``Normal(mean, std).rsample()``."""
@@ -355,13 +358,20 @@ class Dtypes:
             return modules is not None and all(
                 self._fp32_module(m, None, at.index) for m in modules
             )
-        plain = origin in (f"torch.{name}", f"torch.nn.functional.{name}")
-        return (
-            plain
-            and name in dtype_table.SAME
-            and first is not None
-            and self._within(at, first)
-        )
+        if origin not in (f"torch.{name}", f"torch.nn.functional.{name}"):
+            return False
+        if first is not None and name in dtype_table.SAME:
+            return self._within(at, first)
+        return self._fp32_promoted(at, name, [arg.value for arg in call.args])
+
+    def _fp32_promoted(self, at: Made, name: str, operands: list[ir.Expr]) -> bool:
+        """Whether what a function makes of several operands, ``torch.min(a, b)``, is fp32."""
+        if name in dtype_table.PROMOTING:
+            tensors = [one for one in operands if not self._is_number(one, at)]
+        else:
+            # What chooses along a dimension gives indices, too.
+            tensors = operands if name in dtype_table.CHOOSING else []
+        return bool(tensors) and all(self._within(at, one) for one in tensors)
 
     def _fp32_returned(self, function: str, index: int | None) -> bool:
         returned = self.flow.returned(function, index)

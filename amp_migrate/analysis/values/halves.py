@@ -19,6 +19,7 @@ _COLLECT = frozenset(
 _PASSING = dtype_table.SAME.union(
     dtype_table.JOINS,
     dtype_table.PROMOTING,
+    dtype_table.CHOOSING,
     "where full_like Variable Parameter ParameterList ParameterDict".split(),
 )
 """Functions whose result is no half where nothing is that they are given."""
@@ -167,7 +168,7 @@ class Halves:
                     return True
                 if func.attr in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
                     return True
-                if func.attr in dtype_table.PROMOTING:
+                if func.attr in dtype_table.PROMOTING | dtype_table.CHOOSING:
                     return self._plainly(at, func.value, *values)
                 return (
                     func.attr in dtype_table.SAME | dtype_table.MADE_LIKE

@@ -21,16 +21,26 @@ from amp_migrate.program import ir
 
 SQUASHES = frozenset("sigmoid tanh".split())
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
-POWERS = frozenset(
-    "pow square add sub subtract rsub mul multiply div neg add_ sub_ mul_ div_ neg_".split()
+POWERS = dtype_table.PROMOTING.union(
+    "pow square subtract rsub multiply neg add_ sub_ mul_ div_ neg_".split()
 )
 """Arithmetic by functions and methods."""
 _PARALLEL = frozenset(
     f"torch.nn.parallel.{name}"
     for name in ("data_parallel", "data_parallel.data_parallel")
 )
-_KEEPS = frozenset(
-    "abs gather index_select masked_select max min sum cat stack".split()
+_ENDS = frozenset(
+    """exp expm1 softmax log_softmax softmin softplus logsigmoid layer_norm group_norm batch_norm
+    instance_norm zeros_like ones_like rand_like randn_like randint_like full_like empty_like bernoulli
+    normal zero_ fill_""".split()
+)
+"""What keeps nothing of how near to 0 or 1 its operand was."""
+_KEEPS = (SHAPES | POWERS | dtype_table.SAME).union(
+    dtype_table.CHOOSING, dtype_table.JOINS, ["where", "sum"]
+) - _ENDS
+"""Functions and methods whose result is as near to 0 or 1 as their operands, for all that is known."""
+_PLACING = frozenset(
+    "scatter scatter_add index_put index_copy index_add masked_scatter".split()
 )
 _MOST = 200
 _FARTHEST = 400
@@ -108,7 +118,7 @@ class Sigmoids:
                         if id(call) in self.in_fp32:
                             continue
                         return True
-                    if word not in SHAPES | POWERS | _KEEPS:
+                    if word not in _KEEPS:
                         if self.forward.is_forward(call, one.function, MODULES):
                             returned = self._returned(call, one)
                             if returned:
@@ -295,21 +305,10 @@ class Sigmoids:
             plain = origin in (f"torch.{name}", f"torch.nn.functional.{name}")
             if plain and name in SQUASHES and first is not None:
                 self._squash_operand(at, first)
-            elif plain and name in SHAPES and first is not None:
-                self._squash(Made(first, at.function, at.stmt))
-            elif plain and name in POWERS:
-                self._squash_terms(at, [arg.value for arg in call.args])
             elif origin in _PARALLEL:
                 self._squash_parallel(at, call)
-            elif (
-                plain
-                and name in ("cat", "stack")
-                and isinstance(first, (ir.Display, ir.Comprehension))
-            ):
-                for item in (
-                    first.items if isinstance(first, ir.Display) else first.elements
-                ):
-                    self._squash(Made(item, at.function, at.stmt))
+            elif plain and name in _KEEPS - _PLACING and first is not None:
+                self._squash_terms(at, _kept(name, [arg.value for arg in call.args]))
             else:
                 self._expect_fp32(at)
             return
@@ -336,11 +335,11 @@ class Sigmoids:
             if func.attr in SQUASHES and not call.args:
                 self._squash_operand(at, func.value)
                 return
-            if func.attr in SHAPES:
-                self._squash(Made(func.value, at.function, at.stmt))
-                return
-            if func.attr in POWERS:
-                self._squash_terms(at, [func.value, *(a.value for a in call.args)])
+            if func.attr in _KEEPS - _PLACING:
+                operands = [func.value, *(arg.value for arg in call.args)]
+                if func.attr == "where":
+                    operands[:2] = reversed(operands[:2])
+                self._squash_terms(at, _kept(func.attr, operands))
                 return
         self._expect_fp32(at)
 
@@ -461,3 +460,17 @@ class Sigmoids:
     def _lost(at: Made) -> Unclear:
         message = "the sigmoid before BCELoss, which must run in fp32, was not found"
         return Unclear(message, at.stmt.line)
+
+
+def _kept(name: str, operands: list[ir.Expr]) -> list[ir.Expr]:
+    """Those operands of a function of torch that are in what it gives."""
+    if name == "where":
+        return operands[1:]
+    if name in dtype_table.JOINS:
+        match operands[0]:
+            case ir.Display(items=items):
+                return list(items)
+            case ir.Comprehension(elements=elements):
+                return list(elements)
+    several = name in POWERS | dtype_table.CHOOSING
+    return operands if several else operands[:1]
