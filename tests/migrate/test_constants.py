@@ -161,6 +161,54 @@ loss = -(y * torch.log(p + 1e-8) + (1 - y) * torch.log(1 - p + 1e-8)).mean()
 ---
 p = torch.sigmoid(model(x).float())
 
+=== the loss of where(c, p, 1 - p)
+LINEAR
+---
+p = torch.sigmoid(model(x))
+loss = -torch.log(torch.where(y > 0, p, 1 - p) + 1e-8).mean()
+---
+p = torch.sigmoid(model(x).float())
+
+=== the larger of a sigmoid and its rest
+LINEAR
+---
+p = torch.sigmoid(model(x))
+loss = -torch.log(torch.maximum(p, 1 - p).T + 1e-8).mean()
+---
+p = torch.sigmoid(model(x).float())
+
+=== chosen from a sigmoid
+LINEAR
+---
+p = torch.sigmoid(model(x))
+loss = -torch.log(p.flip(0).amax(1).sqrt() + 1e-8).mean()
+---
+p = torch.sigmoid(model(x).float())
+
+=== a sigmoid among others, of which the least is taken in a function
+model = nn.Linear(6, 4).to(device)
+def overlap(a, b, eps=1e-9):
+    b = b.T
+    inner = torch.min(a[0] + a[2], b[0]).clamp(0)
+    w, h = torch.max(a[1], b[1]).abs(), (a[3] - b[3]).abs() + eps
+    return inner / (w * h + 0.1)
+---
+out = model(x)
+boxes = torch.cat((out[:, :2].sigmoid(), torch.exp(out[:, 2:])), 1)
+loss = (1 - overlap(boxes.T, x)).mean()
+---
+boxes = torch.cat((out[:, :2].float().sigmoid(), torch.exp(out[:, 2:])), 1)
+
+=== the least of what is fp32
+LINEAR
+---
+p = torch.exp(model(x))
+q = torch.min(p, torch.exp(y))
+loss = (1 / (q + 1e-9)).mean()
+---
+q = torch.min(p, torch.exp(y))
+loss = (1 / (q + 1e-9)).mean()
+
 === a clamp behind a sigmoid
 LINEAR
 ---

@@ -18,7 +18,18 @@ def focal(logits, target, gamma=2.0, alpha=0.25, eps=1e-8):
 ---
 loss = focal(model(x), y)
 ---
-    p = torch.sigmoid(logits.float())
+p = torch.sigmoid(logits.float())
+
+=== sigmoid focal from the model
+NET
+    return torch.sigmoid(self.fc2(self.features(x)))
+def focal(p, t, eps=1e-8):
+    pt = p * t + (1 - p) * (1 - t)
+    return (-(1 - pt) ** 2 * torch.log(pt + eps)).mean()
+---
+loss = focal(model(x), y)
+---
+return torch.sigmoid(self.fc2(self.features(x)).float())
 
 === from logits flag
 LINEAR
@@ -438,17 +449,6 @@ model = Net([torch.sigmoid]).to(device)
 loss = entropy(model(x))
 ---
 return -(p
-
-=== sigmoid focal from the model
-NET
-    return torch.sigmoid(self.fc2(self.features(x)))
-def focal(p, t, eps=1e-8):
-    pt = p * t + (1 - p) * (1 - t)
-    return (-(1 - pt) ** 2 * torch.log(pt + eps)).mean()
----
-loss = focal(model(x), y)
----
-return (-(1
 """)
 
 

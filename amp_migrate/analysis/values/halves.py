@@ -202,9 +202,9 @@ class Halves:
         self._left -= 1
         match at.expr:
             case ir.Item(key=ir.Display(items=keys)):
-                return any(map(_is_slice, keys))
+                return any(map(is_slice, keys))
             case ir.Item(key=key):
-                return _is_slice(key)
+                return is_slice(key)
             case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
                 return self._left > 0 and any(
                     self._has_dimensions(Made(one, at.function, at.stmt))
@@ -372,5 +372,6 @@ class Halves:
         )
 
 
-def _is_slice(key: ir.Expr) -> bool:
+def is_slice(key: ir.Expr) -> bool:
+    """Whether a key, or a part of one, is a slice."""
     return isinstance(key, ir.Operation) and key.op == "slice"

@@ -10,7 +10,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.dtypes import Dtypes, rebinds
-from amp_migrate.analysis.values.halves import Halves, Statements
+from amp_migrate.analysis.values.halves import Halves, Statements, is_slice
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Upcast, Widen
 from amp_migrate.program import ir
@@ -103,6 +103,11 @@ class Remedies:
             match expr:
                 case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
                     expr = view
+                case ir.Item(value=value, key=ir.Display(items=keys)) if any(
+                    map(is_slice, keys)
+                ):
+                    # Nothing else than a tensor has such elements: x[:, 0].
+                    expr = value
                 case ir.Call(func=ir.Attr(value=value, attr="to"), args=args) if all(
                     kind_of(self.program, a.value, function) == DEVICE for a in args
                 ):

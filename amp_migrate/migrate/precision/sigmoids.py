@@ -106,6 +106,9 @@ class Sigmoids:
                 continue
             seen.add((id(one.expr), one.function))
             match one.expr:
+                case ir.Attr() if (view := dtype_table.view_of(one.expr)) is not None:
+                    pending.append(Made(view, one.function, one.stmt))
+                    continue
                 case ir.Name() | ir.Attr():
                     made = self.flow.made(one)
                     if unseen and (rebinds(one) or not made):
@@ -183,6 +186,8 @@ class Sigmoids:
         match expr:
             case ir.Const(value=None):
                 return  # This BCELoss does not take, with AMP or without.
+            case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
+                self._squash(Made(view, at.function, at.stmt))
             case ir.Name() | ir.Attr():
                 made = self.flow.made(at) or self._handed_out(at)
                 if not made or rebinds(at):
@@ -310,7 +315,7 @@ class Sigmoids:
             elif plain and name in _KEEPS - _PLACING and first is not None:
                 self._squash_terms(at, _kept(name, [arg.value for arg in call.args]))
             else:
-                self._expect_fp32(at)
+                self._expect_no_half(at)
             return
         refs = program.resolve(func, at.function)
         if refs and all(ref.kind == "function" for ref in refs):
@@ -341,12 +346,14 @@ class Sigmoids:
                     operands[:2] = reversed(operands[:2])
                 self._squash_terms(at, _kept(func.attr, operands))
                 return
-        self._expect_fp32(at)
+        self._expect_no_half(at)
 
     def _squash_terms(self, at: Made, terms: Sequence[ir.Expr]) -> None:
         for term in terms:
             of = Made(term, at.function, at.stmt)
-            if not (self.dtypes.is_number(of) or self.dtypes.is_never_given(of)):
+            if self.dtypes.is_number(of) or self.dtypes.is_never_given(of):
+                continue
+            if not self.halves.is_never_half(of) or self.may_be_one(of, unseen=True):
                 self._squash(of)
 
     def _squash_operand(self, at: Made, operand: ir.Expr) -> None:
@@ -451,9 +458,9 @@ class Sigmoids:
         edit = SplitLast(at.stmt.path, steps, given_first, depth)
         self.remedies.edit(at.function, edit)
 
-    def _expect_fp32(self, at: Made) -> None:
-        """What is no sigmoid has to be fp32 by itself."""
-        if not self.dtypes.is_fp32(at) or not self.halves.is_never_half(at):
+    def _expect_no_half(self, at: Made) -> None:
+        """What is no sigmoid must not be half by itself."""
+        if not self.halves.is_never_half(at):
             raise self._lost(at)
 
     @staticmethod
