@@ -152,14 +152,10 @@ class CustomFunctions:
 
     def _mentions(self, family: _Family) -> Iterator[tuple[str, ir.Stmt, bool]]:
         """(function, statement, whether it only calls it there) wherever a Function may be meant."""
-        names = {self.program.classes[one].name for one in family.classes}
-        aliases = names | {
-            local
-            for function in self.program.functions.values()
-            for local, target in function.imports
-            if target.rpartition(".")[2] in names
-        }
-        for function, stmt, in_class in self._statements():
+        program = self.program
+        names = {program.classes[one].name for one in family.classes}
+        aliases = program.with_aliases(names)
+        for function, stmt, in_class in self._statements(names):
             for expr in stmt.exprs:
                 called = set(_called_here(expr))
                 for inner in ir.walk(expr):
@@ -172,11 +168,12 @@ class CustomFunctions:
                     if meant and stmt.kind != "classdef":
                         yield function, stmt, id(inner) in called and not in_class
 
-    def _statements(self) -> Iterator[tuple[str, ir.Stmt, bool]]:
+    def _statements(self, names: set[str]) -> Iterator[tuple[str, ir.Stmt, bool]]:
+        """(function, statement, whether it stands in the body of a class): those that say one of some
+        names, and, once more, those of the bodies of classes."""
         program = self.program
-        for qualname, function in program.functions.items():
-            for stmt in ir.statements(function.body):
-                yield qualname, stmt, False
+        for function, stmt in program.mentioning(*names):
+            yield function, stmt, False
         for found in program.classes.values():
             for stmt in ir.statements(found.body):
                 yield found.parent, stmt, True

@@ -28,6 +28,11 @@ _NO_MODELS = frozenset(
 )
 _ADDING = frozenset("append extend insert add_module register_module".split())
 
+_Change = tuple[
+    str, ir.Stmt, tuple[tuple[ir.Expr, ir.Expr | None], ...], tuple[ir.Expr, ...]
+]
+"""A function, a statement in it, what that puts layers into, and what it thaws: see `_layers`, `_thaws`."""
+
 _Held = tuple[frozenset[Slot], frozenset[Slot]]
 """The optimizers that are born, and those of which a model was made anew since."""
 
@@ -154,15 +159,12 @@ def _made_anew(
         return
     inside = _parts(program, forward, classes)
     owners = {one[1] for one in coverage.held.all if one[0] == "attribute"}
-    for function, stmt in program.all_statements():
-        if program.functions[function].name == "__init__":
-            continue
+    for function, stmt, layered, thawed in program.noted(_changes):
         changed = [
-            (holder, owners if value is None else inside)
-            for holder, value in _layers(program, forward, stmt, function)
+            (holder, owners if value is None else inside) for holder, value in layered
         ]
         if coverage.held.thawed:
-            changed += [(holder, inside) for holder in _thaws(stmt)]
+            changed += [(holder, inside) for holder in thawed]
         for holder, wanted in changed:
             # Where it is known which object that is, others of its class do not count.
             known = coverage.of_target(holder, function, stmt, {}).all
@@ -174,6 +176,19 @@ def _made_anew(
                 made = Definition(function, stmt, stmt.value)
                 if not _is_before(made, coverage):
                     yield made
+
+
+def _changes(program: Program) -> list[_Change]:
+    """What statements outside of constructors change of modules, whoever holds these."""
+    forward = program.noted(Forward)
+    found: list[_Change] = []
+    for function, stmt in program.all_statements():
+        if program.functions[function].name != "__init__":
+            layered = tuple(_layers(program, forward, stmt, function))
+            thawed = tuple(_thaws(stmt))
+            if layered or thawed:
+                found.append((function, stmt, layered, thawed))
+    return found
 
 
 def _is_before(made: Definition, coverage: Coverage) -> bool:

@@ -664,10 +664,19 @@ class Program(Names):
                 if stmt.kind not in ("functiondef", "classdef"):
                     yield found.parent, stmt
 
-    def mentioning(self, name: str) -> list[tuple[str, ir.Stmt]]:
-        """The statements, in order, that say a name, or one under which it is imported somewhere: as a
-        variable, as an attribute, or in quotes."""
-        names, pending = {name}, [name]
+    @cached_property
+    def class_statements(self) -> frozenset[int]:
+        """The identities of the statements in bodies of classes."""
+        return frozenset(
+            id(stmt)
+            for found in self.classes.values()
+            for stmt in ir.statements(found.body)
+        )
+
+    def mentioning(self, *said: str) -> list[tuple[str, ir.Stmt]]:
+        """The statements, in order, that say one of some names, or one under which it is imported
+        somewhere: as a variable, as an attribute, or in quotes."""
+        names, pending = {*said}, [*said]
         while pending:
             more = self._import_aliases.get(pending.pop(), set()) - names
             names |= more
@@ -886,23 +895,23 @@ class _NamedTuples:
         found = self.program.classes[class_name]
         if self.program.family(class_name) != {class_name}:
             return self._at(class_name, found.parent, found.line, "is derived from")
-        made: list[tuple[str, ir.Stmt]] = []
+        made = [
+            (function, stmt)
+            for name in sorted(self.program.with_aliases({found.name}))
+            for function, stmt, call in self.program.calls_named(name)
+            if self._is_class(call.func, class_name, function)
+        ]
+        # Asked first, since all uses are looked for in all of the program.
+        for function, stmt in made[1:] or made:
+            if len(made) > 1 or not self._runs_once(function, stmt, 0):
+                what = "may be made more than once"
+                return self._at(class_name, function, stmt.line, what)
         for function, stmt, inside in self._statements():
             for expr in stmt.exprs:
                 allowed = not inside and self._may_stand(expr, function, stmt)
                 if not self._is_plain(expr, class_name, function, allowed):
                     what = "is used otherwise than by its fields"
                     return self._at(class_name, function, stmt.line, what)
-                made += [
-                    (function, stmt)
-                    for call in ir.walk(expr)
-                    if isinstance(call, ir.Call)
-                    and self._is_class(call.func, class_name, function)
-                ]
-        for function, stmt in made[1:] or made:
-            if len(made) > 1 or not self._runs_once(function, stmt, 0):
-                what = "may be made more than once"
-                return self._at(class_name, function, stmt.line, what)
         return None
 
     def _at(self, class_name: str, function: str, line: int, what: str) -> Doubt:

@@ -69,8 +69,9 @@ class Names:
             if name in scope.bound:
                 return current
             current = scope.parent
-        for file in self._star_homes(name, function):
-            return self.modules[file].top.qualname
+        if self.modules[ir.file_of(function)].star_imports:
+            for file in self._star_homes(name, function):
+                return self.modules[file].top.qualname
         return None
 
     def encloses(self, outer: str, function: str) -> bool:

@@ -23,6 +23,8 @@ _POSITIONS = {
 """Methods that put an element into a collection, and which argument that is."""
 _SPREAD = ("extend", "extendleft")
 """Methods that put all elements of another collection there."""
+PUTS = frozenset((*_POSITIONS, *_SPREAD, "update"))
+"""Methods that put something into a collection."""
 _CONTAINERS = frozenset(
     """builtins.list builtins.dict builtins.set collections.deque collections.defaultdict
     collections.OrderedDict torch.nn.ParameterDict torch.nn.ParameterList""".split()
@@ -56,6 +58,19 @@ class Contents:
             return []
         stores = self._stores.get(group, []) if group in self._containers else []
         return self._puts.get(group, []) + stores
+
+    def together(self, place: Place | None) -> frozenset[Place]:
+        """All places that may hold the same collection as one of them."""
+        return frozenset(
+            self._members.get(self._groups.get(place), ()) if place else ()
+        )
+
+    @cached_property
+    def _members(self) -> dict[Place | None, list[Place]]:
+        found: dict[Place | None, list[Place]] = defaultdict(list)
+        for place, group in self._groups.items():
+            found[group].append(place)
+        return found
 
     def is_made_anew(self, expr: ir.Expr, function: str) -> bool:
         """Whether each call of a function has a collection of its own, which nothing else names."""

@@ -175,6 +175,40 @@ class Makers:
             for o in found
         )
 
+    def words(self) -> set[str]:
+        """What `is_source` is true of says one of these, other names of imports aside."""
+        found = {"optim", "instantiate", "initialize"}
+        for facts in self.program.modules.values():
+            found |= {
+                local
+                for function in facts.functions.values()
+                for local, target in function.imports
+                if target.startswith(_LIBRARIES) or self._external_kind(target)
+            }
+            if any(name.startswith(_LIBRARIES) for name in facts.star_imports):
+                found |= {name for name in facts.identifiers if name[:1].isupper()}
+        said = frozenset().union(
+            *(f.identifiers for f in self.program.modules.values())
+        )
+        return found | {w for w in said if w in _WRAPPERS or _KNOWN_ELSEWHERE.match(w)}
+
+    def is_source(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an imported name may make an optimizer, or holds what does, or wraps one."""
+        origin = self.program.origin(expr, function)
+        if origin is None:
+            return isinstance(expr, ir.Attr) and (
+                expr == ir.Attr(ir.Name("amp"), "initialize")
+            )
+        return (
+            origin in (*_LIBRARIES, "torch.optim.__dict__", INSTANTIATE)
+            or origin.startswith(("apex.amp", "amp."))
+            or self._external_kind(origin) is not None
+        )
+
+    def classes(self) -> list[str]:
+        """The classes of the program that are optimizers."""
+        return [one for one in self.program.classes if self._own_kind(one) is not None]
+
     def _external_kind(self, origin: str) -> str | None:
         last = origin.rsplit(".", 1)[-1]
         if origin.startswith("torch.optim."):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from amp_migrate.analysis.objects.carriers import Carriers, Place
 from amp_migrate.analysis.objects.collections import (
     ANY,
     Collections,
@@ -39,7 +40,7 @@ from amp_migrate.analysis.objects.points_to import (
 from amp_migrate.analysis.objects.sight import where_lost
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import IMPORTS
+from amp_migrate.program.bindings import IMPORTS, parts_of
 from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
@@ -51,7 +52,6 @@ FRAMEWORK = "framework"
 ENDLESS = "endless"
 SHOWN = frozenset((CLOSURE, WRAPPED, APEX, ENDLESS))
 """Problems of what is an optimizer all the same, or may be."""
-_MOST_MADE_OF = 400
 
 _Next = State | Object
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
@@ -178,50 +178,97 @@ class Step:
     each: tuple[Slot, ...] | None = None
 
 
+def _carriers(program: Program) -> Carriers:
+    """What may hold optimizers, or what makes them."""
+    makers = program.noted(Makers)
+    return Carriers(program, makers.words(), makers.classes(), makers.is_source)
+
+
 class SlotMentions:
-    """The statements of a program by what they mention: looked for once, for all optimizers."""
+    """The statements of a program by what they mention: of those that matter to optimizers."""
 
     def __init__(self, program: Program, optimizers: Optimizers) -> None:
         self.program = program
         self.optimizers = optimizers
+        self._slots: dict[int, frozenset[Slot]] = {}
 
-    def of(self, slots: Iterable[Slot]) -> list[tuple[str, ir.Stmt]]:
+    def of(self, slots: Iterable[Slot]) -> list[Place]:
         """(function, statement) of all functions' statements that mention one of some slots, in order."""
-        places, by_slot = self._found
-        numbers = {number for slot in slots for number in by_slot.get(slot, ())}
-        return [places[number] for number in sorted(numbers)]
+        wanted = frozenset(slots)
+        names = {slot.name for slot in wanted}
+        others = (other for name in names for other in self._shown_as(name))
+        return [
+            (function, stmt)
+            for function, stmt in self.program.mentioning(*names, *others)
+            if not wanted.isdisjoint(self._mentioned(function, stmt))
+        ]
 
     def holding(self, birth: Birth) -> set[Slot]:
         """The slots that are mentioned, and may hold what is born there."""
         return self._by_birth.get(birth, set())
 
+    def members_holding(self, birth: Birth) -> set[Slot]:
+        """Those of them that are attributes of a namespace, as `Member` has it."""
+        return self._members_by_birth.get(birth, set())
+
+    def _mentioned(self, function: str, stmt: ir.Stmt) -> frozenset[Slot]:
+        """The slots that a statement of a function mentions."""
+        if id(stmt) in self.program.class_statements:
+            return frozenset()
+        if id(stmt) not in self._slots:
+            found = {
+                self.optimizers.slot(inner, function)
+                for inner in parts_of(stmt)
+                if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+            }
+            self._slots[id(stmt)] = frozenset(slot for slot in found if slot)
+        return self._slots[id(stmt)]
+
+    def _shown_as(self, name: str) -> Iterable[str]:
+        """The properties that hand out an attribute of some name."""
+        return self._properties.get(name, ())
+
     @cached_property
-    def _found(self) -> tuple[list[tuple[str, ir.Stmt]], dict[Slot, list[int]]]:
-        places: list[tuple[str, ir.Stmt]] = []
-        by_slot: dict[Slot, list[int]] = {}
-        for qualname, function in self.program.functions.items():
-            for stmt in ir.statements(function.body):
-                slots = {
-                    self.optimizers.slot(inner, qualname)
-                    for expr in stmt.exprs
-                    for inner in ir.walk(expr)
-                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
-                }
-                for slot in slots:
-                    if slot is not None:
-                        by_slot.setdefault(slot, []).append(len(places))
-                places.append((qualname, stmt))
-        return places, by_slot
+    def _properties(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for function in self.program.functions.values():
+            kept = _kept_by(function)
+            if kept is not None:
+                found.setdefault(kept, set()).add(function.name)
+        return found
+
+    @cached_property
+    def _all(self) -> frozenset[Slot]:
+        """The slots that are mentioned, and may hold an optimizer, as far as that is easily told."""
+        places = self.optimizers.carriers.mentions(self._shown_as)
+        return frozenset().union(*(self._mentioned(*place) for place in places))
 
     @cached_property
     def _by_birth(self) -> dict[Birth, set[Slot]]:
+        return self._sorted(self._all)
+
+    @cached_property
+    def _members_by_birth(self) -> dict[Birth, set[Slot]]:
+        return self._sorted(s for s in self._all if isinstance(s.key, Member))
+
+    def _sorted(self, slots: Iterable[Slot]) -> dict[Birth, set[Slot]]:
         found: dict[Birth, set[Slot]] = {}
-        for slot in self._found[1]:
+        for slot in slots:
             if self.optimizers.leads_nowhere(slot):
                 continue
             for birth in self.optimizers.trace(slot).births:
                 found.setdefault(birth, set()).add(slot)
         return found
+
+
+def _kept_by(function: ir.Function) -> str | None:
+    """The attribute that a property does nothing but hand out."""
+    if function.decorators != (ir.Name("property"),):
+        return None
+    match [s for s in function.body if not isinstance(s.value, ir.Const)]:
+        case [ir.Stmt(kind="return", value=ir.Attr(ir.Name(function.self_name), kept))]:
+            return kept
+    return None
 
 
 class Optimizers:
@@ -238,6 +285,11 @@ class Optimizers:
         self._traces: dict[Slot, Trace] = {}
         self._nowhere: set[Slot] = set()
         self._steps: dict[Slot, Step] = {}
+
+    @property
+    def carriers(self) -> Carriers:
+        """What may hold an optimizer, or what makes one."""
+        return self.program.noted(_carriers)
 
     # -- following ----------------------------------------------------------------------------
 
@@ -275,14 +327,8 @@ class Optimizers:
     def _kept_behind(self, class_name: str, attr: str) -> str:
         """The attribute that a property hands out; of what is no property, itself."""
         methods = self.program.methods(class_name, attr, True)
-        for method in methods if len(methods) == 1 else ():
-            facts = self.program.functions[method]
-            body = [s for s in facts.body if not isinstance(s.value, ir.Const)]
-            match facts.decorators, body:
-                case (ir.Name("property"),), [ir.Stmt(kind="return") as last]:
-                    match last.value:
-                        case ir.Attr(ir.Name(facts.self_name), kept) if kept != attr:
-                            return kept
+        if len(methods) == 1:
+            return _kept_by(self.program.functions[methods[0]]) or attr
         return attr
 
     def given(self, site: CallSite, slot: Slot) -> ir.Expr | None:
@@ -303,59 +349,25 @@ class Optimizers:
 
         Then the same holds of every slot that it has met: it has followed them, too.
         """
+        if slot not in self._nowhere and not self._may_hold(slot):
+            self._nowhere.add(slot)
         if slot not in self._nowhere:
             trace = self.trace(slot)
-            shown = {p.kind for p in trace.problems} & SHOWN
-            if shown == {ENDLESS} and not self._may_hold_one(trace.slots):
-                shown = set()
-            if not trace.births and not shown:
+            if not trace.births and not any(p.kind in SHOWN for p in trace.problems):
                 self._nowhere |= trace.slots
         return slot in self._nowhere
 
-    def _may_hold_one(self, slots: Iterable[Slot]) -> bool:
-        """Whether a call that makes an optimizer is in sight among all that what some slots hold is made
-        of, whatever is taken out of what."""
-        program = self.program
-        pending = [one for slot in slots for one in self._given_to(slot.holder)]
-        seen: set[Slot | str] = {slot.holder for slot in slots}
-        while pending and len(seen) <= _MOST_MADE_OF:
-            expr, function = pending.pop()
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Call):
-                    if self.makers.construction(inner, function) is not None:
-                        return True
-                    for callee in {*program.callees(inner, function)} - seen:
-                        seen.add(callee)
-                        body = ir.statements(program.functions[callee].body)
-                        returned = [s.value for s in body if s.kind == "return"]
-                        pending += [(value, callee) for value in returned if value]
-                elif isinstance(inner, (ir.Name, ir.Attr)):
-                    slot = self.slot(inner, function)
-                    if slot is not None and slot.holder not in seen:
-                        seen.add(slot.holder)
-                        pending += self._given_to(slot.holder)
-        return bool(pending)
+    def may_make(self, call: ir.Call, function: str) -> bool:
+        """Whether a call may make an optimizer: `makers` knows whether it does."""
+        return self.carriers.may_be(call.func, function)
 
-    def _given_to(self, holder: Slot) -> list[tuple[ir.Expr, str]]:
-        """The expressions, and the functions in which they stand, of all that a variable or an attribute
-        is given, or that is put into it."""
-        program = self.program
-        if holder.kind == "attribute":
-            definitions = program.attribute_definitions(holder.owner, holder.name)
-        else:
-            definitions = program.definitions(holder.owner, holder.name)
-        stored = self.collections.stored(*self._named(holder))
-        found = [
-            (value, one.function)
-            for one in (*definitions, *(put for _, put in stored))
-            if (value := one.value or one.stmt.value) is not None
-        ]
-        if holder.kind == "variable":
-            params = program.functions[holder.owner].params
-            if any(param.name == holder.name for param in params):
-                given = program.arguments(holder.owner, holder.name)
-                found += [(value, caller) for caller, value in given]
-        return found
+    def _may_hold(self, slot: Slot) -> bool:
+        """Whether any optimizer may get into a slot, as far as can be told without a search."""
+        return self.carriers.may_hold(slot.kind, slot.owner, slot.name) or any(
+            self.carriers.may_hold("attribute", slot.owner, key.name)
+            for key in path_of(slot.key)
+            if isinstance(key, Member)
+        )
 
     def made(self, birth: Birth) -> list[Object]:
         """The constructions of the optimizer that is born, each with the calls that lead to it."""

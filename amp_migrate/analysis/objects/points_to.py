@@ -65,11 +65,16 @@ _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
 )
 _DICTS = frozenset(("builtins.dict", "collections.OrderedDict"))
+_IN_TURN = frozenset(("builtins.enumerate", "builtins.zip"))
 _HOLDERS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 _GIVES_ELEMENT = frozenset(("get", "pop", "setdefault"))
 _WITHOUT_ELEMENTS = frozenset(
     "torch.nn.Module torch.nn.modules.Module abc.ABC torch.optim.Optimizer".split()
 )
+HANDS_BACK = (
+    RETURNS_SELF | _INNER | _GIVES_ELEMENT | {"float", "values", "items", "copy"}
+)
+"""Methods of whatever object that may give it itself, or what is in it."""
 IN_PLACE = "it is computed in place"
 _DEEPEST = 6
 """Of both stacks; a longer one loses what is outermost."""
@@ -490,6 +495,9 @@ class PointsTo:
             found: _Stores = {}
             self._level += 1
             for holder, made in self.program.attribute_targets.get(attr, ()):
+                own = self.program.self_class(made.function)
+                if own is not None and holder == ir.Name(own[0]):
+                    continue  # Of a class in sight, which is known by that.
                 if made.value is not None:
                     for one in self.of(holder, made.function, made.stmt):
                         held = found.setdefault((one.site, one.fields), [])
@@ -1214,6 +1222,12 @@ class PointsTo:
             return made
         way = (made.function, made.stmt.path, None)
         return replace(made, rounds=made.rounds | {way})
+
+
+def hands_on(origin: str | None, func: ir.Expr) -> bool:
+    """Whether a library's function may give what it is given, or a collection of it."""
+    known = WRAPPERS | COPIES | _LISTS | _DICTS | _HOLDERS | _IN_TURN
+    return origin in known or _wraps(origin, func)
 
 
 def _wraps(origin: str | None, func: ir.Expr) -> bool:

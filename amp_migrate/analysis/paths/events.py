@@ -202,7 +202,8 @@ class Events:
             if _inside_zeroing(self.program.functions[function], stmt):
                 return
         if isinstance(stmt.value, ir.Call) and stmt.targets:
-            if self.optimizers.makers.construction(stmt.value, function) is not None:
+            made = self.optimizers.may_make(stmt.value, function)
+            if made and self.optimizers.makers.construction(stmt.value, function):
                 yield Event("birth", stmt.line, stmt.column)
         holders = self._gradient_holders(stmt, function)
         exchange = self.exchange.kind(stmt, function)
@@ -316,12 +317,13 @@ class Events:
             return True
         if gradients.is_harmless(self.program, call, function):
             return False
-        if any(self._leads_to_gradients(arg.value, function) for arg in call.args):
-            # compute_loss(model, batch) runs the model; anything else may do what it likes.
-            return not vocabulary.MODEL_LIKE.search(gradients.called(call))
-        # on_backward_end(), hooks["end"](): somebody's callback.
-        is_variable = isinstance(call.func, (ir.Name, ir.Item)) and origin is None
-        return is_variable and not call.args
+        if not call.args:
+            # on_backward_end(), hooks["end"](): somebody's callback.
+            return isinstance(call.func, (ir.Name, ir.Item)) and origin is None
+        # compute_loss(model, batch) runs the model; anything else may do what it likes.
+        return not vocabulary.MODEL_LIKE.search(gradients.called(call)) and any(
+            self._leads_to_gradients(arg.value, function) for arg in call.args
+        )
 
     def _leads_to_gradients(self, expr: ir.Expr, function: str) -> bool:
         """Whether an argument is a module, an optimizer or a list of parameters."""

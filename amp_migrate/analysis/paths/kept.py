@@ -110,8 +110,10 @@ class Kept:
         births = {
             birth for s in self.slots for birth in self.optimizers.trace(s).births
         }
-        held = {s for b in births for s in self.optimizers.mentions.holding(b)}
-        return {s.holder for s in (*self.slots, *held) if isinstance(s.key, Member)}
+        mentions = self.optimizers.mentions
+        held = {slot for birth in births for slot in mentions.members_holding(birth)}
+        own = {s for s in self.slots if isinstance(s.key, Member)}
+        return {slot.holder for slot in own | held}
 
     def _find_appended(self) -> None:
         slot_of = self.optimizers.slot

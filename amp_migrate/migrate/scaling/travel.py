@@ -30,6 +30,7 @@ from amp_migrate.edit.edits import (
 from amp_migrate.migrate.scaling.births import Born, made_inside, place_of
 from amp_migrate.migrate.scaling.carried import Carried
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -41,6 +42,9 @@ NO_WAYS: Ways = frozenset()
 _ONE_BY_ONE = ("update", "get", "setdefault", "pop")
 """Methods of ``__dict__`` that leave the other attributes where they are."""
 _ABOUT_ONESELF = ("__init__", "__repr__", "__str__")
+_LOOKS_UP = ("getattr", "operator.methodcaller", "methodcaller")
+_RUNS_CODE = ("exec", "eval")
+_NAMESPACES = ("globals", "locals", "vars")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -616,31 +620,35 @@ class Travel:
 
     def _called_by_name(self, name: str) -> int:
         """The line where a function may be looked up by its name as a string, or 0."""
-        for _, stmt, call in self.program.all_calls():
-            key = ir.key_of(call.func) or ""
-            if key in ("getattr", "operator.methodcaller", "methodcaller"):
-                if ir.Const(name) in (arg.value for arg in call.args):
-                    return stmt.line
-            if key in ("exec", "eval") and any(
-                isinstance(arg.value, ir.Const) and name in str(arg.value.value)
-                for arg in call.args
-            ):
-                return stmt.line
-        for function in self.program.functions.values():
-            for stmt in ir.statements(function.body):
-                for expr in stmt.exprs:
-                    for inner in ir.walk(expr):
-                        if isinstance(inner, ir.Item) and inner.key == ir.Const(name):
-                            if isinstance(inner.value, ir.Call) and (
-                                ir.key_of(inner.value.func)
-                                in ("globals", "locals", "vars")
-                            ):
-                                return stmt.line
+        for line, text, is_code in self.program.noted(_looked_up):
+            if text == name or (is_code and name in text):
+                return line
         return 0
 
     @staticmethod
     def _gives_none(value: ir.Expr | None) -> bool:
         return value is None or value == ir.Const(None)
+
+
+def _looked_up(program: Program) -> list[tuple[int, str, bool]]:
+    """(line, text, whether it is code that says a name, and not the name) of all that is looked up by
+    name: what is called first, then what is taken out of a namespace."""
+    called, taken = [], []
+    for _, stmt in program.all_statements():
+        for inner in parts_of(stmt):
+            match inner:
+                case ir.Call(func=func, args=args):
+                    key = ir.key_of(func)
+                    if key in _LOOKS_UP or key in _RUNS_CODE:
+                        called += [
+                            (stmt.line, str(arg.value.value), key in _RUNS_CODE)
+                            for arg in args
+                            if isinstance(arg.value, ir.Const)
+                        ]
+                case ir.Item(value=ir.Call(func=func), key=ir.Const(value=str(name))):
+                    if ir.key_of(func) in _NAMESPACES:
+                        taken.append((stmt.line, name, False))
+    return called + taken
 
 
 def _takes_states(expr: ir.Expr) -> bool:

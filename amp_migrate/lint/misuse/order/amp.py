@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from amp_migrate.analysis.objects.carriers import Carriers
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
@@ -21,6 +22,7 @@ GRAD_SCALER = re.compile(
     r"torch\.((?P<device>cuda|cpu)\.)?amp\.(grad_scaler\.)?GradScaler|torch\.GradScaler"
     r"|torch\.distributed\.fsdp\.sharded_grad_scaler\.ShardedGradScaler"
 )
+_SCALERS = ("GradScaler", "ShardedGradScaler")
 _DEFAULTS = {"cuda": "float16", "cpu": "bfloat16", "xpu": "float16", "mps": "float16"}
 """The dtype of a region that does not tell (torch.get_autocast_dtype)."""
 _DTYPES = {
@@ -229,12 +231,27 @@ class Amp:
 
     def scalers(self, expr: ir.Expr, function: str) -> list[Object]:
         """What makes the scalers that an expression may stand for."""
+        if not self._may_hold_scalers.may_be(expr, function):
+            return []
         return [
             one
             for one in self.points_to.of(expr, function)
             if isinstance(one.expr, ir.Call) and not one.fields
             if self.makes_scaler(one.expr, one.function)
         ]
+
+    @cached_property
+    def _may_hold_scalers(self) -> Carriers:
+        """What may hold scalers, or what makes them."""
+        classes = [
+            name
+            for name in self.program.classes
+            if any(map(GRAD_SCALER.fullmatch, self.program.external_bases(name)))
+        ]
+        return Carriers(self.program, _SCALERS, classes, self._is_class_of_scalers)
+
+    def _is_class_of_scalers(self, expr: ir.Expr, function: str) -> bool:
+        return any(map(GRAD_SCALER.fullmatch, self.names(expr, function)))
 
     def is_always_scaler(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is a scaler, and never None."""

@@ -1,0 +1,315 @@
+"""Where objects of some kind may get to: followed from what makes them, outward.
+
+Most names of a program never hold an optimizer, or a scaler, and to find that out name by name is a search
+for each. This looks from the other end, once: what is made there may come to these variables, attributes
+and results of functions, and to no others. It tells neither calls, nor objects, nor their parts apart, and
+so is wider than whatever `PointsTo` follows: who is told no needs no search.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from amp_migrate.analysis.objects.collections import Collections
+from amp_migrate.analysis.objects.contents import PUTS, Contents
+from amp_migrate.analysis.objects.points_to import HANDS_BACK, hands_on
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
+from amp_migrate.program.link import CallSite, Program
+
+_Node = tuple[str, str, str]
+"""``("variable", owner, name)``, ``("attribute", "", name)`` of whatever object, or ``("result", function,
+"")``."""
+
+Place = tuple[str, ir.Stmt]
+"""A function, and a statement in it."""
+
+_Origins = frozenset[str | None]
+"""How it may have come into a function: by a parameter of that name; None: in any other way."""
+
+_Bound = dict[str, _Origins]
+
+_NOWHERE: _Origins = frozenset()
+_SOMEHOW: _Origins = frozenset((None,))
+_CHOICES = frozenset(("if", "or", "and", "+", "|", "*", "starred"))
+"""Operations that give one of their operands, or what is in them."""
+_OF_CLASSES = frozenset(("functools.partial", "builtins.getattr"))
+"""What gives a class that it is given, or out of a library that it is given."""
+
+
+class Carriers:
+    """What may hold objects of one kind, or what makes them: classes, and functions of libraries."""
+
+    def __init__(
+        self,
+        program: Program,
+        words: Iterable[str],
+        classes: Iterable[str],
+        is_one: Callable[[ir.Expr, str], bool],
+    ) -> None:
+        """``is_one``: whether an imported name makes such an object, or holds what does; it says one of
+        ``words``. ``classes``: those of the program."""
+        self.program = program
+        self.is_one = is_one
+        self._found: dict[_Node, _Origins] = {}
+        """A result that a parameter leads to is one of the calls that fill this parameter so, alone."""
+        self._pending: list[_Node] = []
+        self._mentions: dict[str, dict[_Node, list[Place]]] = {}
+        self._is_anywhere = False
+        """It got to where it is not followed from."""
+        for name in classes:
+            made = program.classes[name]
+            self._add("variable", made.parent, made.name, _SOMEHOW)
+            self._add("attribute", "", made.name, _SOMEHOW)
+        for function, stmt in program.mentioning(*words):
+            self._flow(function, stmt)
+        self._spread()
+
+    def may_be(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression may stand for such an object."""
+        return self._is_anywhere or bool(self._origins(expr, function, {}))
+
+    def may_hold(self, kind: str, owner: str, name: str) -> bool:
+        """Whether a variable of ``owner``, or an attribute, may hold one."""
+        if kind == "variable":
+            owner, name = self.program.home(owner, name)
+        else:
+            owner = ""
+        return self._is_anywhere or (kind, owner, name) in self._found
+
+    def mentions(self, others: Callable[[str], Iterable[str]]) -> Sequence[Place]:
+        """The statements that may mention a carrier, in order; ``others``: by what other names an
+        attribute is mentioned."""
+        if self._is_anywhere:
+            return self.program.all_statements()
+        words = {name for kind, _, name in self._found if kind != "result"}
+        return self.program.mentioning(*words, *(o for w in words for o in others(w)))
+
+    # -- spreading ----------------------------------------------------------------------------
+
+    def _add(self, kind: str, owner: str, name: str, origins: _Origins) -> None:
+        if kind == "variable":
+            home = self.program.home(owner, name)
+            if home != (owner, name):
+                (owner, name), origins = home, _SOMEHOW
+        elif kind == "attribute":
+            owner, origins = "", _SOMEHOW
+        node = kind, owner, name
+        known = self._found.get(node, _NOWHERE)
+        if not origins <= known:
+            self._found[node] = known | origins
+            self._pending.append(node)
+
+    def _spread(self) -> None:
+        defaults = [
+            (qualname, function.parent or qualname, param)
+            for qualname, function in self.program.functions.items()
+            for param in function.params
+            if param.default is not None and not isinstance(param.default, ir.Const)
+        ]
+        while self._pending:
+            while self._pending:
+                for function, stmt in self._uses(self._pending.pop()):
+                    self._flow(function, stmt)
+            for qualname, outer, param in defaults:
+                assert param.default is not None
+                if self._origins(param.default, outer, {}):
+                    self._add("variable", qualname, param.name, _SOMEHOW)
+
+    def _uses(self, node: _Node) -> Iterable[Place]:
+        """The statements that mention a variable or an attribute, or call a function."""
+        kind, owner, name = node
+        if kind == "result":
+            sites = self.program.call_sites.get(owner, ())
+            return [(site.caller, site.stmt) for site in sites]
+        if name not in self._mentions:
+            self._mentions[name] = self._mentioning(name)
+        return self._mentions[name].get(node, ())
+
+    def _mentioning(self, name: str) -> dict[_Node, list[Place]]:
+        """The statements that say a name, or an alias of it, by what they mean by that."""
+        found: dict[_Node, list[Place]] = defaultdict(list)
+        for function, stmt in self.program.mentioning(name):
+            nodes = {
+                node for part in parts_of(stmt) for node in self._nodes(part, function)
+            }
+            for node in nodes:
+                if node[2] == name:
+                    found[node].append((function, stmt))
+        return found
+
+    def _nodes(self, expr: ir.Expr, function: str) -> Iterator[_Node]:
+        """What a name, or an attribute, stands for."""
+        program = self.program
+        if isinstance(expr, ir.Name):
+            owner = program.owner(expr.id, function)
+            if owner is not None:
+                yield ("variable", *program.home(owner, expr.id))
+        elif isinstance(expr, ir.Attr):
+            yield "attribute", "", expr.attr
+            there = program.elsewhere(expr, function)
+            if there is not None:
+                yield from self._nodes(*there)
+
+    def _origins(self, expr: ir.Expr, function: str, bound: _Bound) -> _Origins:
+        """How such an object, or what holds one, may have come to be the value of an expression.
+        ``bound``: the same of the variables of comprehensions."""
+        match expr:
+            case ir.Name() | ir.Attr():
+                return self._of_name(expr, function, bound)
+            case (
+                ir.Item(value=value) | ir.Walrus(value=value) | ir.Deferred(body=value)
+            ):
+                return self._origins(value, function, bound)
+            case ir.Suspend(value=kept):
+                return self._origins(kept, function, bound) if kept else _NOWHERE
+            case ir.Operation(op=op) if op not in _CHOICES:
+                return _NOWHERE
+            case ir.Call():
+                return self._of_call(expr, function, bound)
+            case ir.Comprehension():
+                inside = self._inside(expr, function, bound)
+                return self._any(expr.elements, function, inside)
+        return self._any(ir.children(expr), function, bound)
+
+    def _any(self, exprs: Iterable[ir.Expr], function: str, bound: _Bound) -> _Origins:
+        return _NOWHERE.union(*(self._origins(e, function, bound) for e in exprs))
+
+    def _of_name(
+        self, expr: ir.Name | ir.Attr, function: str, bound: _Bound
+    ) -> _Origins:
+        found = _NOWHERE
+        if isinstance(expr, ir.Name):
+            found = bound.get(expr.id, found)
+        for node in self._nodes(expr, function):
+            known = self._found.get(node)
+            if known is not None:
+                found |= known if node[1] == function else _SOMEHOW
+        return found or (_SOMEHOW if self.is_one(expr, function) else _NOWHERE)
+
+    def _of_call(self, call: ir.Call, function: str, bound: _Bound) -> _Origins:
+        program, func = self.program, call.func
+        found = self._origins(func, function, bound)
+        if program.callees(call, function):
+            for site in program.call_sites_of(call, function):
+                for by in self._found.get(("result", site.callee, ""), ()):
+                    if by is None:
+                        found |= _SOMEHOW
+                        continue
+                    given = [arg.value for arg in self._filling(site, by)]
+                    found |= self._any(given, function, bound)
+            return found
+        if isinstance(func, ir.Attr) and func.attr in HANDS_BACK:
+            found |= self._origins(func.value, function, bound)
+        origin = program.origin(func, function)
+        if origin in _OF_CLASSES or hands_on(origin, func):
+            given = [arg.value for arg in call.args]
+            found |= self._any(given, function, bound)
+        return found
+
+    def _inside(self, expr: ir.Comprehension, function: str, bound: _Bound) -> _Bound:
+        """The same with the variables of a comprehension."""
+        bound = dict(bound)
+        for target, iterable in zip(expr.targets, expr.iterables, strict=True):
+            origins = self._origins(iterable, function, bound)
+            for part in ir.walk(target):
+                if isinstance(part, ir.Name):
+                    bound[part.id] = origins
+        return bound
+
+    def _filling(self, site: CallSite, name: str) -> Iterator[ir.Arg]:
+        """The arguments of a call that may come into a parameter."""
+        params = self.program.functions[site.callee].params
+        param = next(one for one in params if one.name == name)
+        value = self.program.argument_at(site, name)
+        spread = param.kind in ("*", "**") or any(a.star for a in site.call.args)
+        for arg in site.call.args:
+            if spread or arg.value is value or arg.name == name:
+                yield arg
+
+    def _flow(self, function: str, stmt: ir.Stmt) -> None:
+        """Let what a statement mentions go on to where it puts that."""
+        bound: _Bound = {}
+        for part in parts_of(stmt):
+            if isinstance(part, ir.Comprehension):
+                bound |= self._inside(part, function, bound)
+        given = [
+            (target, value if value is not None else stmt.value)
+            for target, value, _ in unpacked(stmt)
+        ]
+        for part in parts_of(stmt):
+            if isinstance(part, ir.Walrus):
+                given.append((part.target, part.value))
+        for target, put in given:
+            origins = self._origins(put, function, bound) if put else _NOWHERE
+            if origins:
+                self._give(target, function, stmt, origins)
+        if stmt.kind == "return" and stmt.value is not None:
+            origins = self._origins(stmt.value, function, bound)
+            if origins:
+                self._add("result", function, "", origins)
+                facts = self.program.functions[function]
+                if facts.decorators:  # a property
+                    self._add("attribute", "", facts.name, origins)
+        for call in calls_of(stmt):
+            taken = [(a, self._origins(a.value, function, bound)) for a in call.args]
+            taken = [(arg, origins) for arg, origins in taken if origins]
+            if taken:
+                origins = _NOWHERE.union(*(origins for _, origins in taken))
+                self._hand(call, [arg for arg, _ in taken], function, origins)
+
+    def _give(
+        self, target: ir.Expr, function: str, stmt: ir.Stmt, origins: _Origins
+    ) -> None:
+        """Let it be what a statement gives a target."""
+        if isinstance(target, ir.Item):
+            self._put(target.value, function, origins)
+            return
+        for kind, owner, name in self._nodes(target, function):
+            own = origins if owner == function else _SOMEHOW
+            self._add(kind, owner, name, own)
+        if isinstance(target, ir.Name) and id(stmt) in self.program.class_statements:
+            self._add("attribute", "", target.id, _SOMEHOW)
+
+    def _put(self, holder: ir.Expr, function: str, origins: _Origins) -> None:
+        """Let it be in a collection, under all names that this goes by."""
+        program = self.program
+        while isinstance(holder, ir.Item):
+            holder = holder.value
+        own = program.self_class(function)
+        if own is not None and holder == ir.Name(own[0]):
+            # Whoever has such an object may take it out.
+            self._is_anywhere = True
+        for kind, owner, name in self._nodes(holder, function):
+            self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
+        place = program.noted(Collections).place(holder, function)
+        for owner, name in program.noted(Contents).together(place):
+            kind = "variable" if owner in program.functions else "attribute"
+            self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
+
+    def _hand(
+        self, call: ir.Call, given: list[ir.Arg], function: str, origins: _Origins
+    ) -> None:
+        """Let it be what a call takes in."""
+        program = self.program
+        if isinstance(call.func, ir.Attr) and call.func.attr in PUTS:
+            self._put(call.func.value, function, origins)
+        for ref in program.resolve(call.func, function):
+            if ref.kind == "class":
+                for name in program.written_fields(ref.name):
+                    self._add("attribute", "", name, _SOMEHOW)
+        sites = list(program.call_sites_of(call, function))
+        for site in sites:
+            for param in program.functions[site.callee].params:
+                filling = self._filling(site, param.name)
+                if any(arg is one for arg in filling for one in given):
+                    by = frozenset((param.name,))
+                    self._add("variable", site.callee, param.name, by)
+        if not sites and hands_on(program.origin(call.func, function), call.func):
+            # `SimpleNamespace(optimizer=optimizer)`
+            for arg in given:
+                if arg.name is not None:
+                    self._add("attribute", "", arg.name, _SOMEHOW)
+                elif arg.star == "**":
+                    self._is_anywhere = True
