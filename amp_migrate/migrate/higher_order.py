@@ -21,7 +21,7 @@ from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 from amp_migrate.sources.cells import cell_number
@@ -112,28 +112,23 @@ class HigherOrder:
     def _kept(self) -> int:
         """The line where the function is mentioned without being called, or 0."""
         program = self.program
-        for function in self.hazards.functions:
-            for stmt in ir.statements(program.functions[function].body):
-                for expr in stmt.exprs:
-                    called = {
-                        id(inner.func)
-                        for inner in ir.walk(expr)
-                        if isinstance(inner, ir.Call)
-                    }
-                    for inner in ir.walk(expr):
-                        if isinstance(inner, (ir.Name, ir.Attr)) and (
-                            id(inner) not in called
-                            and program.origin(inner, function) == GRAD
-                        ):
-                            return stmt.line
-        return 0
+        lines: dict[str, int] = {}
+        for function, stmt in program.mentioning("grad"):
+            called = {id(call.func) for call in calls_of(stmt)}
+            for inner in parts_of(stmt):
+                if isinstance(inner, (ir.Name, ir.Attr)) and (
+                    id(inner) not in called and program.origin(inner, function) == GRAD
+                ):
+                    lines.setdefault(function, stmt.line)
+        return next((lines[f] for f in self.hazards.functions if f in lines), 0)
 
     def _calls(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
         return [
             (function, stmt, call)
-            for function, stmt, call in self.program.all_calls()
+            for function, stmt in self.program.mentioning("grad")
             if function in self.hazards.functions
-            and self.program.origin(call.func, function) == GRAD
+            for call in calls_of(stmt)
+            if self.program.origin(call.func, function) == GRAD
             and not self.inner.follows(function, stmt)
         ]
 

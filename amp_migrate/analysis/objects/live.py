@@ -336,10 +336,10 @@ class _Reader:
                 for name, _ in program.functions[top].imports
                 for ref in program.resolve(ir.Name(name), top)
             }
-            run = [f for f in program.functions if ir.file_of(f) == file]
+            run = list(facts.functions)
             run += [ref.name for ref in refs if ref.kind == "function"]
             self._found.functions |= dict.fromkeys(run)
-            made = [c for c in program.classes if ir.file_of(c) == file]
+            made = list(facts.classes)
             made += [ref.name for ref in refs if ref.kind == "class"]
             for class_name in made:
                 self._make(class_name)

@@ -44,6 +44,7 @@ class BceLosses:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._unclear: dict[tuple[str, bool], Refusal | None] = {}
 
     def calls(self, functions: Iterable[str]) -> list[BceCall]:
         """The calls in some functions that compute the loss."""
@@ -92,19 +93,21 @@ class BceLosses:
 
     def unclear(self, functions: Iterable[str]) -> Refusal | None:
         """The first mention of the loss that may lead to a call which `calls` does not find."""
-        for function in functions:
-            for stmt in ir.statements(self.program.functions[function].body):
-                found = self._unclear_in(stmt, function)
-                if found is not None:
-                    return found
         wanted = set(functions)
-        for class_facts in self.program.classes.values():
-            if class_facts.parent in wanted:
-                for stmt in ir.statements(class_facts.body):
-                    found = self._unclear_in(stmt, class_facts.parent)
-                    if found is not None:
-                        return found
-        return None
+        bodies: list[ir.Function | ir.Class] = [
+            *(self.program.functions[one] for one in functions),
+            *(one for one in self.program.classes.values() if one.parent in wanted),
+        ]
+        return next(filter(None, map(self._unclear_of, bodies)), None)
+
+    def _unclear_of(self, place: ir.Function | ir.Class) -> Refusal | None:
+        """The first one in the body of a function, or of a class."""
+        asked = place.qualname, isinstance(place, ir.Class)
+        if asked not in self._unclear:
+            function = place.parent if isinstance(place, ir.Class) else place.qualname
+            found = (self._unclear_in(s, function) for s in ir.statements(place.body))
+            self._unclear[asked] = next(filter(None, found), None)
+        return self._unclear[asked]
 
     def _unclear_in(self, stmt: ir.Stmt, function: str) -> Refusal | None:
         for expr in stmt.exprs:

@@ -29,7 +29,7 @@ class Probabilities:
         self.flow = remedies.flow
         self.halves = remedies.halves
         self.sigmoids = sigmoids
-        self.losses = BceLosses(self.program)
+        self.losses = self.program.noted(BceLosses)
         self.islands = Islands(remedies, self.losses)
 
     def plan(
