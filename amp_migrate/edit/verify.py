@@ -138,7 +138,10 @@ def _erasable(tree: ast.Module) -> Counter[str]:
 
 def _is_setting(node: ast.Assign) -> bool:
     """``torch._functorch.config.backward_pass_autocast = "off"``."""
-    return _SETTING.fullmatch(ast.unparse(node)) is not None
+    # To write out each assignment takes long.
+    return _last(node.targets[0]) == "backward_pass_autocast" and (
+        _SETTING.fullmatch(ast.unparse(node)) is not None
+    )
 
 
 def _decorated(decorator: ast.expr) -> str:
@@ -158,9 +161,12 @@ def _turns_autocast_off(node: ast.With) -> bool:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                names.add(name)
+    return names
 
 
 def shown_difference(left: str, right: str) -> str:
@@ -303,13 +309,14 @@ def _apart(stmt: ast.stmt, stepped: frozenset[str]) -> Iterator[ast.stmt]:
     if not isinstance(stmt, (ast.Expr, ast.Assign, ast.AugAssign)):
         return
     for node in ast.walk(stmt.value):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node, ast.Call) and _last(node.func) == "step":
             given = [
                 *node.args,
                 *(k.value for k in node.keywords if k.arg == "closure"),
             ]
-            optimizer = ast.unparse(node.func.value)
-            if node.func.attr == "step" and optimizer in stepped and len(given) == 1:
+            if not isinstance(node.func, ast.Attribute) or len(given) != 1:
+                continue
+            if ast.unparse(node.func.value) in stepped:
                 step = ast.Call(node.func, [], [])
                 node.func, node.args, node.keywords = given[0], [], []
                 yield ast.Expr(step)
