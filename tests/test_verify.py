@@ -75,6 +75,14 @@ def test_a_right_rewrite_passes() -> None:
     assert difference(BEFORE, AFTER) is None
 
 
+def test_what_python_warns_of_passes_in_silence(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    odd = "\nif model is 'none':\n    pass\n"
+    assert difference(BEFORE + odd, AFTER + odd) is None
+    assert not recwarn.list
+
+
 def test_no_rewrite_passes() -> None:
     assert difference(BEFORE, BEFORE) is None
 

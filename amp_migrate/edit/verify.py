@@ -18,7 +18,7 @@ from amp_migrate.core.results import SourceError
 from amp_migrate.edit.verify_defined import undefined
 from amp_migrate.edit.verify_gradients import without_inner_scale
 from amp_migrate.edit.verify_precision import opened, same_but_for_casts
-from amp_migrate.sources.syntax import parse
+from amp_migrate.sources.syntax import compiles, parse
 
 _CREATORS = frozenset({"GradScaler"})
 _IMPORTED = frozenset({"torch", "os", "torch._functorch.config"})
@@ -75,7 +75,7 @@ def first_difference(pairs: Mapping[str, tuple[str, str]]) -> tuple[str, str] | 
             afters[file] = parse(after, "output")
         except SourceError as error:
             return file, f"the output is {error.message}"
-        if _compiles(befores[file]) and not _compiles(afters[file]):
+        if compiles(befores[file]) and not compiles(afters[file]):
             return file, "the output does not compile"
     switches = _switches(afters.values())
     for file, (before, after) in pairs.items():
@@ -223,16 +223,6 @@ def _is_chosen(node: ast.expr) -> bool:
         and [type(op) for op in node.ops] == [ast.IsNot]
         and ast.unparse(node.comparators[0]) == "None"
     )
-
-
-def _compiles(tree: ast.Module) -> bool:
-    """Whether a program holds none of the mistakes that a parser lets pass, such as an argument given
-    twice."""
-    try:
-        compile(tree, "<program>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def _switches(trees: Iterable[ast.Module]) -> set[str]:

@@ -25,3 +25,15 @@ def parse(text: str, path: str) -> ast.Module:
     except (RecursionError, MemoryError):
         cut()
         raise SourceError(path, "nested too deeply to be parsed") from None
+
+
+def compiles(tree: ast.Module) -> bool:
+    """Whether a program holds none of the mistakes that a parser lets pass, such as an argument given
+    twice. Without warnings, too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(tree, "<program>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return False
+    return True
