@@ -67,7 +67,7 @@ class _Scaled:
         self.program = context.program
         self.events = events
         self.scales = events.scales
-        self._told_by: dict[tuple[str, str], bool] = {}
+        self._tells: dict[str, frozenset[str]] = {}
         scales = {
             id(stmt.value): stmt.value
             for _, stmt, call in self.program.calls_named("scale")
@@ -119,9 +119,9 @@ class _Scaled:
                         if not self._is_told_before(part, function, stmt):
                             yield part, call
             for site in self.program.call_sites_of(call, function):
-                for param in self.program.functions[site.callee].params:
-                    given = self.program.argument_at(site, param.name)
-                    if given is not None and self._is_told_by(site.callee, param.name):
+                for param in self._told_by(site.callee):
+                    given = self.program.argument_at(site, param)
+                    if given is not None:
                         yield given, call
         keeps = stmt.kind == "augassign" or any(
             not isinstance(target, ir.Name) or _adds_to(target, stmt.value)
@@ -146,22 +146,25 @@ class _Scaled:
         made = self.scales.values.of(expr, function, stmt)
         return any(one.function != function and _makes_number(one.expr) for one in made)
 
-    def _is_told_by(self, callee: str, param: str) -> bool:
-        """Whether a function shows what it is given, where nothing says so in the function itself: its
-        file has nothing to do with AMP, or other callers give something else."""
-        key = callee, param
-        if key not in self._told_by:
-            self._told_by[key] = False
-            self._told_by[key] = any(
-                (_number_of(expr) or expr) == ir.Name(param)
+    def _told_by(self, callee: str) -> frozenset[str]:
+        """The parameters that a function shows, where nothing says so in the function itself: its file has
+        nothing to do with AMP, or other callers give something else."""
+        if callee not in self._tells:
+            self._tells[callee] = frozenset()
+            params = {ir.Name(p.name) for p in self.program.functions[callee].params}
+            self._tells[callee] = frozenset(
+                shown.id
+                for stmt in ir.statements(self.program.functions[callee].body)
+                for expr, _ in self._sinks(stmt, callee)
+                for shown in (_number_of(expr) or expr,)
+                if isinstance(shown, ir.Name)
+                and shown in params
                 and (
                     callee not in self.events.read
                     or not self._is_scaled_loss(expr, callee, stmt)
                 )
-                for stmt in ir.statements(self.program.functions[callee].body)
-                for expr, _ in self._sinks(stmt, callee)
             )
-        return self._told_by[key]
+        return self._tells[callee]
 
     def _is_scaled_loss(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         try:

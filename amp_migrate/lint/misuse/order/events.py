@@ -154,7 +154,10 @@ class AmpEvents(Events):
         """Whether a call makes a scaler, by its own or by a function that keeps none."""
         if self.amp.makes_scaler(call, function):
             return True
-        if not self.program.callees(call, function):
+        if not any(
+            self.program.modules[ir.file_of(callee)].identifiers & _AMP_WORDS
+            for callee in self.program.callees(call, function)
+        ):
             return False
         made = self.amp.scalers(call, function)
         return bool(made) and all(

@@ -74,7 +74,9 @@ class Wrapped:
     def _of_object(self, func: ir.Name | ir.Attr, function: str) -> tuple[str, ...]:
         """What the call of an object runs that no class says: one of ``LOSSES[name]()``, whose class was
         taken out of a table, or of modules that run one after the other."""
-        if isinstance(func, ir.Attr) and not isinstance(func.value, ir.Name):
+        own = self.program.self_class(function)
+        if isinstance(func, ir.Attr) and (own is None or func.value != ir.Name(own[0])):
+            # A method of an object that nothing is known of.
             return ()
         key = function, func
         if key not in self._objects:
