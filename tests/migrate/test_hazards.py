@@ -88,6 +88,10 @@ def test_bce_however_it_is_named(name: str) -> None:
     [
         "criterion = nn.BCEWithLogitsLoss()\n",
         "criterion = F.binary_cross_entropy_with_logits\n",
+        "class Own(nn.Module):\n"
+        "    def BCELoss(self, p, y):\n        return (p.flatten() - y) ** 2\n"
+        "    def forward(self, p, y):\n        return self.BCELoss(p, y.float().repeat(3)).mean()\n"
+        "criterion = Own()\n",
         "# not nn.BCELoss: that one raises\n",
     ],
 )

@@ -22,6 +22,8 @@ _LOOKING_METHODS = frozenset("format debug info warning error critical log".spli
 """Of a string or a logger: what they are given is written out."""
 _READ = frozenset({"param_groups", "defaults", "state"})
 _STATES = frozenset({"state_dict", "load_state_dict"})
+_OF_MODULES = frozenset({"eval", "train"})
+"""Methods that no optimizer has: what else a collection of parts holds."""
 _MOST_CALLS = 5
 
 
@@ -85,7 +87,16 @@ class Looked:
             if self.collections.place(ir.Name(name), where) == (owner, name)
             for expr in stmt.exprs
             if expr not in stmt.targets
+            and not (stmt.kind == "if" and expr == ir.Name(name))
         )
+
+    def gives_to_look(self, use: tuple[ir.Expr, ...], stmt: ir.Stmt, at: str) -> bool:
+        """Whether ``part = parts.get(name)`` takes out of a collection what is only looked at."""
+        match stmt.targets:
+            case (ir.Name(id=name),) if stmt.kind == "assign":
+                call = use[-3] if len(use) > 2 else None
+                return stmt.value is call and self.each_only_looks(name, at)
+        return False
 
     def _only_looks(self, expr: ir.Expr, name: str, function: str, depth: int) -> bool:
         """Whether all mentions of a variable in an expression are of a kind that leaves the optimizer
@@ -96,15 +107,27 @@ class Looked:
             return ir.Name(name) not in ir.walk(expr)
         if isinstance(expr, ir.Attr) and expr.value == ir.Name(name):
             return expr.attr in _READ
-        if not isinstance(expr, ir.Call):
-            if isinstance(expr, ir.Operation) and expr.op == "formattedvalue":
+        match expr:
+            case ir.Operation(op="formattedvalue"):
                 return True
+            case ir.Operation(
+                op="is" | "is not", operands=(ir.Name(id=one), ir.Const())
+            ):
+                if one == name:
+                    return True
+            case ir.Operation(op="if", operands=(test, taken, ir.Name(id=one))):
+                # `part.state_dict() if hasattr(part, "state_dict") else part`
+                if one == name and _has_states(test, name):
+                    return self._only_looks(taken, name, function, depth)
+        if not isinstance(expr, ir.Call):
             return all(
                 self._only_looks(child, name, function, depth)
                 for child in ir.children(expr)
             )
         match expr.func:
             case ir.Attr(value=ir.Name(id=one), attr=attr) if one == name:
+                if attr in _OF_MODULES:
+                    return not expr.args
                 if attr not in _STATES:
                     return False
                 self.states[id(expr)] = expr
@@ -144,6 +167,16 @@ class Looked:
             if not self.each_only_looks(given[0], site.callee, depth + 1):
                 return False
         return True
+
+
+def _has_states(test: ir.Expr, name: str) -> bool:
+    """``hasattr(part, "state_dict")``, which is true of an optimizer."""
+    match test:
+        case ir.Call(
+            ir.Name("hasattr"), (ir.Arg(ir.Name(one)), ir.Arg(ir.Const(attr)))
+        ):
+            return one == name and attr in _STATES
+    return False
 
 
 def is_base_of_scheduler(program: Program, call: ir.Call, function: str) -> bool:

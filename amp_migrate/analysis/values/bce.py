@@ -270,10 +270,13 @@ class BceLosses:
         return False
 
     def _is_attribute(self, expr: ir.Attr, function: str) -> bool:
-        """Whether an attribute of that name is one of the program's own values."""
+        """Whether an attribute of that name is one of the program's own values, functions or classes."""
         return any(
             self.program.attribute_definitions(c, expr.attr)
             for c in self.program.instance_classes(expr.value, function)
+        ) or any(
+            ref.kind in ("function", "class")
+            for ref in self.program.resolve(expr, function)
         )
 
     def _is_result(self, expr: ir.Name, function: str) -> bool:

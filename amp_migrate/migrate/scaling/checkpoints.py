@@ -163,10 +163,13 @@ def _state_calls(
 
 
 def _is_mixed(optimizers: Optimizers, slot: Slot | None) -> bool:
-    """Whether a slot stands for each of what a collection holds, and not all of that is optimizers."""
+    """Whether a slot stands for each of what a collection holds, and not all of that is optimizers;
+    a function may be given one after another."""
     if slot is None:
         return False
-    members = optimizers.trace(slot).each.get(slot, ())
+    trace = optimizers.trace(slot)
+    given = trace.each if slot in trace.parameters else (slot,)
+    members = [member for one in given for member in trace.each.get(one, ())]
     return not all(optimizers.trace(member).births for member in members)
 
 
