@@ -14,6 +14,7 @@ from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ControlFlow
+from amp_migrate.program.decorators import KEEPING, only_calls
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
 
@@ -57,11 +58,6 @@ _Answer = TypeVar("_Answer")
 Doubt = tuple[str, int, str]
 """(function, line, reason)"""
 
-_KEEPING_DECORATORS = frozenset(
-    """builtins.staticmethod builtins.classmethod builtins.property functools.wraps abc.abstractmethod
-    typing.final typing.override typing_extensions.override torch.no_grad torch.enable_grad
-    torch.inference_mode torch.jit.ignore torch.jit.unused torch.jit.export""".split()
-)
 _MOST_CALLERS = 6
 _MAKES_ANOTHER = ("_replace", "_make")
 """What makes a named tuple otherwise than by a call of its class."""
@@ -821,8 +817,15 @@ class Program(Names):
 
     def keeps_function(self, decorator: ir.Expr, function: str) -> bool:
         """Whether a decorator is known to keep a function nowhere else, and to call it as it is called."""
+        made = isinstance(decorator, ir.Call)
         func = decorator.func if isinstance(decorator, ir.Call) else decorator
-        return self.origin(func, function) in _KEEPING_DECORATORS
+        if self.origin(func, function) in KEEPING:
+            return True
+        found = self.resolve(func, self.functions[function].parent or function)
+        return len(found) == 1 and all(
+            ref.kind == "function" and only_calls(self.functions, ref.name, made)
+            for ref in found
+        )
 
     @cached_property
     def _runnable_names(self) -> set[str]:
