@@ -115,7 +115,11 @@ class Travel:
         births = sorted(self.births, key=place_of)
         first = {birth.slot: n for n, birth in reversed([*enumerate(births)])}
         for slot, n in first.items():
-            if self.optimizers.trace(slot).slots & first.keys() - {slot}:
+            trace = self.optimizers.trace(slot)
+            if slot in trace.parameters and self._is_default(births[n]):
+                # Where the optimizer is given, its switch comes with it.
+                continue
+            if trace.slots & first.keys() - {slot}:
                 reason = f"{slot.name} may be one of several optimizers"
                 raise Blocked(Refusal("AMP012", reason, births[n].stmt.line))
         ordered = sorted(
@@ -140,6 +144,23 @@ class Travel:
                 self.names.update(dict.fromkeys(slots, name))
                 given.add(name)
             self.taken |= given
+
+    def _is_default(self, birth: Birth) -> bool:
+        """Whether an optimizer is made for a parameter that is None: ``if opt is None: opt = SGD(...)``."""
+        name = ir.Name(birth.slot.name)
+        absent = (
+            ir.Operation("is", (name, ir.Const(None))),
+            ir.Operation("not", (name,)),
+        )
+        if birth.function != birth.slot.owner or birth.slot.key is not None:
+            return False
+        around = self.program.control(birth.function).around(birth.path)
+        return any(
+            stmt.kind == "if"
+            and stmt.value in absent
+            and birth.path[len(stmt.path)][0] == "body"
+            for stmt in around
+        )
 
     def _derived(self, slots: list[Slot], taken: frozenset[str]) -> str:
         """A name for one of several switches side by side: ``scaler_g`` for ``optimizer_g``."""
