@@ -345,6 +345,8 @@ class Coverage:
     def _reaches(self, birth: Birth, function: str, stmt: ir.Stmt) -> bool:
         """Whether the optimizer that a birth makes may still be the one of its name at a statement."""
         slot = birth.slot
+        if slot.kind == "attribute" and not self._may_name(birth, function):
+            return False
         if (slot.kind, slot.owner, birth.function) != ("variable", function, function):
             return True
         if self._is_kept_elsewhere(slot, function):
@@ -353,6 +355,25 @@ class Coverage:
             slot.name, Made(ir.Name(slot.name), function, stmt)
         )
         return any(one.path == birth.path for one in found)
+
+    def _may_name(self, birth: Birth, function: str) -> bool:
+        """Whether a method has a name for an optimizer that some object has, but for by way of another
+        object."""
+        program, made = self.program, birth.slot.owner
+        own = program.self_class(function)
+        family = program.family(made)
+        if own is None or own[1] in family:
+            return True
+        # What a base of both keeps of its subclass, another subclass does not see.
+        return any(
+            birth in self.optimizers.trace(slot).births
+            for slot in self.slots
+            if (
+                program.encloses(slot.owner, function)
+                if slot.kind == "variable"
+                else slot.owner in program.family(own[1]) and slot.owner not in family
+            )
+        )
 
     def _is_kept_elsewhere(self, slot: Slot, function: str) -> bool:
         """Whether an optimizer may go by another name than that of a function's variable."""
@@ -571,7 +592,9 @@ class Coverage:
         for made in self.optimizers.made(birth):
             assert isinstance(made.expr, ir.Call) and made.stmt is not None
             self._way = {site.callee: site for site in made.context}
-            found.append(self._of_construction(made.expr, made.function, made.stmt))
+            held = self._of_construction(made.expr, made.function, made.stmt)
+            self._add_same(held, made.function, made.stmt)
+            found.append(held)
         self._way = {}
         if not found:
             return Held(complete=False)
@@ -587,6 +610,20 @@ class Coverage:
                 for outside in _as_seen_outside({one}, receivers)
             }
         return held
+
+    def _add_same(self, held: Held, function: str, stmt: ir.Stmt) -> None:
+        """Add what a test around a statement has found to be a module that is held: where
+        ``actor is critic``, who holds the one holds the other."""
+        for outer in self.program.control(function).around(stmt.path):
+            match outer:
+                case ir.Stmt(
+                    kind="if", value=ir.Operation(op="is", operands=(one, other))
+                ) if (stmt.path[len(outer.path)][0] == "body"):
+                    first = self.identities(one, function, outer)
+                    second = self.identities(other, function, outer)
+                    for some, more in ((first, second), (second, first)):
+                        if some and some <= held.whole:
+                            held.whole |= more
 
     def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
         given = parameters_of(call)

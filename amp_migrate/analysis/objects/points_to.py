@@ -888,6 +888,8 @@ class PointsTo:
             calls = inside if inside is not None else ()
             if one.call is not None:
                 calls = at.context if exact else ()
+            else:
+                calls = self._by_super(class_name, one.function, calls)
             here = replace(here, context=calls)
             places = [
                 fields
@@ -942,6 +944,30 @@ class PointsTo:
                     )
         if not found:
             yield self._lost(at, f"no value of {attr} was found")
+
+    def _by_super(self, class_name: str, method: str, context: Context) -> Context:
+        """The calls that lead into a method of a base class, where its subclasses down to that of an
+        object each call it once: ``super().__init__(models)``."""
+        program = self.program
+        line = program.bases(class_name)
+        chain: list[CallSite] = []
+        while all(site.callee != method for site in (*context, *chain)):
+            own = program.self_class(method)
+            if own is None or own[1] == class_name or own[1] not in line:
+                break
+            below = [
+                (site, found[1])
+                for site in program.call_sites.get(method, ())
+                if (found := program.self_class(site.caller)) is not None
+                and (found[1] in line or class_name in program.bases(found[1]))
+            ]
+            match below:
+                case [(site, found)] if site.bound_self and found in line:
+                    chain.append(site)
+                    method = site.caller
+                case _:
+                    break
+        return (*context, *reversed(chain))[-_DEEPEST:]
 
     def _is_module(self, class_name: str) -> bool:
         bases = self.program.external_bases(class_name)
