@@ -73,7 +73,8 @@ OTHERS = {
         f"torch.set_grad_enabled(True)\nresult = {CALL}\nreturn result"
     ),
     "kept": "kept = []\n" + wrapper(f"return {CALL}", "    kept.append(fn)\n"),
-    "fewer parameters": "def around(fn):\n    def inner(*args):\n        return fn(*args)\n    return inner\n",
+    "fewer parameters": "def around(fn):\n    def inner(*args):\n"
+    "        return fn(*args)\n    return inner\n",
     "a choice": "def around(fn):\n    def inner(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
     "    return inner if len(data) else fn\n",
 }

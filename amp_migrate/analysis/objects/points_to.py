@@ -956,13 +956,13 @@ class PointsTo:
             if own is None or own[1] == class_name or own[1] not in line:
                 break
             below = [
-                (site, found[1])
+                (site, caller[1])
                 for site in program.call_sites.get(method, ())
-                if (found := program.self_class(site.caller)) is not None
-                and (found[1] in line or class_name in program.bases(found[1]))
+                if (caller := program.self_class(site.caller)) is not None
+                and (caller[1] in line or class_name in program.bases(caller[1]))
             ]
             match below:
-                case [(site, found)] if site.bound_self and found in line:
+                case [(site, sub)] if site.bound_self and sub in line:
                     chain.append(site)
                     method = site.caller
                 case _:
