@@ -90,14 +90,6 @@ class Looked:
             and not (stmt.kind == "if" and expr == ir.Name(name))
         )
 
-    def gives_to_look(self, use: tuple[ir.Expr, ...], stmt: ir.Stmt, at: str) -> bool:
-        """Whether ``part = parts.get(name)`` takes out of a collection what is only looked at."""
-        match stmt.targets:
-            case (ir.Name(id=name),) if stmt.kind == "assign":
-                call = use[-3] if len(use) > 2 else None
-                return stmt.value is call and self.each_only_looks(name, at)
-        return False
-
     def _only_looks(self, expr: ir.Expr, name: str, function: str, depth: int) -> bool:
         """Whether all mentions of a variable in an expression are of a kind that leaves the optimizer
         as it is, but for its learning rate."""

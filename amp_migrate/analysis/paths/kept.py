@@ -260,8 +260,6 @@ class Kept:
                         and self.optimizers.slot(mention, function) in self._bags
                     )
                 )
-            case ir.Attr(attr="get"):
-                return self.looked.gives_to_look(use, stmt, function)
             case ir.Attr(attr="update"):
                 return stmt.kind == "expr" and _puts_under_keys(stmt.value)
         if isinstance(around, ir.Call) and any(
