@@ -894,7 +894,7 @@ def distance(p, q, is_logit=True):
 )
 def test_an_option_that_is_always_taken(given: str, known: bool) -> None:
     (case,) = cases(
-        f"=== one\nLINEAR\n{OPTION}---\nh = model(x)\n"
+        f"=== one\nLINEAR\n{OPTION}---\nh = model(x).abs()\n"
         f"loss = distance(h.detach(), h{given}) + h.mean()\n---\n"
     ).values()
     result = migrate_source(case.source, path="train.py")
