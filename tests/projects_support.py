@@ -48,6 +48,11 @@ class Project:
         return sorted((path, code) for path, code in self.about.get("left", []))
 
     @property
+    def reported(self) -> set[str]:
+        """The rules that the monitor rightly finds broken, where the migration says so too."""
+        return set(self.about.get("reported", []))
+
+    @property
     def plain(self) -> Path:
         return self.folder / "plain"
 

@@ -31,8 +31,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
     def heed_interrupts() -> None:
-        # Tests that run in the background have SIGINT ignored.
+        # Tests that run in the background have SIGINT ignored, under nohup SIGHUP too.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     return subprocess.Popen(
         [sys.executable, STANDIN, *arguments],

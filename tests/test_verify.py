@@ -442,3 +442,10 @@ def train(model, data):
     assert difference(before, first + "    for x" + rest + made) == (
         "line 6: scaler is not defined here"
     )
+    unreached = first + "    return\n" + "    for x" + rest + made
+    assert (
+        difference(
+            first + "    return\n    for x" + before.split("    for x")[1], unreached
+        )
+        is None
+    )

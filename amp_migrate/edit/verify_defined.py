@@ -26,6 +26,8 @@ def undefined(text: str, switches: Collection[str]) -> str | None:
                 for name in sorted(read & own):
                     if ir.Name(name) in stmt.targets:
                         continue
-                    if not control.reaching(name, stmt.path)[0]:
+                    made, _ = control.reaching(name, stmt.path)
+                    # Code behind an exit of the program asks for nothing.
+                    if not made and control.is_reached(stmt.path):
                         return f"line {stmt.line}: {name} is not defined here"
     return None

@@ -103,6 +103,10 @@ class ControlFlow:
 
         return not self._meets_entry(path, stops)
 
+    def is_reached(self, path: ir.Path) -> bool:
+        """Whether any way leads from the entry to where a statement begins."""
+        return self._meets_entry(path, lambda node: False)
+
     def dominates(self, one: ir.Path, other: ir.Path) -> bool:
         """Whether every way to where a statement begins passes another."""
         return self.is_passed(lambda stmt: stmt.path == one, other)
