@@ -125,6 +125,30 @@ OWN = {
         'opt = torch.optim.AdamW([{"params": decay}, {"params": rest, "lr": 0.1}])',
         CLIP,
     ),
+    "groups by a conditional expression": (
+        "decay, rest = [], []\n"
+        "for n, p in model.named_parameters():\n    if not p.requires_grad:\n        continue\n"
+        "    (rest if p.ndim <= 1 or n.endswith('bias') else decay).append(p)\n"
+        'opt = torch.optim.AdamW([{"params": decay}, {"params": rest, "lr": 0.1}])',
+        CLIP,
+    ),
+    "three groups": (
+        "one, two, rest = [], [], []\n"
+        "for n, p in model.named_parameters():\n    if n.startswith('0'):\n"
+        "        if p.requires_grad and p.ndim > 1:\n            one.append(p)\n"
+        "        elif p.requires_grad:\n            two.append(p)\n"
+        "    else:\n        rest.append(p)\n"
+        'opt = torch.optim.AdamW([{"params": one}, {"params": two}, {"params": rest, "lr": 0.1}])',
+        CLIP,
+    ),
+    "three groups by comprehensions": (
+        "named = list(model.named_parameters())\n"
+        "one = [p for n, p in named if p.ndim > 1 and '0' in n]\n"
+        "two = [p for n, p in named if p.ndim > 1 and not '0' in n]\n"
+        "rest = [p for n, p in named if not (p.ndim > 1 and p.requires_grad)]\n"
+        'opt = torch.optim.AdamW([{"params": one}, {"params": two}, {"params": rest, "lr": 0.1}])',
+        CLIP,
+    ),
     "what requires gradients": (
         "opt = torch.optim.SGD(filter(lambda p: p.requires_grad, model.parameters()), lr=0.1)",
         CLIP,
@@ -208,6 +232,26 @@ OTHERS = {
     "one selection out of it": (
         "big = [p for p in model.parameters() if p.dim() > 1]\n"
         "opt = torch.optim.SGD(big, lr=0.1)",
+        CLIP,
+    ),
+    "two branches of three": (
+        "one, two = [], []\n"
+        "for n, p in model.named_parameters():\n    if n.startswith('0'):\n        one.append(p)\n"
+        "    elif n.endswith('bias'):\n        two.append(p)\n"
+        'opt = torch.optim.SGD([{"params": one}, {"params": two, "lr": 0.2}], lr=0.1)',
+        CLIP,
+    ),
+    "the frozen ones": (
+        "model[0].requires_grad_(False)\n"
+        "frozen = [p for p in model.parameters() if not p.requires_grad]\n"
+        "opt = torch.optim.SGD(frozen, lr=0.1)",
+        CLIP,
+    ),
+    "tests that differ": (
+        "one, two = [], []\n"
+        "for n, p in model.named_parameters():\n    (one if p.ndim > 1 else []).append(p)\n"
+        "    ([] if p.ndim > 1 and n else two).append(p)\n"
+        'opt = torch.optim.SGD([{"params": one}, {"params": two, "lr": 0.2}], lr=0.1)',
         CLIP,
     ),
     "two selections that leave some out": (

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import compress, product
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import parameters_of
@@ -47,20 +48,42 @@ _MOST_WAYS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """How parameters are chosen out of a module.
+class Test:
+    """Of which parameters something holds: ``op`` of other tests, or an ``atom``, of which nothing is known
+    but that it is the same where its operands are."""
 
-    ``kind``: by a ``test`` and its outcome, by the ``branch`` of an ``if`` in which they are added, by
-    ``names`` that are looked up, of which two lists are taken to be all; or ``some``, nobody knows.
-    """
+    op: str
+    operands: tuple[object, ...] = ()
 
-    kind: str
-    what: object = None
-    outcome: object = None
+    def atoms(self) -> Iterator[Test]:
+        """What it is made of."""
+        if self.op == "atom":
+            yield self
+        for one in self.operands:
+            if isinstance(one, Test):
+                yield from one.atoms()
+
+    def holds(self, which: Collection[Test]) -> bool:
+        """Whether it does where ``which`` of its atoms hold."""
+        inner = (one.holds(which) for one in self.operands if isinstance(one, Test))
+        match self.op:
+            case "atom":
+                return self in which
+            case "not":
+                return not next(inner)
+            case "or":
+                return any(inner)
+        return all(inner)
 
 
-_SOME = Choice("some")
+Choice = Test | tuple[ir.Expr, ...] | None
+"""How parameters are chosen out of a module: by a test; by names that are looked up, of which two lists are
+taken to be all; or nobody knows."""
+
+_ALWAYS = Test("and")
+_MOST_ATOMS = 8
 _NO_CHOICE: frozenset[Choice] = frozenset()
+_SOME: frozenset[Choice] = frozenset((None,))
 _OPPOSITES = {"not in": "in", "!=": "==", "is not": "is", "<": ">=", ">": "<="}
 
 
@@ -712,10 +735,9 @@ class Coverage:
         if origin == "builtins.filter" and len(call.args) == 2:
             held = self._of(call.args[1].value, function, stmt, depth + 1)
             test = call.args[0].value
-            if isinstance(test, ir.Deferred) and _asks_requires_grad(test.body):
-                return replace(held, thawed=True)
-            tests = (test.body,) if isinstance(test, ir.Deferred) else ()
-            return _as_parts(held, _by_tests(tests))
+            if isinstance(test, ir.Deferred):
+                return _chosen(held, [_test(test.body)], (test.body,))
+            return _as_parts(held, None)
         if origin in _PASSED_THROUGH:
             values = [
                 arg.value for arg in call.args if not isinstance(arg.value, ir.Const)
@@ -729,7 +751,7 @@ class Coverage:
                     held.join(one)
                 return held
             held = self._joined(values, function, stmt, depth)
-            return _as_parts(held, _SOME) if origin == "builtins.next" else held
+            return _as_parts(held, None) if origin == "builtins.next" else held
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
         outer = self._way
@@ -758,7 +780,7 @@ class Coverage:
         if isinstance(element, ir.Item) and not _names_in(element.value) & targets:
             # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
             named = self._of(element.value, function, stmt, depth + 1)
-            return _as_parts(named, Choice("names", expr.iterables))
+            return _as_parts(named, expr.iterables)
         for iterable in expr.iterables:
             own = any(
                 isinstance(inner, ir.Name) and inner.id in targets
@@ -766,9 +788,7 @@ class Coverage:
             )
             if not own:
                 held.join(self._of(iterable, function, stmt, depth + 1))
-        if all(_asks_requires_grad(test) for test in expr.conditions):
-            return replace(held, thawed=held.thawed or bool(expr.conditions))
-        return _as_parts(held, _by_tests(expr.conditions))
+        return _chosen(held, map(_test, expr.conditions), expr.conditions)
 
     def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
         program = self.program
@@ -833,15 +853,15 @@ class Coverage:
         for qualname, stmt, call in self._additions:
             if (
                 isinstance(call.func, ir.Attr)
-                and call.func.value == expr
-                and program.owner(expr.id, qualname) == owner
                 and call.args
+                and program.owner(expr.id, qualname) == owner
             ):
-                known = True
-                one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
-                held.join(self._as_added(one, qualname, stmt, at))
+                for test in _receives(call.func.value, expr, (qualname, stmt.path)):
+                    known = True
+                    one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
+                    held.join(self._as_added(one, qualname, stmt, at, test))
         if self._loses_some(expr, owner):
-            held = _as_parts(held, _SOME)
+            held = _as_parts(held, None)
         if known and (held.all or held.groups):
             return held
         identities = self.identities(expr, function, at)
@@ -914,28 +934,35 @@ class Coverage:
             for d in found
         )
 
-    def _as_added(self, held: Held, function: str, stmt: ir.Stmt, at: ir.Stmt) -> Held:
+    def _as_added(
+        self,
+        held: Held,
+        function: str,
+        stmt: ir.Stmt,
+        at: ir.Stmt,
+        test: Test = _ALWAYS,
+    ) -> Held:
         """What is added to a list by a statement that may not run, or not for all parameters."""
-        thawed = held.thawed
+        tests, asked = [test], []
         for outer in ir.statements(self.program.functions[function].body):
             size = len(outer.path)
+            inside = len(stmt.path) > size and stmt.path[:size] == outer.path
             if outer.kind == "if" and _skips(outer, stmt):
-                pass
+                inside = False
             elif (
                 outer.kind not in ("if", "while", "try", "trystar", "match")
-                or len(stmt.path) <= size
-                or stmt.path[:size] != outer.path
+                or not inside
                 or at.path[:size] == outer.path
             ):
                 continue
-            if outer.kind != "if":
-                return _as_parts(held, _SOME)
-            if not _asks_requires_grad(outer.value):
-                inside = stmt.path[:size] == outer.path
-                branch = stmt.path[size][0] if inside else "behind"
-                return _as_parts(held, Choice("branch", (function, outer.path), branch))
-            thawed = True
-        return replace(held, thawed=thawed)
+            if outer.kind != "if" or outer.value is None:
+                return _as_parts(held, None)
+            asked.append(outer.value)
+            # The same words ask something else in another statement, or another round.
+            test = _test(outer.value, (function, outer.path))
+            runs = inside and stmt.path[size][0] == "body"
+            tests.append(test if runs else Test("not", (test,)))
+        return _chosen(held, tests, asked)
 
     def _loses_some(self, expr: ir.Name, owner: str) -> bool:
         """Whether something is taken out of a list."""
@@ -1191,8 +1218,16 @@ def _names_in(expr: ir.Expr) -> set[str]:
 def _as_parts(held: Held, choice: Choice) -> Held:
     parts = {one: frozenset((choice,)) for one in held.whole}
     # Of a part, it is a part again.
-    parts.update({one: frozenset((_SOME,)) for one in held.parts})
+    parts.update(dict.fromkeys(held.parts, _SOME))
     return replace(held, whole=set(), parts=parts, twice=False)
+
+
+def _chosen(held: Held, tests: Iterable[Test], asked: Iterable[ir.Expr]) -> Held:
+    """What of a list passes some tests; that gradients are wanted leaves out nothing that has any."""
+    test = Test("and", tuple(tests))
+    if any(_wants_gradients(one) for one in asked):
+        held = replace(held, thawed=True)
+    return held if _is_all(frozenset((test,))) else _as_parts(held, test)
 
 
 def _one_of(several: list[Held]) -> Held:
@@ -1205,7 +1240,7 @@ def _one_of(several: list[Held]) -> Held:
             o for o, choices in held.parts.items() if _is_all(choices)
         }
         sure = {o for o in whole if all(_covers(one, o) for one in several)}
-        held.parts = {o: frozenset((_SOME,)) for o in held.all - sure}
+        held.parts = dict.fromkeys(held.all - sure, _SOME)
         held.whole = sure
     return held
 
@@ -1217,37 +1252,42 @@ def _covers(held: Held, one: Identity) -> bool:
     )
 
 
-def _by_tests(tests: Iterable[ir.Expr]) -> Choice:
-    """The choice of what passes all of some tests; that gradients are wanted does not count."""
-    asked = [
-        one
-        for test in tests
-        for one in (
-            test.operands
-            if isinstance(test, ir.Operation) and test.op == "and"
-            else (test,)
-        )
-        if not _asks_requires_grad(one)
-    ]
-    if len(asked) != 1:
-        return _SOME
-    test, outcome = asked[0], True
-    while isinstance(test, ir.Operation) and test.op == "not":
-        test, outcome = test.operands[0], not outcome
-    if isinstance(test, ir.Operation) and test.op in _OPPOSITES:
-        test = ir.Operation(_OPPOSITES[test.op], test.operands)
-        outcome = not outcome
-    return Choice("test", test, outcome)
+def _test(expr: ir.Expr, place: object = None) -> Test:
+    """What an expression asks of a parameter, where it reads the same at the same ``place`` only."""
+    match expr:
+        case ir.Operation(op="and" | "or" | "not" as op, operands=operands):
+            return Test(op, tuple(_test(one, place) for one in operands))
+        case ir.Operation(op=op, operands=operands) if op in _OPPOSITES:
+            opposite = ir.Operation(_OPPOSITES[op], operands)
+            return Test("not", (_test(opposite, place),))
+        case ir.Attr(attr="requires_grad"):
+            return _ALWAYS
+    return Test("atom", (expr, place))
+
+
+def _receives(expr: ir.Expr, name: ir.Name, place: object) -> Iterator[Test]:
+    """For which parameters an expression is a variable: ``(decay if p.ndim > 1 else rest)``."""
+    match expr:
+        case ir.Name() if expr == name:
+            yield _ALWAYS
+        case ir.Operation(op="if", operands=(asked, then, other)):
+            test = _test(asked, place)
+            for inner in _receives(then, name, place):
+                yield Test("and", (test, inner))
+            for inner in _receives(other, name, place):
+                yield Test("and", (Test("not", (test,)), inner))
 
 
 def _is_all(choices: frozenset[Choice]) -> bool:
     """Whether some choices together leave nothing out: weights with decay and without, say."""
-    return any(
-        one.kind == other.kind != "some"
-        and (one.what == other.what) == (one.kind != "names")
-        and one != other
-        for one in choices
-        for other in choices
+    names = [one for one in choices if isinstance(one, tuple)]
+    if len(names) > 1:
+        return True
+    tests = [one for one in choices if isinstance(one, Test)]
+    atoms = sorted({atom for one in tests for atom in one.atoms()}, key=repr)
+    return len(atoms) <= _MOST_ATOMS and all(
+        any(one.holds(set(compress(atoms, outcomes))) for one in tests)
+        for outcomes in product((False, True), repeat=len(atoms))
     )
 
 
@@ -1262,7 +1302,7 @@ def _either(several: list[Held]) -> Held:
         if all(any(_within(one, w) for w in other.whole) for other in several)
     }
     for unsure in held.whole - sure:
-        held.parts[unsure] = held.parts.get(unsure, _NO_CHOICE) | {_SOME}
+        held.parts[unsure] = held.parts.get(unsure, _NO_CHOICE) | _SOME
     held.whole = sure
     return held
 
@@ -1280,10 +1320,11 @@ def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:
     )
 
 
-def _asks_requires_grad(test: ir.Expr | None) -> bool:
-    if isinstance(test, ir.Operation) and test.op == "not":
-        test = test.operands[0]
-    return isinstance(test, ir.Attr) and test.attr == "requires_grad"
+def _wants_gradients(test: ir.Expr) -> bool:
+    return any(
+        isinstance(inner, ir.Attr) and inner.attr == "requires_grad"
+        for inner in ir.walk(test)
+    )
 
 
 def _shown(path: ir.Path) -> str:
