@@ -57,7 +57,7 @@ def test_there_are_enough() -> None:
 @every_project
 def test_what_is_said_about_it_is_understood(name: str) -> None:
     project = Project(name)
-    assert project.about.keys() <= {"entry", "args", "more", "left"}
+    assert project.about.keys() <= {"entry", "args", "more", "left", "reported"}
     there = contents(project.plain).keys()
     assert {entry for entry, *_ in project.commands} <= there
     assert {path for path, _ in project.left} <= there
