@@ -9,7 +9,7 @@ has, never fewer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 
 from amp_migrate.core.effort import spend
@@ -123,6 +123,22 @@ class ControlFlow:
 
         self._meets_entry(other, notes)
         return met
+
+    def is_on(self, path: ir.Path, on: Collection[ir.Path], off: Binds) -> bool:
+        """Whether on every way to where a statement begins, one of ``on`` comes behind the last that is
+        ``off``; a loop counts where it ends, however many turns it took."""
+        loops = {self._before[one] for one in on if self.statements[one].kind == "for"}
+        may_be_off = False
+
+        def stops(node: int) -> bool:
+            nonlocal may_be_off
+            stmt = self._effects.get(node)
+            if node in loops or (stmt is not None and stmt.path in on):
+                return True
+            may_be_off |= stmt is not None and off(stmt)
+            return may_be_off
+
+        return not self._meets_entry(path, stops) and not may_be_off
 
     def around(self, path: ir.Path) -> Iterator[ir.Stmt]:
         """The statements that one stands in, from the inside out."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 from programs import before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
@@ -1086,3 +1088,35 @@ def test_more_ways_than_are_followed_are_those_of_other_loops(
     result = migrate_source(_many_ways(model, given))
     assert [found.code for found in result.diagnostics] == ["AMP012"] * left
     assert ("scaler.step(optimizer)" in result.output) is (left == 1)
+
+
+ON = "    for p in model.parameters():\n        p.requires_grad = True\n"
+OFF = "    for p in model.parameters():\n        p.requires_grad = False\n"
+SWITCHED = {
+    # name: (before the first step, behind it, whether the first step is guarded)
+    "by loops": (ON, OFF, False),
+    "at once": ("    model.requires_grad_()\n", OFF, False),
+    "at once, said": ("    model.requires_grad_(True)\n", OFF, False),
+    "in one of the rounds": (f"    if i:\n{indent(ON, '    ')}", OFF, True),
+    "a part": ("    model[0].requires_grad_(True)\n", OFF, False),
+    "and off again": (ON + OFF, "", True),
+    "behind the step": ("", OFF + ON, True),
+    "never": ("", OFF, True),
+    "by a number": (ON.replace("True", "i < 2"), OFF, True),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHED)
+def test_gradients_that_are_switched_off_and_on(name: str) -> None:
+    first, then, is_guarded = SWITCHED[name]
+    source = (
+        "other = nn.Linear(8, 8).to(device)\n"
+        "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "opt_b = torch.optim.Adam(other.parameters())\n"
+        f"for i, (x, y) in enumerate(data):\n    x, y = x.to(device), y.to(device)\n{first}"
+        "    model.zero_grad()\n    loss = F.cross_entropy(model(x), y)\n"
+        f"    loss.backward()\n    opt_a.step()\n{then}"
+        "    opt_b.zero_grad()\n    loss = F.cross_entropy(model(other(x)), y)\n"
+        "    loss.backward()\n    opt_b.step()\n"
+    )
+    assert ("if any(" in migrated(source)) is is_guarded

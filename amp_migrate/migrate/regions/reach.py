@@ -253,25 +253,39 @@ class Reach:
         return frozenset(found)
 
     def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
-        """Whether what comes before a step in its block lets its optimizer have gradients again."""
-        parent, (field, index) = step.path[:-1], step.path[-1]
-        on = False
-        for stmt in ir.statements(self.program.functions[function].body):
-            beside = stmt.path[:-1] == parent and stmt.path[-1][0] == field
-            if not beside or stmt.path[-1][1] >= index:
+        """Whether what comes before a step in its function lets its optimizer have gradients again."""
+        control = self.program.control(function)
+        known = {
+            path: state
+            for path, stmt in control.statements.items()
+            if (state := self._switch(function, stmt, optimizer)) is not None
+        }
+        on = {path for path, state in known.items() if state}
+        off = known.keys() - on
+        return bool(on) and control.is_on(step.path, on, lambda s: s.path in off)
+
+    def _switch(self, function: str, stmt: ir.Stmt, optimizer: Slot) -> bool | None:
+        """Whether a statement switches gradients of what an optimizer holds on, for all of a module, or
+        some of them off; None where it does neither."""
+        for call in calls_of(stmt):
+            if not any(map(self._is_switch, self.program.callees(call, function))):
                 continue
-            for call in calls_of(stmt):
-                callees = self.program.callees(call, function)
-                if not any(map(self._is_switch, callees)):
-                    continue
-                given = [inner for arg in call.args for inner in ir.walk(arg.value)]
-                if any(
-                    optimizer in self.ownership.holders(inner, function, stmt)
-                    for inner in given
-                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
-                ):
-                    on = ir.Const(True) in given
-        return on
+            given = [inner for arg in call.args for inner in ir.walk(arg.value)]
+            if any(
+                optimizer in self.ownership.holders(inner, function, stmt)
+                for inner in given
+                if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+            ):
+                return ir.Const(True) in given
+        for holder in _switches(stmt):
+            if optimizer in self.ownership.may_hold(holder, function, stmt):
+                return False
+        if any(
+            optimizer in self.ownership.holders(module, function, stmt)
+            for module in _switches_on(stmt)
+        ):
+            return True
+        return None
 
     def _is_switch(self, function: str) -> bool:
         body = ir.statements(self.program.functions[function].body)
@@ -287,6 +301,26 @@ def _switches(stmt: ir.Stmt) -> Iterator[ir.Expr]:
     for call in calls_of(stmt):
         if isinstance(call.func, ir.Attr) and call.func.attr == "requires_grad_":
             if call.args and call.args[0].value != ir.Const(True):
+                yield call.func.value
+
+
+def _switches_on(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """The modules all of whose parameters a statement lets have gradients, by a loop or at once."""
+    match stmt:
+        case ir.Stmt(
+            kind="for",
+            targets=(ir.Name() as turn,),
+            value=ir.Call(func=ir.Attr(value=module, attr="parameters")),
+            blocks=(ir.Block(body=(inner,)),),
+        ):
+            asked = ir.Attr(turn, "requires_grad")
+            if inner.targets == (asked,) and inner.value == ir.Const(True):
+                yield module
+            elif turn in _switches_on(inner):
+                yield module
+    for call in calls_of(stmt):
+        if isinstance(call.func, ir.Attr) and call.func.attr == "requires_grad_":
+            if all(arg.value == ir.Const(True) for arg in call.args):
                 yield call.func.value
 
 
