@@ -314,9 +314,9 @@ def _switches_on(stmt: ir.Stmt) -> Iterator[ir.Expr]:
             blocks=(ir.Block(body=(inner,)),),
         ):
             asked = ir.Attr(turn, "requires_grad")
-            if inner.targets == (asked,) and inner.value == ir.Const(True):
-                yield module
-            elif turn in _switches_on(inner):
+            if (
+                inner.targets == (asked,) and inner.value == ir.Const(True)
+            ) or turn in _switches_on(inner):
                 yield module
     for call in calls_of(stmt):
         if isinstance(call.func, ir.Attr) and call.func.attr == "requires_grad_":
