@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 
 _NN = r"torch\.nn\.(modules\.\w+\.)?"
@@ -41,68 +42,23 @@ FP32_LAYERS = re.compile(
 """Layers that autocast runs in fp32."""
 IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
 """Models of other packages, which are fp32."""
-SAME = frozenset(
-    """sigmoid tanh relu relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardswish softplus
-    logsigmoid softmax log_softmax softmin dropout dropout2d alpha_dropout flatten squeeze unsqueeze
-    reshape view permute transpose movedim swapaxes t abs neg exp log log2 log10 log1p expm1 sqrt rsqrt
-    square mean sum prod clamp clip clamp_min clamp_max normalize interpolate pad contiguous clone
-    detach expand expand_as view_as repeat narrow select roll flip chunk split unbind cos sin tril triu
-    max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
-    adaptive_avg_pool2d adaptive_max_pool2d adaptive_avg_pool3d masked_fill masked_fill_ mul_ div_
-    add_ sub_ clamp_ relu_ sigmoid_ tanh_ exp_ zero_ requires_grad_ diagonal diag diag_embed norm std var
-    logsumexp cumsum cumprod cuda cpu squeeze_ unsqueeze_ masked_select index_select gather repeat_interleave
-    amax amin glu fill_ pow reciprocal float_power_ unfold instance_norm zeros_like ones_like
-    rand_like randn_like randint_like full_like empty_like bernoulli normal nan_to_num erf erfc lgamma
-    hardsigmoid threshold rrelu hardshrink softshrink tanhshrink softsign ceil round floor sign sgn trunc fix
-    frac sinc positive atan asin acos sinh cosh tan atanh asinh acosh exp2 deg2rad rad2deg logit expit ravel
-    atleast_1d atleast_2d atleast_3d to_dense as_strided take_along_dim take unflatten diff nanmean nansum
-    rot90 flipud fliplr dropout1d dropout3d feature_dropout feature_alpha_dropout batch_norm pixel_shuffle
-    pixel_unshuffle channel_shuffle lp_pool1d lp_pool2d local_response_norm gumbel_softmax fold tile
-    resolve_conj real index_fill index_put index_add index_copy scatter scatter_add masked_scatter
-    sum_to_size broadcast_to tensor_split vsplit hsplit dsplit reshape_as swapdims moveaxis adjoint
-    adaptive_max_pool1d adaptive_max_pool3d renorm layer_norm group_norm leaky_relu_ elu_ selu_ celu_ rrelu_
-    threshold_ hardtanh_ fill_diagonal_""".split()
-)
+SAME = operations("first")
 """Functions and methods whose floating-point result has the dtype of their first operand."""
-TURNS = frozenset("t transpose permute swapaxes swapdims adjoint".split())
-GROWING = frozenset("exp expm1 sum prod cumsum cumprod pow square norm".split())
+TURNS = operations("turns")
+GROWING = operations("grows")
 """Functions and methods that leave the range of half precision soon, and have no autocast outside."""
-PRODUCTS = frozenset("mm bmm matmul linear conv1d conv2d conv3d mv".split())
+PRODUCTS = operations("product")
 """Functions that raise where their operands are not of one dtype."""
-MORE_PRODUCTS = frozenset(
-    """addmm addmv addbmm baddbmm addmm_ addmv_ addbmm_ baddbmm_ einsum tensordot inner dot vdot linear
-    multi_dot chain_matmul bilinear conv_transpose1d conv_transpose2d conv_transpose3d
-    scaled_dot_product_attention""".split()
-)
-"""Others of them."""
-ALIKE = frozenset(
-    "lerp lerp_ equal isclose allclose cross cdist grid_sample heaviside complex binary_cross_entropy".split()
-)
+ALIKE = operations("alike", "raises")
 """Functions that compute no such product, and outside of autocast want operands of one dtype, too."""
-PROMOTING = frozenset(
-    """lerp maximum minimum fmax fmin add sub subtract rsub mul multiply div divide true_divide
-    floor_divide remainder fmod hypot logaddexp logaddexp2 xlogy copysign atan2 arctan2 nextafter
-    addcmul addcdiv outer ger kron""".split()
-)
+PROMOTING = operations("promoted")
 """Functions and methods whose result has the dtype to which their operands are promoted."""
-CHOOSING = frozenset(
-    "min max sort topk kthvalue median nanmedian mode cummin cummax".split()
-)
+CHOOSING = operations("chosen")
 """Functions and methods that give some of what they are given, and where that was."""
-JOINS = frozenset(
-    "cat stack concat concatenate hstack vstack dstack column_stack row_stack".split()
-)
-FACTORIES = frozenset("randn rand zeros ones empty linspace eye".split())
-INTEGER_FACTORIES = frozenset("randint arange randperm".split())
-FP32_FUNCTIONS = frozenset(
-    """acos asin cosh exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
-    group_norm rms_norm softmax log_softmax cumprod cumsum norm prod sum dist cdist pdist renorm logsumexp
-    cosine_similarity normalize interpolate nll_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
-    cross_entropy binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss
-    hinge_embedding_loss margin_ranking_loss triplet_margin_loss poisson_nll_loss soft_margin_loss
-    multi_margin_loss multilabel_margin_loss softmin lp_pool1d lp_pool2d local_response_norm gumbel_softmax
-    pairwise_distance""".split()
-)
+JOINS = operations("joined")
+FACTORIES = operations("made")
+INTEGER_FACTORIES = operations("counted")
+FP32_FUNCTIONS = operations("fp32", "raises")
 """Functions that autocast runs in fp32."""
 FP32_ONLY = re.compile(
     r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
@@ -110,20 +66,14 @@ FP32_ONLY = re.compile(
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 """Functions that want fp32 operands, and compute no product that autocast would cast again."""
-FP32_METHODS = frozenset(
-    "inverse det slogdet logdet cholesky svd qr quantile nanquantile".split()
-)
+FP32_METHODS = operations("wide")
 """Those of them that are methods."""
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
-FROM_NUMBERS = (
-    FACTORIES
-    | INTEGER_FACTORIES
-    | frozenset("full tensor from_numpy as_tensor FloatTensor LongTensor".split())
-)
+FROM_NUMBERS = operations("made", "counted", "given")
 """Functions whose result has nothing of autocast."""
-MADE_LIKE = frozenset("to eq ge gt le lt ne new_ones new_zeros new_full size".split())
+MADE_LIKE = operations("new", "compares") | {"to", "size"}
 """Methods whose result is no half where their tensor is none."""
 NUMBERS = frozenset(
     (*(f"builtins.{name}" for name in "len int float".split()), "numpy.prod")

@@ -15,6 +15,7 @@ from amp_migrate.analysis.tables.degrees import (
     product,
     quotient,
 )
+from amp_migrate.catalogue.operations import operations
 
 
 def _words(text: str) -> frozenset[str]:
@@ -38,39 +39,20 @@ ASKS = _words(
 SHOWS = _words("print str repr format")
 """Functions that show what they are given: nothing that is scaled."""
 
-ZEROS = _words("zeros_like new_zeros zeros empty_like new_empty empty")
-ONES = _words("ones_like new_ones ones rand_like randn_like")
+ZEROS = operations("zeros")
+ONES = operations("ones")
 
-_SAME = _words(
-    """clone contiguous view reshape view_as reshape_as expand expand_as repeat repeat_interleave
-    to type_as astype float half double bfloat16 cpu cuda detach detach_ requires_grad_ numpy
-    from_numpy as_tensor permute transpose t swapaxes unsqueeze squeeze squeeze_ unsqueeze_ flatten
-    unflatten ravel movedim flip roll rot90 narrow select index_select gather take take_along_dim
-    chunk split unbind diagonal diag diag_embed tril triu unfold fold pad masked_select resize_
-    broadcast_to sum_to_size pin_memory to_dense coalesce
-    sum mean nansum nanmean cumsum neg neg_ abs abs_ relu relu_ leaky_relu norm amax amin max min std
-    avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d adaptive_avg_pool2d interpolate upsample
-    pixel_shuffle pixel_unshuffle dropout fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn
-    all_reduce broadcast tuple list reversed next iter sort"""
-)
+_SAME = operations("scales")
 """Of the degree of their first operand; what else they are given says only how."""
-_SHAPED_LIKE = _words("type_as view_as reshape_as expand_as to")
-_BOUNDED = _words("clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ clip clip_")
-_PRODUCTS = _words(
-    """mul mul_ multiply mm bmm matmul mv dot vdot outer ger inner einsum tensordot kron cross
-    conv1d_input conv2d_input conv3d_input conv1d_weight conv2d_weight conv3d_weight
-    convolve convolve2d correlate2d"""
-)
+_SHAPED_LIKE = operations("shaped")
+_BOUNDED = operations("bounds")
+_PRODUCTS = operations("multiplies")
 _BIASED = re.compile(r"linear|conv(_transpose)?\dd")
-_QUOTIENTS = _words("div div_ true_divide divide")
-_SUMS = _words("""add add_ sub sub_ subtract rsub maximum minimum copy_ fill_""")
-_STORES = _words(
-    """index_add index_add_ index_copy index_copy_ index_put index_put_ index_fill index_fill_
-    scatter scatter_ scatter_add scatter_add_ masked_scatter masked_scatter_ masked_fill
-    masked_fill_"""
-)
-_JOINED = _words("cat concat stack hstack vstack")
-_SUM_AND_PRODUCT = _words("addcmul addmm addmv baddbmm addbmm addr")
+_QUOTIENTS = operations("divides")
+_SUMS = operations("adds")
+_STORES = operations("stores")
+_JOINED = operations("joined")
+_SUM_AND_PRODUCT = operations("multiplies-and-adds")
 _INTEGER = re.compile(r"u?int\d*|long|short|bool|byte|char|q\w*int\d*")
 
 

@@ -10,6 +10,7 @@ from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
 from amp_migrate.analysis.tables.loaders import names_data
 from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 
 _COLLECT = frozenset(
@@ -24,7 +25,7 @@ _PASSING = dtype_table.SAME.union(
 )
 """Functions whose result is no half where nothing is that they are given."""
 _ELEMENTWISE = (*dtype_table.ARITHMETIC, "-x")
-_EACH = frozenset("exp expm1 log log1p rsqrt neg abs clamp sigmoid tanh relu".split())
+_EACH = operations("each")
 _ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""

@@ -24,15 +24,13 @@ from amp_migrate.analysis.tables.degrees import (
     product,
     quotient,
 )
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 _Environment = dict[str, Degree]
 
-_VIEWING = frozenset(
-    """view reshape flatten t transpose permute squeeze unsqueeze select narrow diagonal chunk split
-    unbind detach expand view_as swapaxes movedim unflatten""".split()
-)
+_VIEWING = operations("view")
 """Methods whose result may be a part of the tensor itself."""
 
 _UNREAD = frozenset(

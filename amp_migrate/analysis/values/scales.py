@@ -23,6 +23,7 @@ from amp_migrate.analysis.tables.degrees import (
     product,
     quotient,
 )
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -35,7 +36,7 @@ SCALE = "scale"
 """The scale itself, as ``get_scale()`` tells it."""
 
 _GRADS = "torch.autograd.grad"
-_RANDOM = frozenset("randn randn_like rand rand_like normal normal_ randint".split())
+_RANDOM = operations("random")
 _PARAMETERS = frozenset("parameters named_parameters".split())
 _MAY_CARRY = re.compile(r"(?i)scal|inv|grad")
 """In the name of a value that is not in sight, and may carry a power of the scale."""

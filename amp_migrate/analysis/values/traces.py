@@ -16,6 +16,7 @@ from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, unpacked
 from amp_migrate.program.link import CallSite
@@ -55,12 +56,10 @@ FULL = Trace(False, "fp32")
 _HOOKED = Trace(True, "?")
 """What a module is given or gives, and hands to a hook."""
 
-_CASTS = frozenset("long int bool byte short argmax argmin argsort".split())
-_REDUCTIONS = frozenset(
-    "mean sum prod max min amax amin norm std var median logsumexp nanmean nansum".split()
-)
+_CASTS = operations("integers")
+_REDUCTIONS = operations("reduces")
 """They give one number where no dimension is named."""
-_PLACED = frozenset("max min topk sort median mode kthvalue cummax cummin".split())
+_PLACED = dtype_table.CHOOSING
 """They give values and, behind them, places."""
 _SAME_ELEMENTS = frozenset(
     f"builtins.{name}" for name in "list tuple set reversed sorted iter".split()
@@ -80,7 +79,7 @@ _NAMED_PARTS = (
     "argparse.Namespace",
 )
 """What has a part for each keyword."""
-_NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
+_NEW = operations("new")
 """They make a tensor of their receiver's dtype, as what changes it in place gives one."""
 _TAKES = frozenset("pop popleft get".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
@@ -674,7 +673,7 @@ class Traces:
         self, at: At, name: str, operands: list[ir.Expr], call: ir.Call
     ) -> Trace:
         """What a function or method of torch gives."""
-        if name in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS:
+        if name in dtype_table.PRODUCTS:
             return self._product(at, [self._with(at, one) for one in operands])
         if name in dtype_table.JOINS:
             items = operands[0]

@@ -10,18 +10,15 @@ from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
 from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
-_INTEGERS = frozenset(
-    "argmax argmin argsort long int bool nonzero multinomial eq ne lt le gt ge".split()
-)
-_WITH_PLACES = frozenset("max min topk sort median mode kthvalue".split())
-_KEEPS = frozenset(
-    "cpu cuda to detach view reshape squeeze unsqueeze flatten clone contiguous t data".split()
-)
+_INTEGERS = operations("integers", "compares")
+_WITH_PLACES = dtype_table.CHOOSING
+_KEEPS = dtype_table.SAME | dtype_table.JOINS | {"to", "data"}
 _LEAVES = ("asarray", "array", "ascontiguousarray")
 _DEEPEST = 6
 _MOST = 200

@@ -219,11 +219,7 @@ class Casts:
         )
 
 
-_TENSOR_METHODS = frozenset(
-    """detach view reshape squeeze unsqueeze clone contiguous mean sum max min flatten permute
-    transpose cuda cpu expand sigmoid tanh softmax""".split()
-)
-
-
 def _is_tensor_method(call: ir.Call) -> bool:
-    return isinstance(call.func, ir.Attr) and call.func.attr in _TENSOR_METHODS
+    return isinstance(call.func, ir.Attr) and (
+        call.func.attr in dtype_table.SAME | dtype_table.CHOOSING
+    )

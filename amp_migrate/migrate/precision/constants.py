@@ -11,6 +11,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES, Half
 from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Bound
 from amp_migrate.migrate.precision.remedies import Remedies, Unclear
@@ -18,23 +19,17 @@ from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
-_FILLS = frozenset(
-    "masked_fill masked_fill_ fill_ full_like new_full pad clamp clamp_ clip where".split()
-)
-_FLOORS = frozenset("clamp clamp_ clip clamp_min clamp_min_ maximum".split())
-_ODD_FILLS = frozenset(
-    """threshold fill_diagonal_ index_fill index_fill_ scatter scatter_ new_tensor full tensor""".split()
-)
+_FILLS = operations("fills")
+_FLOORS = operations("floors")
+_ODD_FILLS = operations("holds")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "compare")
-_COMPARING = frozenset(
-    "eq ne lt le gt ge equal not_equal less less_equal greater greater_equal isclose".split()
-)
-_SUMS = frozenset("add add_ sub sub_ subtract subtract_ rsub".split())
+_COMPARING = operations("compares")
+_SUMS = operations("adds")
 _CAST_DOWN = frozenset(
     ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
 )
 """What autocast gives half operands, masks too."""
-_LIKE = frozenset("ones_like zeros_like full_like rand_like randn_like".split())
+_LIKE = operations("like")
 _SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
 _MOST_NAMES = 4
 _SENTINEL = 1e8

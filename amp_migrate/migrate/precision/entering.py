@@ -9,6 +9,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
 from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Remedies
@@ -28,6 +29,8 @@ _TAKES_TENSOR = (
     | frozenset("inverse svd qr quantile stft istft".split())
 ) - {"pow"}
 """Functions that want a tensor first."""
+_FACTORS = operations("product", "sparse") - {"einsum", "chain_matmul", "multi_dot"}
+"""Functions that want two tensors first."""
 _SETTINGS = frozenset("device dtype dim axis keepdim reduction".split())
 """Arguments that are no values to compute with."""
 Use = tuple[ir.Stmt, ir.Expr]
@@ -254,7 +257,7 @@ class Entering:
                 if origin.startswith(("torch.linalg.", "torch.fft.")):
                     return True
             if origin is not None and origin.startswith("torch."):
-                if word in dtype_table.PRODUCTS | {"spmm", "smm"}:
+                if word in _FACTORS:
                     if any(arg.value == name for arg in expr.args[:2]):
                         return True
             if expr.args[:1] and expr.args[0].value == name and origin is not None:

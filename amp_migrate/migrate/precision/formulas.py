@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.migrate.precision.remedies import Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
 
-_LOGS = frozenset("log log2 log10 log1p log_ log1p_ logit".split())
+_LOGS = operations("log")
 _REDUCES = frozenset("mean sum".split())
 _MEANS = frozenset(("mean",))
 _DEEPEST = 4

@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.attached import attached
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables.dtype_questions import tested
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision.arrays import Arrays
@@ -42,10 +43,7 @@ _RAISES = re.compile(
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
-_RAISING_METHODS = frozenset(
-    """inverse cholesky svd qr det logdet slogdet pinverse quantile nanquantile stft istft
-    matrix_exp sspaddmm addmm_ addmv_ addr_ addbmm_ baddbmm_""".split()
-)
+_RAISING_METHODS = operations("no-half")
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
 from amp_migrate.analysis.values.bce import BceCall, BceLosses
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Hoist, Island
 from amp_migrate.migrate.precision.remedies import SHAPES, Remedies, Unclear
 from amp_migrate.program import ir
 
-_BOOKKEEPING = SHAPES | frozenset(
-    """size dim numel item new_ones new_zeros new_full type_as long int bool sum append""".split()
+_BOOKKEEPING = SHAPES.union(
+    operations("new", "integers"), "size dim numel item type_as sum append".split()
 )
-_FACTORIES = frozenset(
-    "ones zeros full tensor ones_like zeros_like full_like rand randn rand_like FloatTensor".split()
-)
+_FACTORIES = operations("made", "counted", "given", "like")
 TANGLED = "BCELoss stands in an expression that is not taken apart"
 OUTPUTS = "output outputs prediction predictions predicted probabilities".split()
 _LOSS_NAMES = "bce bce_loss binary_loss binary_cross_entropy_loss".split()

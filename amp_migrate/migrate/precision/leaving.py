@@ -217,7 +217,7 @@ class Leaving:
             )
         if name in dtype_table.GROWING:
             self._widened(function, stmt, operands[0])
-        if name in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS:
+        if name in dtype_table.PRODUCTS:
             return self._of_alike(function, stmt, operands, True, f"{name}()")
         if name in dtype_table.ALIKE:
             return self._of_alike(function, stmt, operands, False, f"{name}()")

@@ -12,18 +12,16 @@ from collections.abc import Iterator
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
-_SPARSE = frozenset("spmm smm sparse.mm".split())
+_SPARSE = operations("sparse")
 _KEEPS = frozenset("contiguous clone detach".split())
-_GOES_ON = frozenset(
-    """div div_ mul mul_ add sub exp log sqrt abs pow sum mean norm logsumexp softmax log_softmax view
-    reshape unsqueeze squeeze clamp contiguous detach masked_fill masked_fill_""".split()
-)
+_GOES_ON = operations("fp32", "first", "promoted") - operations("promote")
 """What autocast computes in fp32, or in what it is given."""
 
 

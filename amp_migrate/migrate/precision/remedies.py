@@ -11,17 +11,14 @@ from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.dtypes import Dtypes, rebinds
 from amp_migrate.analysis.values.halves import Halves, Statements, is_slice
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Upcast, Widen
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
-SHAPES = frozenset(
-    """view squeeze unsqueeze reshape flatten permute transpose t contiguous clone detach expand
-    view_as expand_as to cuda cpu float mean clamp clip clamp_min clamp_max repeat narrow
-    squeeze_ requires_grad_""".split()
-)
+SHAPES = operations("still")
 """Functions and methods that leave a probability what it is, and its dtype."""
 
 Found = tuple[str, Edit]

@@ -14,34 +14,26 @@ from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuil
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
 from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import SplitLast
-from amp_migrate.migrate.precision.remedies import SHAPES, Found, Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import Found, Remedies, Unclear
 from amp_migrate.program import ir
 
-SQUASHES = frozenset("sigmoid tanh".split())
+SQUASHES = operations("squashes")
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
-POWERS = dtype_table.PROMOTING.union(
-    "pow square subtract rsub multiply neg add_ sub_ mul_ div_ neg_".split()
-)
-"""Arithmetic by functions and methods."""
+_SEVERAL = operations("promoted", "chosen", "adds", "multiplies", "divides") | {"pow"}
+"""Functions and methods all of whose operands are in what they give."""
 _PARALLEL = frozenset(
     f"torch.nn.parallel.{name}"
     for name in ("data_parallel", "data_parallel.data_parallel")
 )
-_ENDS = frozenset(
-    """exp expm1 softmax log_softmax softmin softplus logsigmoid layer_norm group_norm batch_norm
-    instance_norm zeros_like ones_like rand_like randn_like randint_like full_like empty_like bernoulli
-    normal zero_ fill_""".split()
-)
+_ENDS = operations("forgets")
 """What keeps nothing of how near to 0 or 1 its operand was."""
-_KEEPS = (SHAPES | POWERS | dtype_table.SAME).union(
-    dtype_table.CHOOSING, dtype_table.JOINS, ["where", "sum"]
-) - _ENDS
+_KEEPS = operations("first", "promoted", "chosen", "joined", "still") | {"where"}
+_KEEPS -= _ENDS
 """Functions and methods whose result is as near to 0 or 1 as their operands, for all that is known."""
-_PLACING = frozenset(
-    "scatter scatter_add index_put index_copy index_add masked_scatter".split()
-)
+_PLACING = operations("source")
 _MOST = 200
 _FARTHEST = 400
 _DEEPEST = 4
@@ -479,5 +471,4 @@ def _kept(name: str, operands: list[ir.Expr]) -> list[ir.Expr]:
                 return list(items)
             case ir.Comprehension(elements=elements):
                 return list(elements)
-    several = name in POWERS | dtype_table.CHOOSING
-    return operands if several else operands[:1]
+    return operands if name in _SEVERAL else operands[:1]

@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import FullPrecision, Hoist, Island, Upcast
 from amp_migrate.migrate.precision.constants import Constants
@@ -27,17 +28,12 @@ from amp_migrate.program.bindings import bindings, calls_of
 _KINDS = frozenset(
     "expr assign annassign augassign return if for pass raise continue break".split()
 )
-_UNFIT = frozenset(
-    "matrix_exp pinv pinverse lstsq matrix_rank pca_lowrank svd_lowrank lobpcg".split()
-)
+_UNFIT = operations("unfit")
 """The backward of the first goes by the size of its gradient, which a scaler changes; the others tell
 by the last digits of their operand which directions it has, and half precision fills those in."""
 _OF_THE_OBJECT = frozenset("backward step zero_grad retain_grad register_hook".split())
 """Methods that train, or are about the very tensor, and not about a copy."""
-_FRESH = frozenset(
-    """clone zeros_like ones_like full_like zeros ones full exp log sigmoid softmax log_softmax relu
-    softplus sum mean pow sqrt abs matmul mm bmm""".split()
-)
+_FRESH = operations("fresh")
 """Functions and methods whose result is a tensor of its own, no view."""
 _MOST = 30
 
@@ -415,7 +411,7 @@ def _is_product(expr: ir.Expr) -> bool:
         or (
             isinstance(inner, ir.Call)
             and isinstance(inner.func, ir.Attr)
-            and inner.func.attr in dtype_table.PRODUCTS | dtype_table.MORE_PRODUCTS
+            and inner.func.attr in dtype_table.PRODUCTS
             and inner.func.value != ir.Attr(ir.Name("torch"), "sparse")
         )
         for inner in ir.walk(expr)

@@ -7,12 +7,13 @@ import re
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.program import ir
 
-_SAY_THEIR_DTYPE = frozenset(
-    "float to type long type_as int bool item tolist numpy argmax size".split()
+_SAY_THEIR_DTYPE = operations("integers").union(
+    "float to type type_as item tolist numpy size".split()
 )
 
 

@@ -36,7 +36,7 @@ LAYERS = re.compile(
     r"torch\.nn\.(modules\.\w+\.)?(Linear|Conv[123]d|ConvTranspose[123]d)"
 )
 METHODS = frozenset("matmul bmm mm".split())
-KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS - {"square", "float_power_"}
+KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS - {"float_power_"}
 """Functions and methods whose result has the dtype of what they are given, under autocast, too."""
 _NUMBERS = frozenset(
     "math.sqrt numpy.sqrt builtins.float builtins.int builtins.len".split()
