@@ -18,7 +18,7 @@ from typing import Any
 from amp_migrate.catalogue.protocol import protocol
 from amp_migrate.core import limits
 from amp_migrate.validate.order import Entry, Order
-from amp_migrate.validate.record import Record, read
+from amp_migrate.validate.record import Line, Record, read
 
 PACKAGE = "_amp_smoke"
 """What the harness is called where it runs: a name that no project has."""
@@ -113,7 +113,8 @@ class Runner:
         self._made: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
         self._sources = 0
-        self._seen = 0
+        self._read = 0
+        """Bytes of what the server says that were read."""
         self._busy = False
 
     def __enter__(self) -> Runner:
@@ -231,7 +232,7 @@ class Runner:
         seconds = max(START, self.limits.seconds)
         deadline = time.monotonic() + seconds
         while True:
-            lines = read(self._status)
+            lines = self._heard()
             if lines:
                 break
             if self._server.poll() is not None or time.monotonic() > deadline:
@@ -244,7 +245,6 @@ class Runner:
             raise HarnessError(
                 f"{self.interpreter} has no torch that can be imported: {hello['message']}"
             )
-        self._seen = 1
         gpu = None
         if self.device != "cpu":
             path = self.scratch / "machine.jsonl"
@@ -266,11 +266,11 @@ class Runner:
             self._server.stdin.write(f"{word} {path}\n")
             self._server.stdin.flush()
         begun = time.monotonic()
+        weigh = begun
         group = 0
         killed = ""
         while True:
-            for line in read(self._status)[self._seen :]:
-                self._seen += 1
+            for line in self._heard():
                 if line["kind"] == "started":
                     group = line["pid"]
                 elif line["kind"] == "ended":
@@ -284,13 +284,29 @@ class Runner:
                     limits.end(group)
                 raise HarnessError(f"{self.interpreter} died during a run")
             if group and not killed:
-                if time.monotonic() - begun > seconds:
+                now = time.monotonic()
+                if now - begun > seconds:
                     killed = f"it took more than {seconds:g} s"
-                elif limits.resident_memory(group) > self.limits.memory:
-                    killed = f"it took more than {self.limits.memory / 2**30:.1f} GiB of memory"
+                elif now >= weigh:
+                    if limits.resident_memory(group) > self.limits.memory:
+                        killed = f"it took more than {self.limits.memory / 2**30:.1f} GiB of memory"
+                    # It looks at all processes there are, which may be many: not to hold up the run.
+                    done = time.monotonic()
+                    weigh = done + 20 * (done - now)
                 if killed:
                     limits.end(group)
             time.sleep(POLL)
+
+    def _heard(self) -> list[Line]:
+        """What the server has said since it was last asked."""
+        if not self._status.exists():
+            return []
+        with self._status.open("rb") as said:
+            said.seek(self._read)
+            new = said.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
 
     def _write_sources(self, texts: Mapping[str, bytes]) -> dict[str, str]:
         written = {}

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import amp_migrate.validate.harness
+from amp_migrate.validate.harness.where import Where
 
 FILES = sorted(Path(amp_migrate.validate.harness.__file__).parent.rglob("*.py"))
 
@@ -28,3 +29,10 @@ def test_it_needs_the_standard_library_and_torch() -> None:
                 names = [node.module or ""]
             for name in names:
                 assert name.partition(".")[0] in allowed, (file.name, name)
+
+
+def test_what_another_interpreter_installed_is_not_the_users(tmp_path: Path) -> None:
+    script = str(tmp_path / "train.py")
+    library = str(tmp_path / "env" / "site-packages" / "net.py")
+    assert Where().is_users(script) and not Where().is_users(library)
+    assert Where([library]).is_users(library)

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from validated import PLAIN
 
+from amp_migrate.validate.order import Entry, Order
+from amp_migrate.validate.runner import Limits, Program
+
+LIMITS = Limits(seconds=60, memory=4 << 30, steps=30, threads=1)
+
 
 def test_a_right_rewrite_is_proven_at_every_level(validate: Any) -> None:
     said = validate({"train.py": PLAIN}, "train.py", "--json")
@@ -205,12 +210,16 @@ def test_a_script_that_needs_cuda_sees_a_stand_in(validate: Any) -> None:
     assert any("stand-in for CUDA" in note for note in said.only["notes"])
 
 
-def test_processes_of_the_script_have_the_rewrite_too(validate: Any) -> None:
+def test_processes_of_the_script_have_the_rewrite_too(
+    server: Any, tmp_path: Path
+) -> None:
     """Children are given the rewritten sources: spawned by multiprocessing, and started by name."""
-    files = {
-        # What is imported inside costs the children nothing.
-        "steps.py": "def run():\n" + textwrap.indent(PLAIN, "    "),
-        "train.py": """\
+    steps, train = tmp_path / "steps.py", tmp_path / "train.py"
+    steps.write_text("form = 'the original'\n")
+    train.write_text(
+        textwrap.dedent(
+            """\
+            import inspect
             import multiprocessing
             import subprocess
             import sys
@@ -219,12 +228,7 @@ def test_processes_of_the_script_have_the_rewrite_too(validate: Any) -> None:
 
 
             def child(queue):
-                queue.put("GradScaler" in open_source())
-
-
-            def open_source():
-                import inspect
-                return inspect.getsource(steps)
+                queue.put(inspect.getsource(steps))
 
 
             if __name__ == "__main__":
@@ -234,15 +238,23 @@ def test_processes_of_the_script_have_the_rewrite_too(validate: Any) -> None:
                 process.start()
                 spawned = queue.get()
                 process.join()
-                code = "import inspect, steps; print('GradScaler' in inspect.getsource(steps))"
+                code = "import inspect, steps; print(inspect.getsource(steps), end='')"
                 started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-                mine = "GradScaler" in open_source()
-                assert [str(spawned), str(mine)] == [started.stdout.strip()] * 2, started.stderr
-                steps.run()
-        """,
-    }
-    said = validate(files, "train.py", "--json", "--steps", "2")
-    assert said.code == 0, said.out
+                assert spawned == started.stdout == inspect.getsource(steps), started.stderr
+                print(steps.form)
+            """
+        )
+    )
+    program = Program(
+        Entry(str(train)),
+        tmp_path,
+        frozenset({str(train), str(steps)}),
+        rewritten={str(steps): b"form = 'the rewrite'\n"},
+    )
+    with server(sys.executable, program, LIMITS, device="cpu") as runner:
+        for form, is_rewritten in (("the original", False), ("the rewrite", True)):
+            record = runner.run(Order(form, is_rewritten))
+            assert (record.failure, record.stdout) == ("", f"{form}\n")
 
 
 AMP = PLAIN.replace(

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import NamedTuple
 
+_INSTALLED = {"site-packages", "dist-packages"}
+
 
 class Line(NamedTuple):
     """A line of a file; ``number`` counts from 1."""
@@ -61,4 +63,7 @@ class Where:
         path = os.path.realpath(file)
         if path in self._named:
             return True
+        # Those of other interpreters that PYTHONPATH or a .pth file names are installed, too.
+        if not _INSTALLED.isdisjoint(path.split(os.sep)):
+            return False
         return not path.startswith(self._libraries)
