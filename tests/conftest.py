@@ -30,6 +30,8 @@ if "mix_stderr" in inspect.signature(click.testing.CliRunner).parameters:
 # Tests are about what is found now, and leave nothing in the user's folder; those of the cache have one
 # of their own. Processes that tests start inherit it.
 os.environ["AMP_MIGRATE_NO_CACHE"] = "1"
+# Several processes run the tests: further threads of each, of torch's, would wait for a core, and burn one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 for name in ("AMP_MIGRATE_CACHE_DIR", "AMP_MIGRATE_CACHE_LIMIT"):
     os.environ.pop(name, None)
 

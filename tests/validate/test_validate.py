@@ -216,9 +216,7 @@ def test_processes_of_the_script_have_the_rewrite_too(
     """Children are given the rewritten sources: spawned by multiprocessing, and started by name."""
     steps, train = tmp_path / "steps.py", tmp_path / "train.py"
     steps.write_text("form = 'the original'\n")
-    train.write_text(
-        textwrap.dedent(
-            """\
+    train.write_text(textwrap.dedent("""\
             import inspect
             import multiprocessing
             import subprocess
@@ -242,9 +240,7 @@ def test_processes_of_the_script_have_the_rewrite_too(
                 started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
                 assert spawned == started.stdout == inspect.getsource(steps), started.stderr
                 print(steps.form)
-            """
-        )
-    )
+            """))
     program = Program(
         Entry(str(train)),
         tmp_path,
