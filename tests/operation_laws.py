@@ -21,10 +21,10 @@ NOT_TRIED = frozenset(
     numpy pin_memory reversed tuple upsample half bfloat16 cuda float double to type_as cpu
     pca_lowrank svd_lowrank lobpcg matrix_rank lstsq conv1d_input conv1d_weight conv2d_input
     conv2d_weight conv3d_input conv3d_weight coalesce to_dense float_power_ avg_pool3d equal
-    matrix_exp""".split()
+    matrix_exp addr_""".split()
 )
 """Of NumPy, Python or distributed training; casts and moves; what the CPU has in no half precision, and what
-raised in earlier versions, or raises on GPUs alone."""
+raised in earlier versions, or raises on GPUs or in the backward alone."""
 
 CALLS = """\
 add x.add(y)
@@ -38,7 +38,6 @@ addmm_ x.addmm_(y, w)
 addmv torch.addmv(v, x, u)
 addmv_ v.addmv_(x, u)
 addr torch.addr(x, v, u)
-addr_ torch.Tensor.addr_(x, v, u)
 baddbmm torch.baddbmm(b, b, c)
 baddbmm_ b.baddbmm_(b, c)
 as_strided x.as_strided((2, 2), (1, 2))

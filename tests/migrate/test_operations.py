@@ -247,3 +247,12 @@ def test_what_layers_give_that_a_comprehension_takes_out_of_a_list(
     assert output != source
     assert check_off(source, output) == []
     assert check_mixed(source, output) == []
+
+
+def test_what_raises_in_the_backward_alone() -> None:
+    """``addr_`` promotes its operands, and its gradient is a product that wants them of one dtype."""
+    body = "h = self.layers[0](x); return self.out(torch.zeros_like(h).addr_(x[:, 0], h[0]))"
+    source = HEAD + NET.replace("HEAD", "h").replace("BODY", body)
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP020"]
