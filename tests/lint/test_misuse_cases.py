@@ -1,7 +1,8 @@
 """Wrong uses of AMP in many styles, each with its right look-alikes: the programs of ``misuse_cases``.
 
 A case begins with ``=== name``, a file of it with ``--- path``; without one it is ``main.py``. A line that
-is wrong ends in ``#! CODE``, with every code that is found there; a case without such a line is right.
+is wrong ends in ``#! CODE``, with every code that is found there; a case without such a line is right. Behind
+``~~~`` stands what is written otherwise in a right program: lines of ``this ==> that``.
 """
 
 from __future__ import annotations
@@ -29,16 +30,31 @@ def cases() -> Iterator[tuple[str, dict[str, str]]]:
     for path in sorted(Path(__file__).with_name("misuse_cases").glob("*.txt")):
         for case in re.split(r"(?m)^=== ", path.read_text(encoding="utf-8"))[1:]:
             name, _, text = case.partition("\n")
-            first, *pieces = re.split(r"(?m)^--- (\S+)\n", text)
-            files = {"main.py": first} if first.strip() else {}
-            files |= dict(zip(pieces[::2], pieces[1::2], strict=True))
-            # What imports torch by itself says where it stands in its package.
-            yield f"{path.stem}: {name}", {
-                file: (
-                    said if "import torch" in said or not said.strip() else HEAD + said
-                )
-                for file, said in files.items()
-            }
+            wrong, *others = re.split(r"(?m)^~~~\n", text)
+            yield f"{path.stem}: {name}", files_of(wrong)
+            for other in others:
+                yield f"{path.stem}: {name}, right", files_of(mended(wrong, other))
+
+
+def files_of(text: str) -> dict[str, str]:
+    first, *pieces = re.split(r"(?m)^--- (\S+)\n", text)
+    files = {"main.py": first} if first.strip() else {}
+    files |= dict(zip(pieces[::2], pieces[1::2], strict=True))
+    # What imports torch by itself says where it stands in its package.
+    return {
+        file: said if "import torch" in said or not said.strip() else HEAD + said
+        for file, said in files.items()
+    }
+
+
+def mended(text: str, changes: str) -> str:
+    """A wrong program with some of its text written otherwise; ``\\n`` stands for the end of a line."""
+    text = re.sub(r" *#! [A-Z0-9 ]+$", "", text, flags=re.M)
+    for change in changes.splitlines():
+        old, new = re.split(r" ==> ?", change.replace("\\n", "\n"))
+        assert old in text
+        text = text.replace(old, new)
+    return text
 
 
 @pytest.mark.parametrize(

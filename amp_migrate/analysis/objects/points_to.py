@@ -76,7 +76,7 @@ HANDS_BACK = (
 )
 """Methods of whatever object that may give it itself, or what is in it."""
 IN_PLACE = "it is computed in place"
-_DEEPEST = 6
+DEEPEST = 6
 """Of both stacks; a longer one loses what is outermost."""
 _LEVELS = 2
 """Whose attributes are set is asked in terms of whose attributes are set, and so on: so far."""
@@ -409,7 +409,7 @@ class PointsTo:
 
     def _step(self, at: State) -> Iterator[_Next]:
         """What an expression is, or the expressions whose value it has."""
-        if len(at.fields) > _DEEPEST:
+        if len(at.fields) > DEEPEST:
             yield self._lost(at, "it is kept too deep inside of other objects")
             return
         there = self.program.elsewhere(at.expr, at.function)
@@ -761,7 +761,7 @@ class PointsTo:
         if param.kind == "**":
             taken = at.fields[0] if at.fields else None
             for arg in site.call.args:
-                if arg.name is not None and taken == item(arg.name):
+                if arg.name is not None and taken in (item(arg.name), ANY):
                     yield replace(here, expr=arg.value, fields=at.fields[1:])
                 elif arg.star == "**":
                     yield replace(here, expr=arg.value)
@@ -871,10 +871,15 @@ class PointsTo:
             yield self._object("value", at, class_name)
             return
         exact = isinstance(at.expr, ir.Call) or inside is None
-        found = always = False
+        found = always = left_out = False
         for one in program.attribute_definitions(class_name, attr):
             if one.call is not None and exact and one.call is not at.expr:
                 continue
+            if one.call is not None and one.value is None:
+                if not any(arg.star for arg in one.call.args):
+                    # A field of a dataclass that has a default.
+                    left_out = True
+                    continue
             if exact and self._is_of_another(one.function, class_name):
                 continue
             if not self._may_run(one.function, at.context):
@@ -913,7 +918,7 @@ class PointsTo:
                 yield self._lost(
                     here, f"{attr} is given its value in a way that is not followed"
                 )
-        if always:
+        if always and not left_out:
             return
         methods = [] if found else program.methods(class_name, attr, not exact)
         for method in methods:
@@ -967,7 +972,7 @@ class PointsTo:
                     method = site.caller
                 case _:
                     break
-        return (*context, *reversed(chain))[-_DEEPEST:]
+        return (*context, *reversed(chain))[-DEEPEST:]
 
     def _is_module(self, class_name: str) -> bool:
         bases = self.program.external_bases(class_name)
@@ -1011,7 +1016,7 @@ class PointsTo:
                     for site in program.call_sites_of(call, at.function)
                     if site.callee == init
                 ]
-                inside = (*at.context, *sites[:1])[-_DEEPEST:]
+                inside = (*at.context, *sites[:1])[-DEEPEST:]
                 if at.same and program.external_bases(ref.name) & WRAPPERS:
                     yield from self._of_own_wrapper(call, init, at, inside)
                 else:
@@ -1019,7 +1024,7 @@ class PointsTo:
             return
         if called == {"function"}:
             for site in program.call_sites_of(call, at.function):
-                context = (*at.context, site)[-_DEEPEST:]
+                context = (*at.context, site)[-DEEPEST:]
                 here = replace(at, function=site.callee, stmt=None, context=context)
                 yield from self._returned(site.callee, here)
             return

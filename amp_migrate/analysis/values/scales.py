@@ -130,6 +130,8 @@ class Scales:
             origin = self.program.origin(one.expr.func, one.function)
             if origin in ("builtins.list", "builtins.tuple"):
                 return self.is_parameter(one.expr.args[0].value, one.function, one.stmt)
+        if isinstance(one.expr, ir.Comprehension) and len(one.expr.elements) == 1:
+            return self.is_parameter(one.expr.elements[0], one.function, one.stmt)
         return _is_parameter(one)
 
     # -- expressions ------------------------------------------------------------------------------
@@ -183,10 +185,9 @@ class Scales:
         before, self._cut = self._cut, False
         answer: Value | Unclear
         try:
-            found = [
-                self._of_object(one, expr, at, given)
-                for one in self.values.of(expr, function, stmt, context)
-            ]
+            objects = self.values.of(expr, function, stmt, context)
+            seen = [one for one in objects if one.kind != "open"]
+            found = [self._of_object(one, expr, at, given) for one in seen or objects]
             if not found:
                 raise Unclear
             answer = _gathered(joined(*(one.degree for one in found)), found)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.points_to import Object
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Key
@@ -37,8 +38,6 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     if not isinstance(states, _States):
         states = context.shared["misuse.states"] = _States(context, protocol)
     for function in context.functions(file):
-        if function not in protocol.events.read:
-            continue
         for stmt in ir.statements(context.program.functions[function].body):
             for call in calls_of(stmt):
                 code = states.lacking(call, function, stmt)
@@ -64,6 +63,8 @@ class _States:
         self.program = context.program
         self.events = protocol.events
         self.stepping = protocol.stepping
+        self._idle: set[tuple[str, object]] = set()
+        """By file, the keys under which nothing is saved, since no call gives it."""
         self.saved = [*self._handled("state_dict"), *self._whole()]
         self.loaded = list(self._handled("load_state_dict"))
         self._reported: set[int] = set()
@@ -75,7 +76,7 @@ class _States:
         )
         loaded = _state_of(call, "load_state_dict")
         if loaded is not None:
-            for optimizer in self._keys(loaded, function) & self.stepping.keys():
+            for optimizer in self._keys(loaded, function, stmt) & self.stepping.keys():
                 saved = [one for one in self.saved if one.certain]
                 if self._any(saved, optimizer, function) and not self._any(
                     self.loaded, optimizer, function
@@ -83,8 +84,8 @@ class _States:
                     return NOT_LOADED
         elif _SAVES.search(name or ""):
             for arg in call.args:
-                for held, there in self._states_in(arg.value, function, stmt):
-                    for optimizer in self._keys(held, there) & self.stepping.keys():
+                for held, there, at in self._states_in(arg.value, function, stmt):
+                    for optimizer in self._keys(held, there, at) & self.stepping.keys():
                         if self._any(self.saved, optimizer, function):
                             continue
                         if id(held) not in self._reported:
@@ -116,19 +117,46 @@ class _States:
             if held is None:
                 continue
             file = ir.file_of(function)
+            made = self._told(held, function, stmt)
+            if made and all(one.is_none for one in made):
+                said = (part for expr in stmt.exprs for part in ir.walk(expr))
+                self._idle |= {
+                    (file, one.value) for one in said if isinstance(one, ir.Const)
+                }
+                continue
             is_scaler = self.events.is_scaler(held, function)
+            is_scaler |= any(map(self._is_made_scaler, made))
             name = ir.key_of(held) or ""
             if is_scaler or "scal" in name.lower() or "amp" in name.lower():
                 kept = any(isinstance(target, ir.Item) for target in stmt.targets)
                 kept |= any(
-                    isinstance(inner, ir.Display) and inner.kind == "dict"
+                    (isinstance(inner, ir.Display) and inner.kind == "dict")
+                    or (isinstance(inner, ir.Comprehension) and len(inner.elements) > 1)
                     for expr in stmt.exprs
                     for inner in ir.walk(expr)
                 )
-                certain = is_scaler and kept and function in self.events.read
-                yield _Handled(file, self._keys(held, function), certain)
-            elif self._may_be_anything(held, function):
+                known = function in self.events.read or bool(made)
+                certain = is_scaler and kept and known
+                yield _Handled(file, self._keys(held, function, stmt), certain)
+            elif not made and self._may_be_anything(held, function):
                 yield _Handled(file)
+
+    def _told(self, held: ir.Expr, function: str, stmt: ir.Stmt) -> list[Object]:
+        """All that an expression may stand for; nothing where some of it is told by no name either."""
+        amp = self.events.amp
+        found = [
+            made
+            for one in amp.named(held, function, stmt)
+            for made in amp.points_to.of(one, function, stmt)
+            if made.kind != "open"
+        ]
+        unseen = [ir.key_of(one.expr) or "" for one in found if one.kind == "lost"]
+        return found if all(map(_OTHERS.search, unseen)) else []
+
+    def _is_made_scaler(self, one: Object) -> bool:
+        return isinstance(one.expr, ir.Call) and self.events.amp.makes_scaler(
+            one.expr, one.function
+        )
 
     def _whole(self) -> Iterator[_Handled]:
         """Scalers that are saved whole, and names that say that something is a scaler's."""
@@ -139,7 +167,8 @@ class _States:
                         keys = self._keys(inner, function)
                         yield _Handled(ir.file_of(function), keys)
         for file, facts in self.program.modules.items():
-            if any(map(_NAMES_SCALER.fullmatch, facts.strings)):
+            said = (s for s in facts.strings if (file, s) not in self._idle)
+            if any(map(_NAMES_SCALER.fullmatch, said)):
                 yield _Handled(file)
 
     def _said(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
@@ -191,7 +220,7 @@ class _States:
 
     def _states_in(
         self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
-    ) -> Iterator[tuple[ir.Expr, str]]:
+    ) -> Iterator[tuple[ir.Expr, str, ir.Stmt | None]]:
         """What has its ``state_dict()`` in a dict that is saved, with the function that says so."""
         if self._is_param(expr, function):
             # Who gives it says what is in it.
@@ -211,7 +240,7 @@ class _States:
                 held = _state_of(one.expr, "state_dict")
                 if held is not None and within:
                     # What is no dict is one of several files that make a checkpoint.
-                    yield held, one.function
+                    yield held, one.function, one.stmt
                 parts = [one.expr] if held is None else []
                 if held is None and isinstance(one.expr, ir.Call):
                     origin = self.program.origin(one.expr.func, one.function) or ""
@@ -223,11 +252,16 @@ class _States:
         params = self.program.functions[function].params
         return any(ir.Name(param.name) == expr for param in params)
 
-    def _keys(self, held: ir.Expr, function: str) -> frozenset[Key]:
+    def _keys(
+        self, held: ir.Expr, function: str, stmt: ir.Stmt | None = None
+    ) -> frozenset[Key]:
         """Which objects an expression may name."""
         amp = self.events.amp
-        key = amp.key(held, function)
-        found = amp.keys(held, function) or (() if key is None else (key,))
+        found: set[Key] = set()
+        for one in amp.named(held, function, stmt):
+            key = amp.key(one, function)
+            several = amp.keys(one, function, stmt)
+            found.update(several or (() if key is None else (key,)))
         return frozenset(found)
 
 

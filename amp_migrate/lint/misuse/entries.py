@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from glob import escape
 
+from amp_migrate.analysis.objects.points_to import EACH, item
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Key
@@ -54,31 +57,55 @@ class _Entries:
     def _note(self, function: str, stmt: ir.Stmt) -> None:
         for target in stmt.targets:
             if isinstance(target, ir.Item) and stmt.value is not None:
-                self._write(target.key, stmt.value, function)
+                self._write(target.key, stmt.value, function, stmt)
         for expr in stmt.exprs:
             for inner in ir.walk(expr):
                 if isinstance(inner, ir.Display) and inner.kind == "dict":
                     for key, value in zip(inner.keys, inner.items, strict=True):
-                        self._write(key, value, function)
+                        self._write(key, value, function, stmt)
                 elif isinstance(inner, ir.Comprehension) and len(inner.elements) == 2:
-                    self._write(*inner.elements, function)
+                    self._write(*inner.elements, function, stmt)
                 elif isinstance(inner, ir.Call):
                     for arg in inner.args:
                         if arg.name is not None:
-                            self._write(ir.Const(arg.name), arg.value, function)
+                            self._write(ir.Const(arg.name), arg.value, function, stmt)
 
-    def _write(self, key: ir.Expr | None, value: ir.Expr, function: str) -> None:
-        text = None if key is None else self.protocol.amp.text(key, function)
-        if text is not None:
-            self.written.add(text)
+    def _write(
+        self, key: ir.Expr | None, value: ir.Expr, function: str, stmt: ir.Stmt
+    ) -> None:
+        texts = [] if key is None else self._texts(key, function, stmt)
+        self.written.update(texts)
         held = _state_of(value, "state_dict")
         if held is None:
             return
-        if text is None:
+        if not texts:
             self.is_whole = False
             return
-        for one in self._keys(held, function):
-            self.saved[one].add(text)
+        for one in self._keys(held, function, stmt):
+            self.saved[one].update(texts)
+
+    def _texts(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> list[str]:
+        """The keys that an expression may be; nothing where that is not told. Of ``f"{name}_state"``, a
+        pattern of them."""
+        points_to = self.protocol.amp.points_to
+        found = list(points_to.whole(key, function, stmt))
+        for one in list(found):
+            match one.expr:
+                case ir.Call(func=ir.Attr(value=held, attr="items")) if one.fields:
+                    # What a loop goes through of a dict that is written out.
+                    tables = points_to.whole(held, *one.place)
+                    keys = [k for t in tables for k in getattr(t.expr, "keys", ()) if k]
+                    if keys and one.fields == (EACH, item(0)):
+                        found.remove(one)
+                        found += [one._replace(expr=each, fields=()) for each in keys]
+        texts = []
+        for one in found:
+            match one.expr:
+                case ir.Const(value=str(text)) if not one.fields:
+                    texts.append(text)
+                case ir.Operation(op="joinedstr", operands=parts) if not one.fields:
+                    texts.append("".join(map(_part, parts)))
+        return texts if len(texts) == len(found) else []
 
     def judged(self, call: ir.Call, function: str, stmt: ir.Stmt) -> tuple[str, str]:
         """What is wrong with a call that loads a state, and the key of the entry."""
@@ -89,27 +116,38 @@ class _Entries:
         taken = self._taken(entry, function, stmt)
         if taken is None:
             return "", ""
-        text, demanded = taken
-        is_scaler = self.events.is_scaler(held, function)
-        keys = self._keys(held, function)
-        if is_scaler or keys & self.protocol.stepping.keys():
+        key, demanded = taken
+        texts = self._texts(key, function, stmt)
+        amp = self.protocol.amp
+        is_scaler = self.events.is_scaler(held, function) or any(
+            isinstance(one.expr, ir.Call) and amp.makes_scaler(one.expr, one.function)
+            for one in amp.points_to.of(held, function, stmt)
+        )
+        keys = self._keys(held, function, stmt)
+        if texts and (is_scaler or keys & self.protocol.stepping.keys()):
             saved = {text for one in keys for text in self.saved.get(one, ())}
-            if saved and self.is_whole and text not in self.written:
-                return NOT_SAVED, text
-        if is_scaler and demanded and not self._is_asked_for(text, function, stmt):
-            return DEMANDED, text
+            if saved and self.is_whole and not any(map(self._is_written, texts)):
+                return NOT_SAVED, texts[0]
+        if texts and is_scaler and demanded:
+            said = {key, *map(ir.Const, texts)}
+            if not self._is_asked_for(said, function, stmt):
+                return DEMANDED, texts[0]
         return "", ""
+
+    def _is_written(self, text: str) -> bool:
+        written = self.written
+        return text in written or any(fnmatchcase(text, one) for one in written)
 
     def _taken(
         self, entry: ir.Expr, function: str, stmt: ir.Stmt
-    ) -> tuple[str, bool] | None:
+    ) -> tuple[ir.Expr, bool] | None:
         """The key that a state is loaded from, and whether it has to be there."""
         match entry:
-            case ir.Item(value=holder, key=ir.Const(value=str(text))):
+            case ir.Item(value=holder, key=key):
                 demanded = True
             case ir.Call(
                 func=ir.Attr(value=holder, attr="get" | "pop" as method),
-                args=(ir.Arg(value=ir.Const(value=str(text))), *more),
+                args=(ir.Arg(value=key), *more),
             ):
                 demanded = method == "pop" and not more
             case ir.Name(id=name):
@@ -124,7 +162,7 @@ class _Entries:
                 return self._taken(made.value, function, made)
             case _:
                 return None
-        return (text, demanded) if self._is_loaded(holder, function, stmt) else None
+        return (key, demanded) if self._is_loaded(holder, function, stmt) else None
 
     def _is_loaded(self, holder: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether something comes from a file, for all that is seen."""
@@ -136,22 +174,30 @@ class _Entries:
             for one in found
         )
 
-    def _is_asked_for(self, text: str, function: str, stmt: ir.Stmt) -> bool:
+    def _is_asked_for(self, said: set[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether a function looks if there is such an entry, or catches that there is none."""
         for outer in ir.statements(self.program.functions[function].body):
             if outer.kind in ("try", "trystar"):
                 if outer.path == stmt.path[: len(outer.path)]:
                     return True
             elif outer.kind in ("if", "while", "assert") and outer.value is not None:
-                if any(inner == ir.Const(text) for inner in ir.walk(outer.value)):
+                if any(inner in said for inner in ir.walk(outer.value)):
                     return True
         return False
 
-    def _keys(self, held: ir.Expr, function: str) -> frozenset[Key]:
+    def _keys(self, held: ir.Expr, function: str, stmt: ir.Stmt) -> frozenset[Key]:
         """Which objects an expression may name."""
         amp = self.protocol.amp
         key = amp.key(held, function)
-        return frozenset(amp.keys(held, function) or ([] if key is None else [key]))
+        found = amp.keys(held, function, stmt) or ([] if key is None else [key])
+        return frozenset(found)
+
+
+def _part(expr: ir.Expr) -> str:
+    """A part of a text, as a pattern of what it may be."""
+    if isinstance(expr, ir.Const) and isinstance(expr.value, str):
+        return escape(expr.value)
+    return "*"
 
 
 def _state_of(expr: ir.Expr, method: str) -> ir.Expr | None:

@@ -216,10 +216,25 @@ class _Forwards:
             if self._is_about_torch(function):
                 found = (
                     one
-                    for one in self._forwards(function)
+                    for one in (*self._forwards(function), *self._called(function))
                     if self.regions.is_without_gradients(*one[:2])
                 )
                 yield from [one for one, _ in zip(found, range(1), strict=False)]
+
+    def _called(self, function: str) -> Iterator[_Forward]:
+        """The calls, outside of every region, of functions that do no more than call a trained model."""
+        for stmt in ir.statements(self.program.functions[function].body):
+            for call in calls_of(stmt):
+                for callee in self.program.callees(call, function):
+                    body = self.program.functions[callee].body
+                    made = [(inner, one) for one in body for inner in calls_of(one)]
+                    if len(body) == 1 and made and not self.regions.of(callee):
+                        if self.regions.is_without_gradients(callee, made[0][1]):
+                            continue  # It is told there.
+                        found = self._objects(made[0][0].func, callee, made[0][1])
+                        if found and found <= self._trained:
+                            if self._is_open(call, function, stmt, ()):
+                                yield _Forward(function, stmt, call)
 
     def _is_about_torch(self, function: str) -> bool:
         words = self.program.modules[ir.file_of(function)].identifiers

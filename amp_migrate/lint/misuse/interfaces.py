@@ -94,8 +94,7 @@ def _device(
             )
         yield context.finding(DEVICE_OBJECT, function, call, fix=fix)
         return
-    texts = {_indexed(context, one) for one in amp.points_to.whole(given, function)}
-    text = texts.pop() if len(texts) == 1 else ""
+    text = _text_with_index(context, amp.points_to.whole(given, function))
     if text:
         kind = text.partition(":")[0]
         fix = None
@@ -104,6 +103,16 @@ def _device(
             fix = Fix(True, f'write "{kind}"', (edit,))
         message = f'device_type is "{text}"; it has to be "{kind}", without an index'
         yield context.finding(DEVICE_INDEX, function, call, message, fix=fix)
+
+
+def _text_with_index(context: Context, made: tuple[Object, ...]) -> str:
+    """The text of a device with an index, where all is that, or a plain ``cpu``."""
+    texts = {
+        _indexed(context, one)
+        for one in made
+        if one.expr != ir.Const("cpu") or one.fields
+    }
+    return texts.pop() if len(texts) == 1 else ""
 
 
 def _indexed(context: Context, one: Object) -> str:
@@ -135,10 +144,11 @@ def _index_of_device(context: Context, one: Object) -> str:
     given = one.expr.argument(0, "type")
     if given is None:
         return ""
-    text = amp_of(context).text(given, one.function) or ""
+    amp = amp_of(context)
+    text = amp.text(given, one.function) or ""
     if one.expr.argument(1, "index") is not None:
         return f"{text}:..." if _BEGUN.match(f"{text}:") else ""
-    return text if _INDEXED.fullmatch(text) else ""
+    return _text_with_index(context, amp.points_to.whole(given, one.function))
 
 
 def _index(call: ir.Call) -> int:

@@ -26,7 +26,8 @@ def check(context: Context, file: str) -> Iterable[Finding]:
         body = context.program.functions[function].body
         for stmt in ir.statements(body):
             if stmt.kind == "expr" and isinstance(stmt.value, ir.Call):
-                if amp.entered(stmt.value, function) is not None:
+                made = (stmt.value, stmt.value.func)
+                if any(amp.entered(one, function) is not None for one in made):
                     yield context.finding(NOT_ENTERED, function, stmt.value)
                 elif not leaves and _enters(amp, stmt.value, function):
                     yield context.finding(LEFT_ON, function, stmt.value)

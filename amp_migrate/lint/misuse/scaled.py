@@ -127,8 +127,11 @@ class _Scaled:
             not isinstance(target, ir.Name) or _adds_to(target, stmt.value)
             for target in stmt.targets
         )
-        if stmt.value is not None and (keeps or stmt.kind == "return"):
-            for part in _parts(stmt.value):
+        given = stmt.value if keeps or stmt.kind == "return" else None
+        if isinstance(stmt.value, ir.Suspend):
+            given = stmt.value.value
+        if given is not None:
+            for part in _parts(given):
                 if self._is_number(part, function, stmt):
                     yield part, stmt
 
@@ -263,28 +266,28 @@ class _Scaled:
         gradient = Value(1.0, frozenset((GRADIENT,)))
         # Hooks of modules are given the module, and the gradients of its inputs.
         place = -1 if registers == "register_hook" else 1
-        if isinstance(hook, ir.Deferred):
-            plain = registers != "register_post_accumulate_grad_hook"
-            if not plain or len(hook.params) != (3 if place == 1 else 1):
-                return False
-            given: Environment = {(function, hook.params[place]): gradient}
-            return self._is_another(hook.body, function, stmt, given)
-        for ref in self.program.resolve(hook, function):
-            if ref.kind != "function":
+        plain = registers != "register_post_accumulate_grad_hook"
+        for made in self.scales.values.of(hook, function, stmt):
+            if isinstance(made.expr, ir.Deferred):
+                params = made.expr.params
+                if plain and len(params) == (3 if place == 1 else 1):
+                    given: Environment = {(made.function, params[place]): gradient}
+                    at = made.stmt or stmt
+                    if self._is_another(made.expr.body, made.function, at, given):
+                        return True
+            if made.kind != "function":
                 continue
-            facts = self.program.functions[ref.name]
-            if registers == "register_post_accumulate_grad_hook":
-                direct = self.events.direct(ref.name)
+            facts = self.program.functions[made.name]
+            if not plain:
+                direct = self.events.direct(made.name)
                 if any(event.kind in _CHANGES for _, event in direct):
                     return True
-            elif facts.params:
-                if len(facts.params) <= place:
-                    continue
-                given = {(ref.name, facts.params[place].name): gradient}
+            elif len(facts.params) > max(place, 0):
+                given = {(made.name, facts.params[place].name): gradient}
                 if any(
                     one.kind == "return"
                     and one.value is not None
-                    and self._is_another(one.value, ref.name, one, given)
+                    and self._is_another(one.value, made.name, one, given)
                     for one in ir.statements(facts.body)
                 ):
                     return True

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.order.amp import Amp, all_calls
+from amp_migrate.lint.misuse.order.amp import Amp, all_calls, amp_of
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.order.numerics import Values
 from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
+from amp_migrate.lint.misuse.order.spelled import Spelled
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
@@ -27,7 +28,6 @@ _FSDP = re.compile(
     r"torch\.distributed\.fsdp(\.fully_sharded_data_parallel)?\.FullyShardedDataParallel"
 )
 _DEEPEST = 6
-_HALF = ("torch.float16", "torch.half")
 
 
 def check(context: Context, file: str) -> Iterable[Finding]:
@@ -160,23 +160,22 @@ def _halves(
         return
     for block in _blocks(context.program.functions[function].body):
         for index, stmt in enumerate(block):
-            call, module = _half(context, stmt, function)
-            key = None if module is None else owners.amp.key(module, function)
-            if call is None or key not in modules:
-                continue
-            behind = block[index + 1 :]
-            makes = any(_names(later, module) for later in behind)
-            back = any(_is_back(later, module) for later in behind)
-            if makes and not back:
-                yield call
+            for call, module in _half(context, stmt, function):
+                if owners.amp.key(module, function) not in modules:
+                    continue
+                behind = block[index + 1 :]
+                makes = any(_names(later, module) for later in behind)
+                back = any(_is_back(later, module) for later in behind)
+                if makes and not back:
+                    yield call
 
 
 def _half(
     context: Context, stmt: ir.Stmt, function: str
-) -> tuple[ir.Call | None, ir.Expr | None]:
-    """The call that makes a module half, and the module."""
+) -> Iterator[tuple[ir.Call, ir.Expr]]:
+    """The calls that make modules half, and the modules."""
     if stmt.kind not in ("expr", "assign"):
-        return None, None
+        return
     current = stmt.value
     found = None
     while isinstance(current, ir.Call) and isinstance(current.func, ir.Attr):
@@ -184,13 +183,32 @@ def _half(
         if _makes_half(context, current, function):
             found = current
         elif method in ("float", "bfloat16", "double", "state_dict"):
-            return None, None
+            return
         current = current.func.value
-    if found is None:
-        return None, None
-    if stmt.kind == "assign":
-        return found, stmt.targets[0] if len(stmt.targets) == 1 else None
-    return found, current
+    if found is not None and current is not None:
+        if stmt.kind == "expr":
+            yield found, current
+        elif len(stmt.targets) == 1:
+            yield found, stmt.targets[0]
+    elif stmt.kind == "expr" and isinstance(stmt.value, ir.Call):
+        # A function that makes half what it is given.
+        for callee in context.program.callees(stmt.value, function):
+            if any(_halves_what(context, callee)):
+                yield from ((stmt.value, arg.value) for arg in stmt.value.args)
+
+
+def _halves_what(context: Context, callee: str) -> Iterator[bool]:
+    """Whether each ``half()`` of a function is one of its parameters', or of what these hold."""
+    program = context.program
+    params = {ir.Name(param.name) for param in program.functions[callee].params}
+    for stmt in ir.statements(program.functions[callee].body):
+        match stmt:
+            case ir.Stmt(kind="expr", value=ir.Call(func=ir.Attr(value=held)) as call):
+                if _makes_half(context, call, callee):
+                    loops = program.control(callee).around(stmt.path)
+                    yield held in params or any(
+                        one.value in params and held in one.targets for one in loops
+                    )
 
 
 def _makes_half(context: Context, call: ir.Call, function: str) -> bool:
@@ -203,7 +221,7 @@ def _makes_half(context: Context, call: ir.Call, function: str) -> bool:
         context.program.origin(call.func, function) or ""
     ).startswith("torch.nn.")
     return made and any(
-        arg.name in names and context.program.origin(arg.value, function) in _HALF
+        arg.name in names and amp_of(context).dtype(arg.value, function) == "float16"
         for arg in call.args
     )
 
@@ -227,7 +245,10 @@ def _halves_of(
 ) -> list[tuple[str, ir.Call] | None]:
     """For each object that a module may be the call that made it half; None for another."""
     found: list[tuple[str, ir.Call] | None] = []
-    for one in context.program.noted(Values).of(module, function, stmt):
+    objects = context.program.noted(Values).of(module, function, stmt)
+    # What a test that always holds makes of a module takes the place of what it was.
+    sure = [o for o in objects if amp_of(context).tests_on(o) == {True}]
+    for one in sure or objects:
         call = one.expr
         if one.fields or not isinstance(call, ir.Call) or depth > _DEEPEST:
             found.append(None)
@@ -276,6 +297,7 @@ def _trained(
 def _unsharded(context: Context, protocol: Protocol) -> Iterator[tuple[str, ir.Call]]:
     """Plain scalers that step an optimizer of a module in shards: each rank looks at its own for infs."""
     amp, owners = protocol.amp, protocol.owners
+    spelled = Spelled(context.program)
     for optimizer, steps in protocol.stepping.items():
         wrapped = [
             one
@@ -285,9 +307,7 @@ def _unsharded(context: Context, protocol: Protocol) -> Iterator[tuple[str, ir.C
         shards = [
             isinstance(one.expr, ir.Call)
             and not one.fields
-            and _FSDP.fullmatch(
-                context.program.origin(one.expr.func, one.function) or ""
-            )
+            and _FSDP.fullmatch(spelled.out(one.expr, one.function)[1] or "")
             for one in wrapped
         ]
         if not any(shards):

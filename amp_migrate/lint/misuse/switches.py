@@ -134,6 +134,9 @@ class _Switches:
                     if own is not None:
                         given = one.expr.argument(99, "enabled")
                         chosen = self._choice(expr, function)
+                        if one.function != function and one.stmt is not None:
+                            inside = self._tests(one.function, one.stmt)
+                            chosen = chosen or next(iter(inside[-1:]), None)
                         switch = given if own.enabled is None else chosen
                         tests = self._tests(function, stmt)
                         switch = switch or (tests[-1] if tests else None)
@@ -143,6 +146,10 @@ class _Switches:
         """The test that chooses between a region and a null context."""
         if isinstance(expr, ir.Operation) and expr.op == "if":
             return expr.operands[0]
+        if isinstance(expr, ir.Call):
+            made = self.program.returns(expr, function)
+            found = (self._choice(value, callee) for callee, value in made)
+            return next((one for one in found if one is not None), None)
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
             given = self.program.definitions(owner, expr.id) if owner else []

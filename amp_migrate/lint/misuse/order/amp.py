@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import CallSite, Program
 
 AUTOCAST = re.compile(
     r"torch\.((?P<device>cuda|cpu|xpu)\.)?amp\.(autocast_mode\.)?autocast|torch\.autocast"
@@ -67,7 +67,9 @@ class Amp:
         self.points_to = program.noted(PointsTo)
         self._managed: dict[str, Managed] = {}
         self._always: dict[tuple[ir.Expr, str], bool] = {}
-        self._objects: dict[tuple[ir.Expr, str], frozenset[Key | None]] = {}
+        self._objects: dict[
+            tuple[ir.Expr, str, ir.Path | None], frozenset[Key | None]
+        ] = {}
 
     # -- what is called -------------------------------------------------------------------------
 
@@ -217,6 +219,75 @@ class Amp:
 
         return self._only(expr, function, read)
 
+    def outcome(
+        self, test: ir.Expr, function: str, context: tuple[CallSite, ...] = ()
+    ) -> bool | None:
+        """What a test comes to by way of some calls, where all that decides it is in sight."""
+        match test:
+            case ir.Operation(op="not", operands=(inner,)):
+                found = self.outcome(inner, function, context)
+                return None if found is None else not found
+            case ir.Operation(op="and" | "or" as op, operands=operands):
+                parts = {self.outcome(one, function, context) for one in operands}
+                decides = op == "or"
+                if decides in parts:
+                    return decides
+                return None if None in parts else not decides
+            case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
+                pairs = [
+                    self._constants(one, function, context) for one in (left, right)
+                ]
+                equal = {one == other for one in pairs[0] for other in pairs[1]}
+                return (equal == {True}) is (op == "==") if len(equal) == 1 else None
+            case ir.Name() | ir.Attr() | ir.Const():
+                values = set(map(bool, self._constants(test, function, context)))
+                return values.pop() if len(values) == 1 else None
+        return None
+
+    def _constants(
+        self,
+        expr: ir.Expr,
+        function: str,
+        context: tuple[CallSite, ...],
+        stmt: ir.Stmt | None = None,
+    ) -> list[object]:
+        found = self.points_to.whole(expr, function, stmt, context)
+        values = [
+            one.expr.value
+            for one in found
+            if isinstance(one.expr, ir.Const) and not one.fields
+        ]
+        return values if len(values) == len(found) else []
+
+    def named(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None = None
+    ) -> list[ir.Expr]:
+        """An expression; the attributes that ``getattr()`` may take, where their names are in sight."""
+        match expr:
+            case ir.Call(
+                func=ir.Name("getattr"),
+                args=(ir.Arg(value=held), ir.Arg(value=name), *_),
+            ):
+                names = [n for n in self._constants(name, function, (), stmt) if n]
+                return [ir.Attr(held, str(one)) for one in names] or [expr]
+        return [expr]
+
+    def tests_on(self, one: Object) -> set[bool | None]:
+        """Whether the tests around the statement that makes an object let it run, each."""
+        if one.stmt is None:
+            return set()
+        path = one.stmt.path
+        body = self.program.functions[one.function].body
+        found = set()
+        for stmt in ir.statements(body):
+            depth = len(stmt.path)
+            if stmt.kind == "if" and stmt.value is not None and depth < len(path):
+                if path[:depth] == stmt.path:
+                    outcome = self.outcome(stmt.value, one.function, one.context)
+                    taken = path[depth][0] == "body"
+                    found.add(None if outcome is None else outcome is taken)
+        return found
+
     # -- scalers --------------------------------------------------------------------------------
 
     def makes_scaler(self, call: ir.Call, function: str) -> bool:
@@ -291,13 +362,28 @@ class Amp:
             return None
         found = self._objects_of(expr, function)
         if isinstance(expr, ir.Attr) and self.is_one_of_several(expr.value, function):
-            found = frozenset()
+            if self._is_of_each(expr, function):
+                found = frozenset()
         alone = next(iter(found)) if len(found) == 1 else None
         return alone or self._written(expr, function, bound)
 
-    def keys(self, expr: ir.Expr, function: str) -> list[Key]:
+    def _is_of_each(self, expr: ir.Attr, function: str) -> bool:
+        """Whether each object of a class makes its own of what an attribute holds, or it may."""
+        return any(
+            self.program.functions[site.callee].name == "__init__"
+            for one in self.points_to.of(expr, function)
+            for site in one.context
+        ) or any(
+            one.kind != "value" or self.program.self_class(one.function) is not None
+            for one in self.points_to.of(expr, function)
+        )
+
+    def keys(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None = None
+    ) -> list[Key]:
         """The objects that an expression may name, those that have names of their own."""
-        return [key for key in self._objects_of(expr, function) if key is not None]
+        found = self._objects_of(expr, function, stmt)
+        return [key for key in found if key is not None]
 
     def is_one_of_several(self, expr: ir.Expr, function: str) -> bool:
         """Whether an object is of a class of which somebody makes several."""
@@ -308,12 +394,14 @@ class Amp:
                 return True
         return False
 
-    def _objects_of(self, expr: ir.Expr, function: str) -> frozenset[Key | None]:
-        key = expr, function
+    def _objects_of(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None = None
+    ) -> frozenset[Key | None]:
+        key = expr, function, None if stmt is None else stmt.path
         if key not in self._objects:
             self._objects[key] = frozenset(
                 self._named(one)
-                for one in self.points_to.of(*key)
+                for one in self.points_to.of(expr, function, stmt)
                 if one.kind != "open" and not one.is_none
             )
         return self._objects[key]
@@ -401,7 +489,14 @@ class Amp:
                 base, last = self.key(value, function, bound), repr(key)
             case ir.Item(value=value, key=ir.Name(id=name)):
                 base, last = self.key(value, function, bound), f"[{name}]"
-        return None if base is None else (*base, last)
+        if base is None:
+            return None
+        kind, owner, *names = base
+        if isinstance(expr, ir.Attr) and kind == "variable" and len(names) == 1:
+            if owner != function and owner in program.functions:
+                # What a parameter was given is named where that stands.
+                return self.key(ir.Attr(ir.Name(names[0]), last), owner)
+        return (*base, last)
 
 
 def _around_yield(body: tuple[ir.Stmt, ...]) -> Managed | None:

@@ -33,6 +33,7 @@ _LOOKS_AT = re.compile(
     r"|torch\.|numpy\."
 )
 _OF_SCALERS = frozenset(("scale", "unscale_", "step", "update", "get_scale"))
+_ON_SCALERS = frozenset(("scaled", "unscale", "step", "update"))
 _MOST_VALUES = 200
 """That a loss may be made of, as far as they are read."""
 _ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
@@ -77,6 +78,7 @@ class AmpEvents(Events):
         self.optimizers = Optimizers(amp.program, any_step=True)
         self._of, self._direct, self._kinds, self._steps = {}, {}, {}, {}
         self._settle(self._with_amp())
+        self._settle_callers()
 
     def _ensure(self, function: str) -> None:
         """What has nothing to do with AMP does not matter."""
@@ -89,6 +91,15 @@ class AmpEvents(Events):
         # A scaler that comes from one of these may go by any name.
         more = [one for one in modules if found and one.identifiers >= _SCALES]
         return [name for facts in (*found, *more) for name in facts.functions]
+
+    def _settle_callers(self) -> None:
+        """Have those read, too, that call functions of scalers and say no word of AMP themselves."""
+        pending = [one for one in self._direct if self._kinds[one] & _ON_SCALERS]
+        while pending:
+            sites = self.program.call_sites.get(pending.pop(), ())
+            fresh = {site.caller for site in sites} - self._direct.keys()
+            self._settle(sorted(fresh))
+            pending += fresh
 
     @property
     def read(self) -> Iterable[str]:
@@ -194,7 +205,8 @@ class AmpEvents(Events):
                 yield AmpEvent("opaque", *where, scaler=kept)
                 return
             if not any(map(self._steps_something, callees)):
-                if method == "step" and not call.args:
+                own_rule = any("descend" in self._touches(c) for c in callees)
+                if method == "step" and not call.args and not own_rule:
                     if self._is_optimizer_like(receiver, function):
                         yield AmpEvent("plain step", *where, subject=receiver)
                         return
@@ -455,6 +467,8 @@ class AmpEvents(Events):
             return not self.amp.is_off(expr, function)
         if refs:
             return False
+        if self._is_said_to_be_one(expr, function):
+            return True
         given = [
             *self.wrapped.given_as(expr, function),
             *self._spelled.given_to(expr, function),
@@ -467,6 +481,36 @@ class AmpEvents(Events):
         words = program.modules[ir.file_of(function)].identifiers
         under_amp = bool(words & _AMP_WORDS) or words >= _AMP_TOGETHER
         return bool(_LOOKS_LIKE_SCALER.search(name)) and under_amp
+
+    def _touches(self, function: str) -> set[str]:
+        """What a method of an object that is no optimizer of torch does to gradients itself."""
+        own = self.program.self_class(function)
+        if own is None or self.program.external_bases(own[1]):
+            return set()
+        body = self.program.functions[function].body
+        return {self._gradients.touch(stmt, function) for stmt in ir.statements(body)}
+
+    def _is_said_to_be_one(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an annotation says that a field, or a parameter, is a scaler."""
+        program = self.program
+        said: list[tuple[ir.Expr, str]] = []
+        if isinstance(expr, ir.Attr):
+            for name in program.instance_classes(expr.value, function):
+                for stmt in program.classes[name].body:
+                    if stmt.kind == "annassign" and ir.Name(expr.attr) in stmt.targets:
+                        around = f"{ir.file_of(name)}::{ir.MODULE}"
+                        said += [(one, around) for one in stmt.exprs]
+        elif isinstance(expr, ir.Name):
+            said = [
+                (one.annotation, program.functions[function].parent or function)
+                for one in program.functions[function].params
+                if one.name == expr.id and one.annotation is not None
+            ]
+        return any(
+            GRAD_SCALER.fullmatch(program.origin(inner, there) or "")
+            for one, there in said
+            for inner in ir.walk(one)
+        )
 
     def _steps_something(self, function: str) -> bool:
         """Whether a function does more than what an optimizer does itself."""

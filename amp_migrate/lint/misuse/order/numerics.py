@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import (
+    DEEPEST,
     EACH,
     Fields,
     Object,
     PointsTo,
+    State,
     attribute,
 )
 from amp_migrate.analysis.tables import dtype_table
@@ -19,6 +21,7 @@ from amp_migrate.analysis.tables.vocabulary import HALVES
 from amp_migrate.analysis.values.bce import BceLosses
 from amp_migrate.analysis.values.numbers import Numbers
 from amp_migrate.lint.misuse.order.amp import Amp
+from amp_migrate.lint.misuse.order.spelled import PARTIAL, Spelled
 from amp_migrate.program import ir
 
 BCE = "AMP204"
@@ -41,6 +44,7 @@ KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS - {"float_power_"}
 _NUMBERS = frozenset(
     "math.sqrt numpy.sqrt builtins.float builtins.int builtins.len".split()
 )
+_DEEPEST = 3
 _COUNTS = frozenset("** * / // + - -x".split())
 _GIVEN = {
     "masked_fill": ((1, "value"),),
@@ -82,6 +86,34 @@ class Values(PointsTo):
 
     returns_self = frozenset()
 
+    def _of_call(self, call: ir.Call, at: State) -> Iterator[State | Object]:
+        """Of an object that is called, what its ``__call__`` gives back, too."""
+        sites = list(self.program.call_sites_of(call, at.function))
+        methods = {self.program.functions[one.callee].name for one in sites}
+        refs = self.program.resolve(call.func, at.function) if sites else ()
+        if methods != {"__call__"} or any(ref.kind != "instance" for ref in refs):
+            yield from super()._of_call(call, at)
+            return
+        for site in sites:
+            context = (*at.context, site)[-DEEPEST:]
+            here = at._replace(function=site.callee, stmt=None, context=context)
+            yield from self._returned(site.callee, here)
+
+    def _returned(self, function: str, at: State) -> Iterator[State | Object]:
+        """What a function gives back; of a generator, what it hands out to a loop."""
+        facts = self.program.functions[function]
+        if not facts.is_generator or facts.is_async or at.fields[:1] != (EACH,):
+            yield from super()._returned(function, at)
+            return
+        for stmt in ir.statements(facts.body):
+            for expr in stmt.exprs:
+                for inner in ir.walk(expr):
+                    if isinstance(inner, ir.Suspend) and inner.value is not None:
+                        taken = at.fields[inner.kind == "yield" :]
+                        yield at._replace(
+                            expr=inner.value, function=function, stmt=stmt, fields=taken
+                        )
+
 
 class Numerics:
     """Finds them in the statements of one program."""
@@ -92,6 +124,7 @@ class Numerics:
         self._values = self.program.noted(Values)
         self._losses = BceLosses(self.program)
         self._numbers = Numbers(self.program, _FP16)
+        self._spelled = Spelled(self.program)
         self._names_bce: dict[str, bool] = {}
         """Of a file, whether any word in it may name such a loss."""
         self._regions: dict[str, list[ir.Path]] = {}
@@ -112,7 +145,10 @@ class Numerics:
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 if own_bce and (
-                    self._losses.computes(call, function)
+                    (
+                        self._losses.computes(call, function)
+                        and not self._is_other_loss(call.func, function, stmt)
+                    )
                     or self._is_kept_loss(call.func, function, stmt)
                 ):
                     yield Numeric(BCE, call)
@@ -127,6 +163,18 @@ class Numerics:
                     at = inner if isinstance(inner, ir.Call) else None
                     yield Numeric(VANISHING, at, message)
 
+    def _is_other_loss(self, func: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether the loss is made under tests only that never let it be."""
+        if isinstance(func, ir.Name) or not isinstance(func, ir.Attr):
+            return False
+        made = [
+            one
+            for one in self.amp.points_to.of(func, function, stmt)
+            if isinstance(one.expr, ir.Call)
+            and self._losses.makes(one.expr, one.function)
+        ]
+        return bool(made) and all(False in self.amp.tests_on(one) for one in made)
+
     def _is_kept_loss(self, func: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether what is called is the loss, out of a table, say, or by an argument."""
         known = self.program.origin(func, function) or self.program.resolve(
@@ -136,11 +184,17 @@ class Numerics:
         return bool(made) and all(
             isinstance(one.expr, ir.Call)
             and any(
-                isinstance(each, ir.Call) and self._losses.makes(each, one.function)
+                isinstance(each, ir.Call) and self._makes_loss(each, one.function)
                 for each in _turns(one.expr, one.fields)
             )
             for one in made
         )
+
+    def _makes_loss(self, call: ir.Call, function: str) -> bool:
+        if self.program.origin(call.func, function) == PARTIAL and call.args:
+            inner = ir.Call(call.args[0].value, ())
+            return self._losses.computes(inner, function)
+        return self._losses.makes(call, function)
 
     # -- overflow -------------------------------------------------------------------------------
 
@@ -238,11 +292,12 @@ class Numerics:
         match expr:
             case ir.Operation(op="@"):
                 return True
-            case ir.Operation(op="*" | "/", operands=(left, right)):
-                if self._is_number(right, function, stmt):
-                    return self.is_half(left, function, stmt)
-                return self._is_number(left, function, stmt) and self.is_half(
-                    right, function, stmt
+            case ir.Operation(op="+" | "-" | "*" | "/", operands=operands):
+                tensors = [
+                    one for one in operands if not self._is_number(one, function, stmt)
+                ]
+                return bool(tensors) and all(
+                    self.is_half(one, function, stmt) for one in tensors
                 )
             case ir.Operation(op="-x", operands=(inner,)):
                 return self.is_half(inner, function, stmt)
@@ -339,6 +394,7 @@ class Numerics:
 
     def _is_custom(self, call: ir.Call, function: str) -> bool:
         """Whether a call applies an autograd.Function whose backward would meet two dtypes."""
+        call, _ = self._spelled.out(call, function)
         func, there = call.func, function
         own = isinstance(func, ir.Attr) and func.value == ir.Name("self")
         if own or isinstance(func, ir.Name):
@@ -390,10 +446,22 @@ class Numerics:
             return False
         return self._multiplies(forward) and self._multiplies(backward)
 
-    def _multiplies(self, function: str) -> bool:
+    def _multiplies(self, function: str, depth: int = 0) -> bool:
         return any(
             (isinstance(inner, ir.Operation) and inner.op == "@")
-            or (isinstance(inner, ir.Call) and self._is_product(inner, function))
+            or (
+                isinstance(inner, ir.Call)
+                and (
+                    self._is_product(inner, function)
+                    or (
+                        depth < _DEEPEST
+                        and any(
+                            self._multiplies(one, depth + 1)
+                            for one in self.program.callees(inner, function)
+                        )
+                    )
+                )
+            )
             for stmt in ir.statements(self.program.functions[function].body)
             for expr in stmt.exprs
             for inner in ir.walk(expr)

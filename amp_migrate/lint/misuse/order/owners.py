@@ -10,6 +10,7 @@ from amp_migrate.lint.misuse.order.amp import Amp, Key
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.order.ways import Ways
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
 
 _GIVES_PARAMETERS = ("parameters", "named_parameters")
 
@@ -53,7 +54,8 @@ class Owners:
                     if isinstance(one.expr, ir.Call) and one.function != function
                     if construction(one.expr, one.function) is not None
                 ]
-                yield from elsewhere or [(key, function, stmt.value)]
+                given = {target: value for target, value, _ in unpacked(stmt)}
+                yield from elsewhere or [(key, function, given[event.subject])]
 
     def _named(
         self,
@@ -74,9 +76,19 @@ class Owners:
             for inner in ir.walk(part):
                 if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
                     if inner.func.attr in _GIVES_PARAMETERS:
-                        key = key_of(inner.func.value, there)
-                        if key is not None:
-                            yield key
+                        for held in self._kept_as(inner.func.value, there):
+                            key = key_of(held, there)
+                            if key is not None:
+                                yield key
+
+    def _kept_as(self, module: ir.Expr, function: str) -> Iterator[ir.Expr]:
+        """A module by all names that a function gives it: ``self.net = net``."""
+        yield module
+        if isinstance(module, ir.Name):
+            for stmt in ir.statements(self.amp.program.functions[function].body):
+                for target, value, _ in unpacked(stmt):
+                    if value == module and isinstance(target, ir.Attr):
+                        yield target
 
     def of(
         self, given: ir.Expr | None, function: str, known: set[Key], ways: Ways

@@ -48,6 +48,7 @@ from amp_migrate.lint.misuse.order.state import (
 )
 from amp_migrate.lint.misuse.order.ways import SCALED_LOSS
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import unpacked
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
@@ -109,7 +110,10 @@ class Protocol(Outside):
             case "new scaler":
                 held = self._new_scaler(held, scaler, here)
             case "new optimizer":
-                if subject is not None:
+                given = {target: value for target, value, _ in unpacked(stmt)}
+                made = given.get(event.subject) if event.subject else None
+                # One more name of the same makes no other.
+                if subject is not None and self.key(made, function) != subject:
                     held = self._new_optimizer(held, subject)
         return State(held, state.known)
 

@@ -11,6 +11,8 @@ from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
+PARTIAL = "functools.partial"
+
 
 class Spelled:
     """Answers for one program."""
@@ -72,7 +74,7 @@ class Spelled:
         match made.expr:
             case ir.Call(func=func, args=(inner, *args)) if not made.fields:
                 match self.program.origin(func, made.function), args:
-                    case "functools.partial", _:
+                    case origin, _ if origin == PARTIAL:
                         given = (*args, *call.args)
                         return ir.Call(inner.value, given, call.line, call.column)
                     case "builtins.getattr", (ir.Arg(ir.Const(str(name))), *_):

@@ -45,7 +45,8 @@ class Turns:
         """Whether a test holds in every so-manieth turn: ``(i + 1) % 4 == 0``, or by a variable."""
         if site not in self._counts:
             self._counts[site] = stmt.value is not None and any(
-                isinstance(inner, ir.Operation) and inner.op == "%"
+                isinstance(inner, ir.Operation)
+                and (inner.op == "%" or self._is_of_counter(inner, site[0]))
                 for part in _operands(stmt.value)
                 for one in (
                     part,
@@ -54,6 +55,21 @@ class Turns:
                 for inner in ir.walk(one)
             )
         return self._counts[site]
+
+    def _is_of_counter(self, test: ir.Operation, function: str) -> bool:
+        """Whether a test compares what is counted up: ``self.count == self.every``."""
+        return test.op in ("==", ">=", ">") and any(
+            stmt.kind == "augassign"
+            and stmt.op == "+"
+            and isinstance(stmt.value, ir.Const)
+            and one in stmt.targets
+            and ir.file_of(there) == ir.file_of(function)
+            for one in test.operands
+            if isinstance(one, (ir.Name, ir.Attr))
+            for there, stmt in self.points_to.program.mentioning(
+                one.id if isinstance(one, ir.Name) else one.attr
+            )
+        )
 
     def updates_in_each(self, scaler: Key) -> bool:
         """Whether a scaler is updated in each turn of a loop that accumulates, and steps in some."""

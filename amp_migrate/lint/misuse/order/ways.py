@@ -24,6 +24,8 @@ _MOST_TESTS = 4
 _JUMPS = frozenset(("continue", "break", "return", "raise"))
 SCALED_LOSS = "scaled loss"
 """What the key of a parameter begins with that is given a scaled loss; the key of the scaler follows."""
+_TEXT = "text"
+"""What the key of a parameter begins with that is given a text, which follows."""
 _EVERYWHERE = "@"
 """The scope of tests whose names mean the same in every function."""
 
@@ -59,6 +61,9 @@ class Ways(Walk[Held]):
         """What functions that decorators have made stand for, on the present way."""
         self._endless: set[tuple[object, ...]] = set()
         """Calls, with what holds when they are made, that were found to have too many ways."""
+        self._turn: dict[int, tuple[str, ...]] = {}
+        """What calls run in the present turn of a loop that goes through objects."""
+        self._turns: dict[Site, list[dict[int, tuple[str, ...]]] | None] = {}
 
     @property
     def is_exhausted(self) -> bool:
@@ -133,6 +138,17 @@ class Ways(Walk[Held]):
 
     def _chosen(self, event: Event, caller: str) -> tuple[str, ...]:
         """What a call runs on this way: a decorator's function calls the one that it stands for."""
+        if id(event.call) in self._turn:
+            return self._turn[id(event.call)]
+        match event.call:
+            case ir.Call(func=ir.Call(args=(_, ir.Arg(value=ir.Name(id=name)), *_))):
+                # getattr(hook, name)(): by the name that the present way gives.
+                given = self._bound[-1].get((caller, name)) or ("",)
+                if given[0] == _TEXT:
+                    functions = self.program.functions
+                    return tuple(
+                        c for c in event.callees if functions[c].name == given[1]
+                    )
         decorated = self._decorated.get(caller)
         return (decorated,) if decorated in event.callees else event.callees
 
@@ -242,6 +258,8 @@ class Ways(Walk[Held]):
         scaler = self.events.scaled_by(value, self._around[-1][1], function)
         if scaler is not None:
             return (SCALED_LOSS, *(self.key(scaler, function) or ()))
+        if isinstance(value, ir.Const) and isinstance(value.value, str):
+            return (_TEXT, value.value)
         found = self.key(value, function)
         if found is None and self.events.may_be_scaled(value, function):
             return (SCALED_LOSS,)
@@ -264,7 +282,8 @@ class Ways(Walk[Held]):
     ) -> set[State[Held]]:
         scope = self.program.functions[qualname]
         # What a call of these makes is something that runs later; a context manager is entered at once.
-        if scope.is_generator or scope.is_async:
+        steps = scope.is_generator and self._is_all_in_loop()
+        if (scope.is_generator and not steps) or scope.is_async:
             ending, self._ending = self._ending, False
             body = self.amp.managed(qualname)[ending]
             return self._block(qualname, body, set(states)).after
@@ -276,6 +295,13 @@ class Ways(Walk[Held]):
         found = super()._function(qualname, states)
         del self.open[depth:]
         return found
+
+    def _is_all_in_loop(self) -> bool:
+        """Whether a generator is called by a loop that has nothing to do with the protocol itself."""
+        if not self._around or self._around[-1][1].kind != "for":
+            return False
+        function, loop = self._around[-1]
+        return all(self._does_nothing(function, one) for one in loop.blocks[0].body)
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -363,6 +389,54 @@ class Ways(Walk[Held]):
     def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
         # A loop that has nothing to do is no witness of anything.
         return True
+
+    def _loop(
+        self, function: str, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> Flow[Held]:
+        turns = self._turns_of(function, stmt)
+        if turns is None:
+            return super()._loop(function, stmt, states)
+        outer = self._turn
+        whole: Flow[Held] = Flow(after=self._line(function, stmt, states))
+        for turn in turns:
+            self._turn = outer | turn
+            flow = self._block(function, stmt.blocks[0].body, whole.after)
+            whole.after = flow.after | flow.continues
+            whole.breaks |= flow.breaks
+            whole.returns |= flow.returns
+        self._turn = outer
+        return Flow(after=whole.after | whole.breaks, returns=whole.returns)
+
+    def _turns_of(
+        self, function: str, loop: ir.Stmt
+    ) -> list[dict[int, tuple[str, ...]]] | None:
+        """What the calls of objects that a loop goes through run, turn by turn; one turn for all where
+        their order is not in sight. None for any other loop."""
+        if loop.kind != "for":
+            return None
+        site = function, loop.path
+        if site not in self._turns:
+            found = {
+                id(event.call): turns
+                for inner in ir.statements(loop.blocks[0].body)
+                for event in self.events.of(function, inner)
+                if event.kind == "call" and event.call is not None
+                if any(map(self.events.kinds, event.callees))
+                for turns in (self.events.wrapped.in_turn(event.call, loop, function),)
+                if turns is not None
+            }
+            lengths = {len(turns) for turns in found.values()}
+            count = lengths.pop() if len(lengths) == 1 else 0
+            self._turns[site] = (
+                [
+                    {call: turns[i] for call, turns in found.items()}
+                    for i in range(count)
+                ]
+                or [{}]
+                if found
+                else None
+            )
+        return self._turns[site]
 
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether a ``for`` goes through optimizers, each of which has its turn once."""

@@ -4,8 +4,10 @@ takes its place, and this calls the one whose place it has taken."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
+from amp_migrate.lint.misuse.order.spelled import PARTIAL
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -61,8 +63,20 @@ class Wrapped:
         self, callees: tuple[str, ...], call: ir.Call, function: str
     ) -> tuple[str, ...]:
         """What a call runs, where it is known what it calls."""
-        if not callees and isinstance(call.func, (ir.Name, ir.Attr)):
+        if not callees and isinstance(call.func, (ir.Name, ir.Attr, ir.Item)):
             callees = self._of_object(call.func, function)
+        match call.func:
+            case ir.Call(
+                func=ir.Name("getattr"),
+                args=(ir.Arg(value=held), ir.Arg(value=name), *_),
+            ):
+                said = {
+                    str(one.expr.value)
+                    for one in self.points_to.of(name, function)
+                    if isinstance(one.expr, ir.Const)
+                }
+                for text in sorted(said):
+                    callees += self._of_object(ir.Attr(held, text), function)
         if not callees and isinstance(call.func, ir.Name):
             owner = self.program.owner(call.func.id, function) or ""
             params = self.program.functions[owner].params if owner else ()
@@ -71,24 +85,43 @@ class Wrapped:
                     return tuple(sorted(self._inside[owner]))
         return tuple(dict.fromkeys(self._stands_in.get(one, one) for one in callees))
 
-    def _of_object(self, func: ir.Name | ir.Attr, function: str) -> tuple[str, ...]:
+    @cached_property
+    def _methods(self) -> frozenset[str]:
+        """The names of all methods of the program."""
+        found = self.program.functions.values()
+        return frozenset(one.name for one in found if one.class_name is not None)
+
+    def _of_object(self, func: ir.Expr, function: str) -> tuple[str, ...]:
         """What the call of an object runs that no class says: one of ``LOSSES[name]()``, whose class was
         taken out of a table, or of modules that run one after the other."""
         own = self.program.self_class(function)
         if isinstance(func, ir.Attr) and (own is None or func.value != ir.Name(own[0])):
-            # A method of an object that nothing is known of.
-            return ()
+            if func.attr not in self._methods:
+                # A method of an object that nothing is known of.
+                return ()
         key = function, func
         if key not in self._objects:
-            classes = [
-                name
+            found = dict.fromkeys(
+                callee
                 for one in self.points_to.of(func, function)
-                if isinstance(one.expr, ir.Call) and not one.fields
-                for name in self._classes(one.expr, one.function)
-            ]
-            found = dict.fromkeys(m for c in classes for m in self._called_of(c))
+                if not one.fields
+                for callee in self._of_one(one)
+            )
             self._objects[key] = tuple(found)
         return self._objects[key]
+
+    def _of_one(self, one: Object) -> Iterator[str]:
+        """What the call of one object runs."""
+        if one.kind == "function":
+            yield one.name
+        elif isinstance(one.expr, ir.Call):
+            given = one.expr.args
+            if self.program.origin(one.expr.func, one.function) == PARTIAL:
+                if all(arg.name is not None for arg in given[1:]):
+                    inner = ir.Call(given[0].value, (), one.expr.line)
+                    yield from self.program.callees(inner, one.function)
+            for name in self._classes(one.expr, one.function):
+                yield from self._called_of(name)
 
     def _classes(self, made: ir.Call, function: str) -> Iterator[str]:
         if isinstance(made.func, ir.Item):
@@ -105,6 +138,45 @@ class Wrapped:
             if method is not None:
                 yield method
                 return
+
+    def in_turn(
+        self, call: ir.Call, loop: ir.Stmt, function: str
+    ) -> list[tuple[str, ...]] | None:
+        """What a call of something that a loop goes through runs in each turn, where all that it goes
+        through is objects and functions of the program; nothing where their order is not in sight.
+        """
+        parts = [call.func, *(arg.value for arg in call.args)]
+        asked = {part for one in parts for part in ir.walk(one)}
+        for target in ir.walk(loop.targets[0]):
+            if not isinstance(target, ir.Name) or target not in asked:
+                continue
+            objects = self.points_to.of(target, function)
+            if not objects or not all(map(self._runs, objects)):
+                continue
+            whole = self.points_to.of(loop.value, function) if loop.value else ()
+            items = (
+                whole[0].expr.items
+                if len(whole) == 1 and isinstance(whole[0].expr, ir.Display)
+                else ()
+            )
+            turns = []
+            for item in items if target == loop.targets[0] else ():
+                match call.func:
+                    case ir.Attr(value=value, attr=attr) if value == target:
+                        func: ir.Expr = ir.Attr(item, attr)
+                    case ir.Name() as name if name == target:
+                        func = item
+                    case _:
+                        return []
+                turns.append(self._of_object(func, whole[0].function))
+            told = [one for turn in turns for one in turn]
+            return turns if len(told) == len(set(told)) == len(objects) else []
+        return None
+
+    def _runs(self, one: Object) -> bool:
+        return not one.fields and (
+            one.kind in ("function", "instance") or one.name in self.program.classes
+        )
 
     def given_as(self, expr: ir.Expr, function: str) -> Iterator[tuple[ir.Expr, str]]:
         """The parameters of decorated functions in whose place a parameter of the one stands that is
