@@ -54,9 +54,9 @@ def values_axis(values: Iterable[float], wanted: int = 5) -> Axis:
     return _linear(bottom, high + margin, wanted)
 
 
-def from_zero(highest: float, wanted: int = 4) -> Axis:
-    """For bars, whose length is what is seen."""
-    return _linear(0.0, highest * 1.04 or 1.0, wanted)
+def from_zero(highest: float, wanted: int = 4, *, whole: bool = False) -> Axis:
+    """For bars, whose length is what is seen; ``whole``: of numbers that have no fractions."""
+    return _linear(0.0, highest * 1.04 or 1.0, wanted, least=float(whole))
 
 
 def counting(first: float, last: float, wanted: int = 6) -> Axis:

@@ -77,9 +77,11 @@ def stairs(titles: Titles, series: Sequence[Series]) -> Markup:
     return _figure(titles, series, values, stairs=True)
 
 
-def bars(titles: Titles, rows: Sequence[Bar], remark: str = "") -> Markup:
-    """Bars from zero, each with its quartiles as a whisker."""
-    axis = from_zero(max(row.high or row.value for row in rows))
+def bars(
+    titles: Titles, rows: Sequence[Bar], remark: str = "", *, whole: bool = False
+) -> Markup:
+    """Bars from zero, each with its quartiles as a whisker; ``whole``: of numbers without fractions."""
+    axis = from_zero(max(row.high or row.value for row in rows), whole=whole)
     height = 48 * len(rows)
     parts = [
         _grid_x(axis),

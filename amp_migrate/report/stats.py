@@ -120,7 +120,8 @@ def _bars(key: str, title: str, rows: Sequence[tuple[str, int]]) -> Markup:
     ]
     left = len(rows) - len(shown)
     remark = f"{left} more are in the table." if left else ""
-    return charts.bars(Titles(key, title, "training loops", ""), shown, remark)
+    titles = Titles(key, title, "training loops", "")
+    return charts.bars(titles, shown, remark, whole=True)
 
 
 def _by_project(projects: Sequence[Project]) -> Markup:
@@ -151,6 +152,12 @@ def _by_reason(whole: Summary) -> Markup:
     )
 
 
+def _code(text: str) -> Markup:
+    """Words, some of them between backticks."""
+    parts = enumerate(text.split("`"))
+    return joined(*(element("code", part) if odd % 2 else part for odd, part in parts))
+
+
 def _table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]
 ) -> Markup:
@@ -158,7 +165,7 @@ def _table(
         return element(
             "tr",
             *(
-                element(kind, cell, class_="number" if index in numbers else None)
+                element(kind, _code(cell), class_="number" if index in numbers else None)
                 for index, cell in enumerate(cells)
             ),
         )
