@@ -35,6 +35,7 @@ import torch
 import torch._dynamo  # loaded by the first optimizer: a second of every worker's time, otherwise
 import torch.distributions
 import torch.utils.data
+from fixtures_support import FIXTURES
 from trees import Tree, run_main
 
 from amp_migrate.validate.harness.backward_products import ProductCounter
@@ -308,13 +309,13 @@ def execute(program: Program, mode: Mode = ORIGINAL, name: str = "script.py") ->
 
 
 @functools.lru_cache(maxsize=1000)
-def _original(program: str, name: str) -> Run:
+def _original(program: Program, name: str) -> Run:
     return execute(program, ORIGINAL, name)
 
 
 def reference_of(program: Program, name: str = "script.py") -> Run:
     """How the original trains: run once for all that is compared with it, where it cannot change."""
-    if isinstance(program, str):
+    if isinstance(program, str) or FIXTURES in program.folder.parents:
         return _original(program, name)
     return execute(program, ORIGINAL, name)
 

@@ -68,14 +68,19 @@ def test_words(rule: Refusal) -> None:
     ast.parse("\n".join(rule.by_hand))
 
 
-@by_code([rule for rule in ALL if rule.advice])
-def test_advice_by_what_the_message_says(rule: Refusal) -> None:
-    said_here = "\n".join(
+@pytest.fixture(scope="module")
+def said_here() -> str:
+    """All that the package may say."""
+    return "\n".join(
         str(node.value)
         for path in (ROOT / "amp_migrate").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant)
     )
+
+
+@by_code([rule for rule in ALL if rule.advice])
+def test_advice_by_what_the_message_says(rule: Refusal, said_here: str) -> None:
     for phrase, lines in rule.advice.items():
         assert lines and all(len(line) <= 100 for line in lines)
         ast.parse("\n".join(lines))

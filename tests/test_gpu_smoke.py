@@ -74,7 +74,7 @@ def test_tiny_sizes_run_and_measure_nothing(tmp_path: Path) -> None:
         [sys.executable, COMMAND, "--tiny", "--models", "tacotron", "--output", out],
         capture_output=True,
         text=True,
-        env={"PATH": "", "CUDA_VISIBLE_DEVICES": ""},
+        env={"PATH": "", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr + done.stdout
     text = out.read_text(encoding="utf-8")

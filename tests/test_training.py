@@ -61,6 +61,8 @@ def test_off_means_off_whatever_is_asked_for(name: str, options: Options) -> Non
     # Its threads take over whether autocast is on, but not its dtype: another would not reach them.
     refused = options.dtype != "float16" and "nn.DataParallel(" in plain(name)
     assert result.changed is not refused
+    if result.output == golden(name):
+        return  # which `test_off_means_off` has run
     found = check_off(plain(name), result.output, f"{name}/rewritten.py")
     # The old spelling announces its deprecation on a new torch: asked for, and no change.
     assert [said for said in found if "FutureWarning" not in said] == []

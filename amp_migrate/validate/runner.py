@@ -243,7 +243,8 @@ class Runner:
         hello = lines[0]
         if hello["kind"] == "broken":
             raise HarnessError(
-                f"{self.interpreter} has no torch that can be imported: {hello['message']}"
+                f"{self.interpreter} has no torch that can be imported ({hello['message']});"
+                " --python names another"
             )
         gpu = None
         if self.device != "cpu":
