@@ -165,7 +165,9 @@ def _table(
         return element(
             "tr",
             *(
-                element(kind, _code(cell), class_="number" if index in numbers else None)
+                element(
+                    kind, _code(cell), class_="number" if index in numbers else None
+                )
                 for index, cell in enumerate(cells)
             ),
         )

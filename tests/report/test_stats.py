@@ -72,7 +72,7 @@ def test_the_same_as_a_page_that_needs_nothing_else() -> None:
     assert not any({"src", "href"} & given.keys() for _, given in found)
     for words in ("4 training loops", "25 % under AMP", "&lt;two&gt;", "AMP013"):
         assert words in text
-    ticks = re.findall(r'<text [^>]*\btick\b[^>]*>([^<]*)</text>', text)
+    ticks = re.findall(r"<text [^>]*\btick\b[^>]*>([^<]*)</text>", text)
     assert set(ticks) == {"0", "1"}, "there is no half of a loop"
 
 
