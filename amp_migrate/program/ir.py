@@ -470,6 +470,11 @@ def key_of(expr: Expr) -> str | None:
             return None
 
 
+def method_of(call: Call) -> str:
+    """The name of the attribute that a call is one of, ``c`` of ``a.b.c()``; empty where it is of none."""
+    return call.func.attr if isinstance(call.func, Attr) else ""
+
+
 def dotted(expr: Expr) -> tuple[str, ...] | None:
     """``a.b.c`` as ("a", "b", "c")."""
     parts: list[str] = []

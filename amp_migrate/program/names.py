@@ -94,6 +94,11 @@ class Names:
         own = self._definitions.get((owner, name), [])
         return own + self._set_from_outside.get((owner, name), [])
 
+    def defined(self, name: str, function: str) -> list[Definition]:
+        """Every statement that gives a value to the variable that a function means by a name."""
+        owner = self.owner(name, function)
+        return [] if owner is None else self.definitions(owner, name)
+
     def home(self, owner: str, name: str) -> tuple[str, str]:
         """The scope and the name under which an imported variable is given its value."""
         there = self.elsewhere(ir.Name(name), owner)

@@ -20,6 +20,10 @@ class Made:
     stmt: ir.Stmt
     index: int | None = None
 
+    def inner(self, expr: ir.Expr, index: int | None = None) -> Made:
+        """Another expression of the same statement."""
+        return Made(expr, self.function, self.stmt, index)
+
 
 class Flow:
     """Answers for one program."""
@@ -179,7 +183,7 @@ class Flow:
             if inner is None:
                 return None
             found += inner
-        for made in self.made(Made(at.expr, at.function, at.stmt)) or ():
+        for made in self.made(at.inner(at.expr)) or ():
             inner = _written_out(made)
             if inner is None:
                 return None
@@ -207,4 +211,4 @@ def _written_out(made: Made) -> list[Made] | None:
         return None
     if made.index is not None:
         return None
-    return [Made(item, made.function, made.stmt) for item in made.expr.items]
+    return [made.inner(item) for item in made.expr.items]

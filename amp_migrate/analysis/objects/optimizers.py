@@ -737,7 +737,7 @@ class Optimizers:
     ) -> Problem:
         origin = self.program.origin(call.func, function) or ""
         text = ir.render(call.func) or "this call"
-        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        method = ir.method_of(call)
         if origin.startswith("apex.amp") or (
             method == "initialize" and text.startswith("amp.")
         ):

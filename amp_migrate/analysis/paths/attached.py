@@ -41,7 +41,7 @@ def _attached_by(program: Program, function: str, stmt: ir.Stmt) -> Iterator[ir.
             yield value
     for call in calls_of(stmt):
         origin = program.origin(call.func, function) or ""
-        name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        name = ir.method_of(call)
         if _REGISTERS & {name, origin.rpartition(".")[2]}:
             yield from (arg.value for arg in call.args)
         elif origin == "builtins.setattr" and len(call.args) == 3:

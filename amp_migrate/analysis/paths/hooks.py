@@ -29,7 +29,7 @@ _PART_OF_A_NAME = re.compile(r"(?i)hook|register")
 def seen_by(program: Program, function: str, call: ir.Call) -> str | None:
     """What a call registers that sees scaled gradients, and minds."""
     origin = program.origin(call.func, function) or ""
-    method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+    method = ir.method_of(call)
     if origin == "" and method in _ON_GRADIENTS:
         if linear(program, function, call):
             return None

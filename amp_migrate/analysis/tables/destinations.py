@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.loaders import names_data
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
@@ -21,7 +21,7 @@ _MAKES_DEVICE = re.compile(
 _DTYPE = re.compile(
     r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*)"
 )
-_TENSOR_METHODS = dtype_table.SAME | frozenset(
+_TENSOR_METHODS = operations("first") | frozenset(
     "float double half bfloat16 long int bool new_ones new_zeros new_full".split()
 )
 _DEEPEST = 4

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _SAYS = frozenset("dtype itemsize nbytes".split())
@@ -35,23 +35,22 @@ def tested(
 ) -> Iterator[ir.Expr]:
     """The tensors whose dtype a statement compares, ``h.dtype == torch.float32``, where it makes a
     difference whether they are ``half``, the dtype of autocast."""
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
-                continue
-            if any(
-                _is_integer_dtype(program, one, function)
-                or _is_no_dtype_of_torch(program, one, function)
-                or _are_both_precisions(program, one, function, half)
-                for one in inner.operands
-            ):
-                continue
-            for operand in inner.operands:
-                match operand:
-                    case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
-                        continue
-                    case ir.Attr(value=tensor, attr="dtype"):
-                        yield tensor
+    for inner in parts_of(stmt):
+        if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
+            continue
+        if any(
+            _is_integer_dtype(program, one, function)
+            or _is_no_dtype_of_torch(program, one, function)
+            or _are_both_precisions(program, one, function, half)
+            for one in inner.operands
+        ):
+            continue
+        for operand in inner.operands:
+            match operand:
+                case ir.Attr(value=ir.Attr(attr="weight" | "bias")):
+                    continue
+                case ir.Attr(value=tensor, attr="dtype"):
+                    yield tensor
 
 
 def _is_no_dtype_of_torch(program: Program, expr: ir.Expr, function: str) -> bool:
@@ -119,14 +118,13 @@ def _asks(program: Program, function: str, stmt: ir.Stmt, kept: set[str]) -> boo
             if arg.name == "dtype" or (arg.name is None and name in _CASTS):
                 taken.add(id(arg.value))
     held = {id(target) for target, _, _ in unpacked(stmt)}
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            says = isinstance(inner, ir.Attr) and inner.attr in _SAYS
-            if (says or ir.key_of(inner) in kept) and id(inner) not in taken | held:
-                return True
-            origin = program.origin(inner, function) or ""
-            if _TYPED.fullmatch(origin) or origin in _RANGES:
-                return True
+    for inner in parts_of(stmt):
+        says = isinstance(inner, ir.Attr) and inner.attr in _SAYS
+        if (says or ir.key_of(inner) in kept) and id(inner) not in taken | held:
+            return True
+        origin = program.origin(inner, function) or ""
+        if _TYPED.fullmatch(origin) or origin in _RANGES:
+            return True
     return False
 
 

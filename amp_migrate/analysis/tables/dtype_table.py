@@ -42,37 +42,15 @@ FP32_LAYERS = re.compile(
 """Layers that autocast runs in fp32."""
 IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
 """Models of other packages, which are fp32."""
-SAME = operations("first")
-"""Functions and methods whose floating-point result has the dtype of their first operand."""
-TURNS = operations("turns")
-GROWING = operations("grows")
-"""Functions and methods that leave the range of half precision soon, and have no autocast outside."""
-PRODUCTS = operations("product")
-"""Functions that raise where their operands are not of one dtype."""
-ALIKE = operations("alike", "raises")
-"""Functions that compute no such product, and outside of autocast want operands of one dtype, too."""
-PROMOTING = operations("promoted")
-"""Functions and methods whose result has the dtype to which their operands are promoted."""
-CHOOSING = operations("chosen")
-"""Functions and methods that give some of what they are given, and where that was."""
-JOINS = operations("joined")
-FACTORIES = operations("made")
-INTEGER_FACTORIES = operations("counted")
-FP32_FUNCTIONS = operations("fp32", "raises")
-"""Functions that autocast runs in fp32."""
 FP32_ONLY = re.compile(
     r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
     r"|quantile|nanquantile)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 """Functions that want fp32 operands, and compute no product that autocast would cast again."""
-FP32_METHODS = operations("wide")
-"""Those of them that are methods."""
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
-FROM_NUMBERS = operations("made", "counted", "given")
-"""Functions whose result has nothing of autocast."""
 MADE_LIKE = operations("new", "compares") | {"to", "size"}
 """Methods whose result is no half where their tensor is none."""
 NUMBERS = frozenset(
@@ -86,6 +64,24 @@ OF_NUMBERS = frozenset(f"builtins.{name}" for name in "min max abs round sum".sp
 ARITHMETIC = frozenset("+ - * /".split())
 """Operators whose result has the dtype of its operands, if that is one."""
 COMPARISONS = frozenset("== != < <= > >= and or not in is compare".split())
+
+
+def tells_places(expr: ir.Expr, index: int | None) -> bool:
+    """Whether an element of what is chosen is where that was, ``x.max(1)[1]``: integers."""
+    if index not in (1, -1) or not isinstance(expr, ir.Call):
+        return False
+    name = ir.method_of(expr)
+    return name in operations("chosen") and (
+        name not in ("max", "min")
+        # And not what two tensors are compared with.
+        or any(
+            arg.name == "dim"
+            or isinstance(arg.value, ir.Const)
+            or (isinstance(arg.value, ir.Operation) and arg.value.op == "-x")
+            or (ir.key_of(arg.value) or "").endswith(("dim", "axis"))
+            for arg in expr.args
+        )
+    )
 
 
 def view_of(expr: ir.Expr) -> ir.Expr | None:

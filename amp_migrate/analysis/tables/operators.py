@@ -16,6 +16,7 @@ from amp_migrate.analysis.tables.degrees import (
     quotient,
 )
 from amp_migrate.catalogue.operations import operations
+from amp_migrate.program import ir
 
 
 def _words(text: str) -> frozenset[str]:
@@ -70,6 +71,13 @@ class Applied:
     plain: tuple[Degree, ...]
     keywords: dict[str, Degree]
     said: tuple[object, ...]
+
+
+def said(arg: ir.Arg) -> object:
+    """The last word of an argument's name, or the value of a constant."""
+    if isinstance(arg.value, ir.Const):
+        return arg.value.value
+    return (ir.key_of(arg.value) or "").rsplit(".", 1)[-1]
 
 
 def is_known(name: str) -> bool:

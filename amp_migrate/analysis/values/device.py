@@ -22,6 +22,7 @@ from amp_migrate.analysis.values.conditions import (
 )
 from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
@@ -566,8 +567,7 @@ def _is_chosen(stmt: ir.Stmt, call: ir.Call) -> bool:
     """Whether a test on a statement's own line decides if a call in it is run."""
     return any(
         one is call
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
+        for inner in parts_of(stmt)
         if isinstance(inner, ir.Operation) and inner.op in ("if", "and", "or")
         for operand in inner.operands[1:]
         for one in ir.walk(operand)

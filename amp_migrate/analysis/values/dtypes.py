@@ -8,57 +8,77 @@ from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 _MOST = 400
 
 
-class Dtypes:
-    """Answers for one program."""
+class Shown:
+    """What is shown of a value: it holds of all that may have made it. Round a loop, what goes into the loop
+    decides."""
 
     def __init__(self, flow: Flow, modules: Modules) -> None:
         self.program = flow.program
         self.flow = flow
         self.modules = modules
         self._left = 0
-        self._asked: dict[tuple[ir.Expr, str, ir.Path, int | None], None] = {}
+        self._asked: dict[tuple[int, str, ir.Path, int | None], ir.Expr] = {}
+
+    def _begin(self) -> None:
+        """Nothing is shown yet."""
+        self._left, self._asked = _MOST, {}
+
+    def _is(self, at: Made) -> bool:
+        key = (id(at.expr), at.function, at.stmt.path, at.index)
+        if key in self._asked:
+            return True
+        self._left -= 1
+        if self._left < 0:
+            return False
+        before = len(self._asked)
+        self._asked[key] = at.expr
+        found = self._holds(at)
+        if not found:
+            # What was shown since then may stand on what was taken for granted here.
+            while len(self._asked) > before:
+                self._asked.popitem()
+        return found
+
+    def _holds(self, at: Made) -> bool:
+        """Whether it holds of a value, in terms of what that is made of."""
+        raise NotImplementedError
+
+    def _within(self, at: Made, expr: ir.Expr, index: int | None = None) -> bool:
+        return self._is(at.inner(expr, index))
+
+    def _returns(self, function: str, index: int | None = None) -> bool:
+        """Whether it holds of what a function of the program gives."""
+        returned = self.flow.returned(function, index)
+        return bool(returned) and all(map(self._is, returned or ()))
+
+
+class Dtypes(Shown):
+    """Answers for one program."""
+
+    def __init__(self, flow: Flow, modules: Modules) -> None:
+        super().__init__(flow, modules)
         self._numbers_asked: set[tuple[ir.Expr, str, ir.Path]] = set()
 
     def is_fp32(self, at: Made) -> bool:
         """Whether an expression is shown to be an fp32 tensor when AMP is off."""
-        self._left, self._asked = _MOST, {}
-        return not rebinds(at) and self._fp32(at)
+        self._begin()
+        return not rebinds(at) and self._is(at)
 
     def is_fp32_through(self, layers: list[tuple[ir.Expr, str]], given: Made) -> bool:
         """Whether layers in a row give fp32 when AMP is off."""
-        self._left, self._asked = _MOST, {}
+        self._begin()
         return self._fp32_layers(layers, given)
 
     def is_number(self, at: Made) -> bool:
         """Whether an expression is shown to be a Python number."""
-        return self._counts(at.expr, at.function) or (
-            not rebinds(at) and self._is_number(at.expr, at)
-        )
-
-    def _counts(self, expr: ir.Expr, function: str) -> bool:
-        """Whether an expression is a Python number whatever its names stand for: ``sum(p.numel() for
-        p in ps)``."""
-        match expr:
-            case ir.Const(value=value):
-                return isinstance(value, (int, float))
-            case ir.Operation(op="+" | "-" | "*" | "/" | "//", operands=operands):
-                return all(self._counts(operand, function) for operand in operands)
-            case ir.Attr(value=ir.Call(func=func), attr="min" | "max" | "eps" | "tiny"):
-                return self.program.origin(func, function) in dtype_table.LIMITS
-            case ir.Call(func=func, args=args):
-                origin = self.program.origin(func, function)
-                if origin in dtype_table.OF_NUMBERS:
-                    given = [one for arg in args for one in _elements(arg.value)]
-                    return all(self._counts(one, function) for one in given)
-                if origin is None and isinstance(func, ir.Attr):
-                    return func.attr in ("item", "numel")
-                return origin in dtype_table.NUMBERS
-        return False
+        return self._is_number(at.expr, at)
 
     def has_squashed(self, names: Collection[str]) -> bool:
         """Whether the last value that was shown to be fp32 came from one of these functions or layers."""
@@ -66,31 +86,11 @@ class Dtypes:
             isinstance(inner, (ir.Name, ir.Attr))
             and (inner.attr if isinstance(inner, ir.Attr) else inner.id).lower()
             in names
-            for expr, _, _, _ in self._asked
+            for expr in self._asked.values()
             for inner in ir.walk(expr)
         )
 
-    def _fp32(self, at: Made) -> bool:
-        key = (at.expr, at.function, at.stmt.path, at.index)
-        if key in self._asked:
-            # Round a loop: fp32 if what goes into the loop is.
-            return True
-        self._left -= 1
-        if self._left < 0:
-            return False
-        before = len(self._asked)
-        self._asked[key] = None
-        found = self._fp32_of(at)
-        if not found:
-            # What was shown since then may stand on what was taken for granted here.
-            while len(self._asked) > before:
-                self._asked.popitem()
-        return found
-
-    def _within(self, at: Made, expr: ir.Expr, index: int | None = None) -> bool:
-        return self._fp32(Made(expr, at.function, at.stmt, index))
-
-    def _fp32_of(self, at: Made) -> bool:
+    def _holds(self, at: Made) -> bool:
         expr = at.expr
         match expr:
             case ir.Name() | ir.Attr():
@@ -122,14 +122,15 @@ class Dtypes:
             ):
                 return self._fp32_arithmetic(at, left, right)
             case ir.Call():
-                return self._fp32_call(at, expr)
+                places = dtype_table.tells_places(expr, at.index)
+                return not places and self._fp32_call(at, expr)
         return False
 
     def _fp32_variable(self, at: Made) -> bool:
         if at.index is not None and self.flow.is_filled(at):
             # Which of its elements stands where is not known.
             elements = self.flow.elements(at)
-            return bool(elements) and all(map(self._fp32, elements or ()))
+            return bool(elements) and all(map(self._is, elements or ()))
         made = self.flow.made(at)
         if not made:
             view = dtype_table.view_of(at.expr)
@@ -138,8 +139,8 @@ class Dtypes:
             if at.index is not None:
                 if one.index is not None:
                     return False
-                one = Made(one.expr, one.function, one.stmt, at.index)
-            if not self._fp32(one):
+                one = one.inner(one.expr, at.index)
+            if not self._is(one):
                 return False
         return True
 
@@ -174,21 +175,23 @@ class Dtypes:
                 "%",
             ):
                 return self._is_number(left, at) and self._is_number(right, at)
+            case ir.Attr(value=ir.Call(func=func), attr="min" | "max" | "eps" | "tiny"):
+                return self.program.origin(func, at.function) in dtype_table.LIMITS
             case ir.Call(func=func, args=args):
                 origin = self.program.origin(func, at.function)
                 if origin in dtype_table.OF_NUMBERS:
-                    return all(self._is_number(arg.value, at) for arg in args)
+                    given = [one for arg in args for one in _elements(arg.value)]
+                    return all(self._is_number(one, at) for one in given)
                 if origin is not None:
                     return origin in dtype_table.NUMBERS or origin.startswith("math.")
-                if not isinstance(func, ir.Attr):
-                    return False
-                return func.attr in ("item", "numel") or (
-                    func.attr == "size" and bool(args)
-                )
+                name = ir.method_of(expr)
+                return name in ("item", "numel") or (name == "size" and bool(args))
             case ir.Item(value=ir.Attr(attr="shape")):
                 return True
             case ir.Name() | ir.Attr():
-                of = Made(expr, at.function, at.stmt)
+                of = at.inner(expr)
+                if rebinds(of):
+                    return False
                 made = self.flow.made(of)
                 if made is None and self._is_declared_number(of):
                     return True
@@ -240,17 +243,15 @@ class Dtypes:
             return self._fp32_function(at, call, origin, first)
         refs = program.resolve(func, at.function)
         if refs and all(ref.kind == "function" for ref in refs):
-            return all(self._fp32_returned(ref.name, at.index) for ref in refs)
+            return all(self._returns(ref.name, at.index) for ref in refs)
         modules = self.modules.of(func, at.function)
         if modules is not None:
-            given = None if first is None else Made(first, at.function, at.stmt)
+            given = None if first is None else at.inner(first)
             return all(self._fp32_module(m, given, at.index) for m in modules)
         if refs and all(ref.kind == "instance" for ref in refs):
             # A module that calls itself: `mean, std = self(x)`.
             called = program.callees(call, at.function)
-            return bool(called) and all(
-                self._fp32_returned(one, at.index) for one in called
-            )
+            return bool(called) and all(self._returns(one, at.index) for one in called)
         if refs or not isinstance(func, ir.Attr):
             return False
         method = func.attr
@@ -260,7 +261,7 @@ class Dtypes:
             return self._fp32_moved(at, call, func.value)
         if method == "type":
             return first is not None and self._says_fp32(first, at)
-        if method in dtype_table.PRODUCTS:
+        if method in operations("product"):
             return self._within(at, func.value) or (
                 first is not None and self._within(at, first)
             )
@@ -268,14 +269,14 @@ class Dtypes:
             return False
         if method in ("sample", "rsample"):
             return self._fp32_drawn(at, func.value)
-        if method in dtype_table.SAME:
+        if method in operations("first"):
             return self._within(at, func.value)
         operands = [func.value, *(arg.value for arg in call.args)]
         return self._fp32_promoted(at, method, operands)
 
     def _fp32_drawn(self, at: Made, distribution: ir.Expr) -> bool:
         """Whether what is drawn is fp32: ``Normal(mean, std).rsample()``."""
-        of = Made(distribution, at.function, at.stmt)
+        of = at.inner(distribution)
         made = self.flow.made(of) or [of]
         return all(
             isinstance(one.expr, ir.Call)
@@ -321,9 +322,10 @@ class Dtypes:
         for arg in call.args:
             if arg.name == "dtype":
                 return self._says_fp32(arg.value, at) and (
-                    name in dtype_table.FROM_NUMBERS or name in dtype_table.SAME
+                    name in operations("made", "counted", "given")
+                    or name in operations("first")
                 )
-        if name in dtype_table.FACTORIES:
+        if name in operations("made"):
             return True
         if name == "FloatTensor":
             return True
@@ -334,7 +336,7 @@ class Dtypes:
             return isinstance(value, ir.Const) and isinstance(value.value, float)
         if name == "full_like":
             return first is not None and self._within(at, first)
-        if name in dtype_table.JOINS and isinstance(first, ir.Display):
+        if name in operations("joined") and isinstance(first, ir.Display):
             return bool(first.items) and all(self._within(at, i) for i in first.items)
         if name == "einsum":
             given = [
@@ -347,7 +349,7 @@ class Dtypes:
                 )
             ]
             return bool(given) and all(self._within(at, one) for one in given)
-        if name in dtype_table.PRODUCTS:
+        if name in operations("product"):
             return any(
                 not arg.star and self._within(at, arg.value) for arg in call.args[:2]
             )
@@ -360,22 +362,18 @@ class Dtypes:
             )
         if origin not in (f"torch.{name}", f"torch.nn.functional.{name}"):
             return False
-        if first is not None and name in dtype_table.SAME:
+        if first is not None and name in operations("first"):
             return self._within(at, first)
         return self._fp32_promoted(at, name, [arg.value for arg in call.args])
 
     def _fp32_promoted(self, at: Made, name: str, operands: list[ir.Expr]) -> bool:
         """Whether what a function makes of several operands, ``torch.min(a, b)``, is fp32."""
-        if name in dtype_table.PROMOTING:
+        if name in operations("promoted"):
             tensors = [one for one in operands if not self._is_number(one, at)]
         else:
             # What chooses along a dimension gives indices, too.
-            tensors = operands if name in dtype_table.CHOOSING else []
+            tensors = operands if name in operations("chosen") else []
         return bool(tensors) and all(self._within(at, one) for one in tensors)
-
-    def _fp32_returned(self, function: str, index: int | None) -> bool:
-        returned = self.flow.returned(function, index)
-        return bool(returned) and all(self._fp32(made) for made in returned or ())
 
     def _fp32_module(
         self, made: Construction, given: Made | None, index: int | None
@@ -392,7 +390,7 @@ class Dtypes:
         ) or dtype_table.IMAGE_MODELS.fullmatch(origin):
             return True
         if dtype_table.KEEPING.fullmatch(origin):
-            return given is not None and self._fp32(given)
+            return given is not None and self._is(given)
         layers = self.modules.layers(made)
         if layers is None:
             return False
@@ -419,10 +417,10 @@ class Dtypes:
             }
             if kinds == {True}:
                 for m in modules:
-                    self._asked[m.call, m.function, (), None] = None
+                    self._asked[id(m.call), m.function, (), None] = m.call
                 continue
             return all(self._fp32_module(m, None, None) for m in modules)
-        return given is not None and self._fp32(given)
+        return given is not None and self._is(given)
 
     def _fp32_forward(self, made: Construction, index: int | None) -> bool:
         program = self.program
@@ -434,7 +432,7 @@ class Dtypes:
             forward = program.method(class_name, "forward")
             if forward is None or program.method(class_name, "__call__") is not None:
                 return False
-            if not self._fp32_returned(forward, index):
+            if not self._returns(forward, index):
                 return False
         return True
 
@@ -442,13 +440,12 @@ class Dtypes:
 def rebinds(at: Made) -> bool:
     """Whether a name in an expression may be one that a lambda or comprehension around it binds."""
     bound: set[str] = set()
-    for expr in at.stmt.exprs:
-        for inner in ir.walk(expr):
-            if isinstance(inner, ir.Deferred):
-                bound.update(inner.params)
-            elif isinstance(inner, ir.Comprehension):
-                for target in inner.targets:
-                    bound |= {n.id for n in ir.walk(target) if isinstance(n, ir.Name)}
+    for inner in parts_of(at.stmt):
+        if isinstance(inner, ir.Deferred):
+            bound.update(inner.params)
+        elif isinstance(inner, ir.Comprehension):
+            for target in inner.targets:
+                bound |= {n.id for n in ir.walk(target) if isinstance(n, ir.Name)}
     return bool(bound) and any(
         isinstance(inner, ir.Name) and inner.id in bound for inner in ir.walk(at.expr)
     )

@@ -9,18 +9,19 @@ from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
 from amp_migrate.analysis.tables.loaders import names_data
-from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.analysis.values.dtypes import Shown, rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 _COLLECT = frozenset(
     f"builtins.{name}" for name in "enumerate zip reversed list tuple range".split()
 )
 """What gives nothing but what it is given."""
-_PASSING = dtype_table.SAME.union(
-    dtype_table.JOINS,
-    dtype_table.PROMOTING,
-    dtype_table.CHOOSING,
+_PASSING = operations("first").union(
+    operations("joined"),
+    operations("promoted"),
+    operations("chosen"),
     "where full_like Variable Parameter ParameterList ParameterDict".split(),
 )
 """Functions whose result is no half where nothing is that they are given."""
@@ -29,61 +30,42 @@ _EACH = operations("each")
 _ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
-_MOST = 400
 
 
-class Halves:
+class Halves(Shown):
     """Answers for one program, some of whose statements run under autocast."""
 
     def __init__(
         self, flow: Flow, modules: Modules, under_autocast: Statements
     ) -> None:
-        self.program = flow.program
-        self.flow = flow
-        self.modules = modules
+        super().__init__(flow, modules)
         self.under_autocast = under_autocast
         self.made_full: set[int] = set()
         """The very expressions (by `id`) that a planned edit makes fp32; others that say the same may
         stay half."""
-        self._left = 0
-        self._passed: dict[tuple[int, str, ir.Path], None] = {}
         self._open: set[tuple[int, str, ir.Path]] = set()
         """The variables whose makers are being looked at."""
 
     def is_never_half(self, at: Made) -> bool:
         """Whether a value is shown to be no half tensor when AMP is on."""
-        self._left, self._passed = _MOST, {}
-        return self._not_half(at)
+        self._begin()
+        return self._is(at)
 
     def _gets_fp32(self, at: Made) -> bool:
         """Whether autocast is on where a value is made."""
         return (at.function, at.stmt.path) in self.under_autocast
 
-    def _not_half(self, at: Made) -> bool:
-        key = (id(at.expr), at.function, at.stmt.path)
-        if key in self._passed:
-            return True
-        self._left -= 1
-        if self._left < 0:
-            return False
-        before = len(self._passed)
-        self._passed[key] = None
-        found = self._not_half_of(at)
-        if not found:
-            # What was shown since then may stand on what was taken for granted here.
-            while len(self._passed) > before:
-                self._passed.popitem()
-        return found
-
     def _plainly(self, at: Made, *exprs: ir.Expr) -> bool:
-        return all(self._not_half(Made(e, at.function, at.stmt)) for e in exprs)
+        return all(self._within(at, expr) for expr in exprs)
 
-    def _not_half_of(self, at: Made) -> bool:
+    def _holds(self, at: Made) -> bool:
         expr = at.expr
         if id(expr) in self.made_full:
             return True
         match expr:
             case ir.Const():
+                return True
+            case ir.Call() if dtype_table.tells_places(expr, at.index):
                 return True
             case ir.Name(id=name) if rebinds(at):
                 return self._hands_no_half(at, name)
@@ -98,7 +80,9 @@ class Halves:
                     return self._is_shape(at) or (
                         view is not None and self._plainly(at, view)
                     )
-                return all(map(self._not_half, [*made, *self.flow.put_into(at)]))
+                return all(map(self._is, [*made, *self.flow.put_into(at)]))
+            case ir.Item(value=value, key=ir.Const(value=1 | -1 as index)):
+                return self._within(at, value, int(index))
             case ir.Item(value=value):
                 return self._plainly(at, value)
             case ir.Display(items=items):
@@ -139,14 +123,14 @@ class Halves:
                         )
                     if dtype_table.FP32_ONLY.fullmatch(origin):
                         return True
-                    if name in dtype_table.FROM_NUMBERS:
+                    if name in operations("made", "counted", "given"):
                         return self._is_like_no_half(
                             at, *(arg.value for arg in args if arg.name == "dtype")
                         )
-                    if name in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
+                    if name in operations("fp32", "raises") and self._gets_fp32(at):
                         return True
                     first = expr.argument(0, "input")
-                    if name in dtype_table.SAME - dtype_table.PROMOTING and first:
+                    if name in operations("first") - operations("promoted") and first:
                         return self._plainly(at, first)
                     return name in _PASSING and self._plainly(at, *values)
                 refs = self.program.resolve(func, at.function)
@@ -154,10 +138,10 @@ class Halves:
                     # Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
                     return all(dtype_table.FLOAT.fullmatch(ref.name) for ref in refs)
                 if refs and all(ref.kind == "function" for ref in refs):
-                    return all(self._returns_no_half(ref.name) for ref in refs)
+                    return all(self._returns(ref.name) for ref in refs)
                 lambdas = self._lambdas(func, at.function)
                 if lambdas:
-                    return all(map(self._not_half, lambdas))
+                    return all(map(self._is, lambdas))
                 modules = self.modules.of(func, at.function)
                 if modules is not None:
                     return all(self._gives_no_half(made, at) for made in modules)
@@ -165,14 +149,14 @@ class Halves:
                     return False
                 if func.attr in _ENTRIES and not args:
                     return self._plainly(at, func.value)
-                if func.attr in ("float", "long", "int", "bool", "item", "argmax"):
+                if func.attr in operations("integers") | {"float", "item"}:
                     return True
-                if func.attr in dtype_table.FP32_FUNCTIONS and self._gets_fp32(at):
+                if func.attr in operations("fp32", "raises") and self._gets_fp32(at):
                     return True
-                if func.attr in dtype_table.PROMOTING | dtype_table.CHOOSING:
+                if func.attr in operations("promoted", "chosen"):
                     return self._plainly(at, func.value, *values)
                 return (
-                    func.attr in dtype_table.SAME | dtype_table.MADE_LIKE
+                    func.attr in operations("first") | dtype_table.MADE_LIKE
                     and self._plainly(at, func.value)
                     and (func.attr != "to" or self._is_like_no_half(at, *values))
                 )
@@ -184,7 +168,7 @@ class Halves:
         match at.expr:
             case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
                 return self._left > 0 and any(
-                    self._is_wide(Made(one, at.function, at.stmt)) for one in operands
+                    self._is_wide(at.inner(one)) for one in operands
                 )
             case ir.Name() if not rebinds(at):
                 return self._are(self._is_wide, at)
@@ -192,9 +176,9 @@ class Halves:
                 name, operand = self._elementwise(at, at.expr)
                 return (
                     operand is not None
-                    and name in dtype_table.FP32_FUNCTIONS
+                    and name in operations("fp32", "raises")
                     and self._gets_fp32(at)
-                    and self._has_dimensions(Made(operand, at.function, at.stmt))
+                    and self._has_dimensions(at.inner(operand))
                 )
         return False
 
@@ -208,16 +192,13 @@ class Halves:
                 return is_slice(key)
             case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
                 return self._left > 0 and any(
-                    self._has_dimensions(Made(one, at.function, at.stmt))
-                    for one in operands
+                    self._has_dimensions(at.inner(one)) for one in operands
                 )
             case ir.Name() if not rebinds(at):
                 return self._are(self._has_dimensions, at)
             case ir.Call():
                 _, operand = self._elementwise(at, at.expr)
-                return operand is not None and self._has_dimensions(
-                    Made(operand, at.function, at.stmt)
-                )
+                return operand is not None and self._has_dimensions(at.inner(operand))
         return False
 
     def _are(self, holds: Callable[[Made], bool], at: Made) -> bool:
@@ -263,7 +244,7 @@ class Halves:
         refs = self.program.resolve(made.call.func, made.function)
         called = [self.program.method(ref.name, "__call__") for ref in refs]
         if any(called):
-            return all(c is not None and self._returns_no_half(c) for c in called)
+            return all(c is not None and self._returns(c) for c in called)
         return self._gets_fp32(at) and self._gives_fp32(made)
 
     def _gives_fp32(self, made: Construction) -> bool:
@@ -278,18 +259,14 @@ class Halves:
         refs = self.program.resolve(made.call.func, made.function)
         forwards = [self.program.method(r.name, "forward") for r in refs]
         return origin is None and all(
-            forward is not None and self._returns_no_half(forward)
+            forward is not None and self._returns(forward)
             for forward in forwards or [None]
         )
-
-    def _returns_no_half(self, function: str) -> bool:
-        returned = self.flow.returned(function, None)
-        return bool(returned) and all(self._not_half(made) for made in returned or ())
 
     def _is_like_no_half(self, at: Made, *exprs: ir.Expr) -> bool:
         """Whether what a tensor is made like, ``x.to(y)``, ``dtype=y.dtype``, is no half tensor."""
         own = self.program.self_class(at.function)
-        for like in (Made(expr, at.function, at.stmt) for expr in exprs):
+        for like in (at.inner(expr) for expr in exprs):
             made = self.flow.made(like) if isinstance(like.expr, ir.Name) else None
             for one in made or [like]:
                 match one.expr:
@@ -305,39 +282,39 @@ class Halves:
                             return False
                     case _:
                         kind = kind_of(self.program, one.expr, one.function)
-                        if kind not in (DEVICE, DTYPE) and not self._not_half(one):
+                        if kind not in (DEVICE, DTYPE) and not self._is(one):
                             return False
         return True
 
     def _is_shape(self, at: Made) -> bool:
-        """The integers of ``x.shape``: of anything but the object itself, which may keep a tensor."""
+        """The integers of ``x.shape``, ``x.topk(3).indices``: of anything but the object itself, which may
+        keep a tensor."""
         own = self.program.self_class(at.function)
         return (
             isinstance(at.expr, ir.Attr)
-            and at.expr.attr == "shape"
+            and at.expr.attr in ("shape", "indices")
             and (own is None or at.expr.value != ir.Name(own[0]))
         )
 
     def _hands_no_half(self, at: Made, name: str) -> bool:
         """Whether what binds a name inside of a statement are comprehensions over no half values."""
-        for expr in at.stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Deferred) and name in inner.params:
+        for inner in parts_of(at.stmt):
+            if isinstance(inner, ir.Deferred) and name in inner.params:
+                return False
+            if isinstance(inner, ir.Comprehension) and any(
+                ir.Name(name) in ir.walk(target) for target in inner.targets
+            ):
+                if not self._plainly(at, *inner.iterables):
                     return False
-                if isinstance(inner, ir.Comprehension) and any(
-                    ir.Name(name) in ir.walk(target) for target in inner.targets
-                ):
-                    if not self._plainly(at, *inner.iterables):
-                        return False
         return not self._is_shadowed(at)
 
     def _is_shadowed(self, at: Made) -> bool:
         """Whether a name that is looked up may be a variable, or what the statement binds inside."""
         head = at.expr.func if isinstance(at.expr, ir.Call) else at.expr
-        return rebinds(Made(head, at.function, at.stmt)) and any(
+        return rebinds(at.inner(head)) and any(
             self.program.owner(inner.id, at.function) is not None
             for inner in ir.walk(head)
-            if isinstance(inner, ir.Name) and rebinds(Made(inner, at.function, at.stmt))
+            if isinstance(inner, ir.Name) and rebinds(at.inner(inner))
         )
 
     def _is_data(self, at: Made) -> bool:
@@ -359,17 +336,16 @@ class Halves:
                 d.stmt.value is not None
                 and (
                     names_data(d.stmt.value)
-                    or self._not_half(Made(d.stmt.value, d.function, d.stmt))
+                    or self._is(Made(d.stmt.value, d.function, d.stmt))
                 )
                 for d in loops
             )
             and all(
-                d.value is not None
-                and self._not_half(Made(d.value, d.function, d.stmt))
+                d.value is not None and self._is(Made(d.value, d.function, d.stmt))
                 for d in found
                 if d.stmt.kind != "for"
             )
-            and all(map(self._not_half, self.flow.put_into(at)))
+            and all(map(self._is, self.flow.put_into(at)))
         )
 
 

@@ -159,7 +159,7 @@ class _Walk:
     def _is_part(self, expr: ir.Expr, shared: bool) -> bool:
         """Whether zeros get another name, under which they may be filled unseen."""
         if isinstance(expr, ir.Call):
-            method = expr.func.attr if isinstance(expr.func, ir.Attr) else ""
+            method = ir.method_of(expr)
             return shared or (method in _VIEWING and self._holds_zeros(expr.func))
 
         part = isinstance(expr, (ir.Name, ir.Attr, ir.Item))
@@ -321,7 +321,7 @@ class _Walk:
                 (origin or "").startswith("builtins."),
                 tuple(plain),
                 {keyword: degree for keyword, degree in given if keyword},
-                tuple(map(_said, call.args)),
+                tuple(map(operators.said, call.args)),
             )
         )
         if is_in_place and isinstance(receiver, ir.Name):
@@ -399,10 +399,3 @@ class _Walk:
             return power(base, written.value)
         fixed(exponent)
         return fixed(base)
-
-
-def _said(arg: ir.Arg) -> object:
-    """The last word of an argument's name, or the value of a constant."""
-    if isinstance(arg.value, ir.Const):
-        return arg.value.value
-    return (ir.key_of(arg.value) or "").rsplit(".", 1)[-1]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.modules import Modules
+from amp_migrate.analysis.values.dtypes import Shown, rebinds
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
@@ -15,11 +19,8 @@ _MAKES_FP32 = re.compile(
     r"|torch\.cuda\.FloatTensor"
 )
 _LIKE = re.compile(r"torch\.(rand|randn|zeros|ones|empty|full)_like")
-_KEEPS_DTYPE = frozenset(
-    """cuda cpu view reshape expand expand_as view_as repeat requires_grad_ detach clone contiguous
-    unsqueeze squeeze uniform_ normal_ zero_ fill_ flatten permute transpose t data add_ mul_ sub_ div_
-    clamp clamp_ new_zeros new_ones""".split()
-)
+_KEEPS_DTYPE = operations("first", "new") - operations("reduces", "fp32")
+_KEEPS_DTYPE -= {"select", "unbind", "take"}
 _RUNS_A_MODULE = ("forward", "__call__", "__init__")
 _ARITHMETIC = ("+", "-", "*", "/", "-x")
 _DEEPEST = 40
@@ -40,6 +41,7 @@ class Precision:
     ) -> None:
         """``in_fp32``: the statements among those under autocast for which it is turned off again."""
         self.program = program
+        self._full = _Full(Flow(program), Modules(program))
         self.forward = forward
         self.under_autocast = under_autocast
         self.in_fp32 = in_fp32
@@ -65,7 +67,7 @@ class Precision:
         self._left -= 1
         if depth > _DEEPEST or self._left < 0:
             return True
-        if self.is_fp32(expr, function):
+        if self._full.are(Made(expr, function, stmt)):
             return False
         own = self.program.self_class(function)
         match expr:
@@ -187,26 +189,35 @@ class Precision:
             return stmt.kind == "with"
         return self._may_be_half(value, function, stmt, depth + 1)
 
-    # -- what is fp32 whatever goes in --------------------------------------------------------
 
-    def is_fp32(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
-        """Whether an expression is a tensor of fp32, with dimensions, with AMP and without."""
-        if depth > _DEEPEST:
-            return False
-        match expr:
+class _Full(Shown):
+    """Which values are tensors of fp32, with dimensions, with AMP and without."""
+
+    def are(self, at: Made) -> bool:
+        self._begin()
+        return not rebinds(at) and self._is(at)
+
+    def _holds(self, at: Made) -> bool:
+        match at.expr:
             case ir.Operation(op=op, operands=operands) if op in _ARITHMETIC:
                 # Half with fp32 gives fp32.
-                return any(self.is_fp32(one, function, depth + 1) for one in operands)
+                return any(self._within(at, one) for one in operands)
             case ir.Attr(value=value, attr="data" | "T"):
-                return self.is_fp32(value, function, depth + 1)
-            case ir.Name(id=name):
-                return self._variable_is_fp32(name, function, depth)
+                return self._within(at, value)
+            case ir.Name():
+                made = self.flow.made(at) or []
+                return bool(made) and all(
+                    one.index is None
+                    and one.stmt.kind in ("assign", "annassign")
+                    and self._is(one)
+                    for one in made
+                )
             case ir.Call():
-                return self._call_is_fp32(expr, function, depth)
+                return self._of_call(at, at.expr)
         return False
 
-    def _call_is_fp32(self, call: ir.Call, function: str, depth: int) -> bool:
-        program = self.program
+    def _of_call(self, at: Made, call: ir.Call) -> bool:
+        program, function = self.program, at.function
         if any(arg.name == "dtype" for arg in call.args):
             return False
         origins = {program.origin(call.func, function) or ""} | {
@@ -220,7 +231,7 @@ class Precision:
         if any(_LIKE.fullmatch(origin) for origin in origins) or (
             "torch.autograd.Variable" in origins
         ):
-            return first is not None and self.is_fp32(first, function, depth + 1)
+            return first is not None and self._within(at, first)
         if isinstance(call.func, ir.Attr) and "" in origins:
             method = call.func.attr
             if method == "float" and not call.args:
@@ -230,38 +241,5 @@ class Precision:
                 for arg in call.args
             )
             if method in _KEEPS_DTYPE or moves:
-                return self.is_fp32(call.func.value, function, depth + 1)
+                return self._within(at, call.func.value)
         return False
-
-    def _variable_is_fp32(self, name: str, function: str, depth: int) -> bool:
-        program = self.program
-        owner = program.owner(name, function)
-        if owner is None or (owner, f"{name}!") in self._busy:
-            return False
-        self._busy.add((owner, f"{name}!"))
-        try:
-            if any(param.name == name for param in program.functions[owner].params):
-                return False
-            definitions = program.definitions(owner, name)
-            return bool(definitions) and all(
-                d.value is not None
-                and d.index is None
-                and d.stmt.kind in ("assign", "annassign")
-                # `x = x.view(-1)` keeps what the others say.
-                and (
-                    self.is_fp32(d.value, d.function, depth + 1)
-                    or (len(definitions) > 1 and _same(d.value, name))
-                )
-                for d in definitions
-            )
-        finally:
-            self._busy.discard((owner, f"{name}!"))
-
-
-def _same(expr: ir.Expr, name: str) -> bool:
-    """``name`` through methods that keep its dtype."""
-    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
-        if expr.func.attr not in _KEEPS_DTYPE and expr.func.attr != "to":
-            return False
-        expr = expr.func.value
-    return expr == ir.Name(name)

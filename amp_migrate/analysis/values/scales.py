@@ -310,14 +310,7 @@ class Scales:
             name = "norm" if name in _NORMS else "clone"
         if not operators.is_known(name):
             raise Unclear
-        said = tuple(
-            (
-                arg.value.value
-                if isinstance(arg.value, ir.Const)
-                else (ir.key_of(arg.value) or "").rsplit(".", 1)[-1]
-            )
-            for arg in call.args
-        )
+        said = tuple(map(operators.said, call.args))
         written = [] if receiver is None else [receiver]
         written += [arg.value for arg in call.args]
 

@@ -18,7 +18,7 @@ from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, unpacked
+from amp_migrate.program.bindings import bindings, parts_of, unpacked
 from amp_migrate.program.link import CallSite
 from amp_migrate.program.names import Definition
 
@@ -59,7 +59,7 @@ _HOOKED = Trace(True, "?")
 _CASTS = operations("integers")
 _REDUCTIONS = operations("reduces")
 """They give one number where no dimension is named."""
-_PLACED = dtype_table.CHOOSING
+_PLACED = operations("chosen")
 """They give values and, behind them, places."""
 _SAME_ELEMENTS = frozenset(
     f"builtins.{name}" for name in "list tuple set reversed sorted iter".split()
@@ -394,8 +394,7 @@ class Traces:
         """Whether a variable is what a module gives to the lambda that is hooked to it."""
         return (at.function, at.stmt.path) in self.hooks and any(
             isinstance(inner, ir.Deferred) and name in inner.params[1:]
-            for expr in at.stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(at.stmt)
         )
 
     def _added(self, at: At) -> Iterator[Trace]:
@@ -530,8 +529,7 @@ class Traces:
                 return program.fields(ref.name)
         if not isinstance(func, ir.Name):
             return ()
-        owner = program.owner(func.id, function)
-        for d in program.definitions(owner, func.id) if owner is not None else ():
+        for d in program.defined(func.id, function):
             made = d.value
             if isinstance(made, ir.Call) and len(made.args) > 1:
                 origin = program.origin(made.func, d.function)
@@ -583,8 +581,7 @@ class Traces:
 
     def _rounds_of(self, name: ir.Name, function: str) -> list[Definition]:
         """The loops that go through something by a variable."""
-        owner = self.program.owner(name.id, function)
-        found = () if owner is None else self.program.definitions(owner, name.id)
+        found = self.program.defined(name.id, function)
         return [made for made in found if made.stmt.kind == "for"]
 
     def _applied(self, at: At, func: ir.Expr) -> bool:
@@ -602,8 +599,7 @@ class Traces:
             return join(
                 self._of(At(inner.value, function, stmt, on, part[1:]))
                 for stmt in ir.statements(self.program.functions[function].body)
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
+                for inner in parts_of(stmt)
                 if isinstance(inner, ir.Suspend) and inner.value is not None
             )
         return join(
@@ -673,18 +669,18 @@ class Traces:
         self, at: At, name: str, operands: list[ir.Expr], call: ir.Call
     ) -> Trace:
         """What a function or method of torch gives."""
-        if name in dtype_table.PRODUCTS:
+        if name in operations("product"):
             return self._product(at, [self._with(at, one) for one in operands])
-        if name in dtype_table.JOINS:
+        if name in operations("joined"):
             items = operands[0]
             if isinstance(items, ir.Display):
                 return mixed(self._with(at, one) for one in items.items)
             return self._with(at, items, (ANY,))
-        if name == "where" or name in dtype_table.PROMOTING:
+        if name == "where" or name in operations("promoted"):
             given = operands[1:] if name == "where" and len(operands) > 2 else operands
             return mixed(self._with(at, one) for one in given)
-        full = name in dtype_table.FP32_FUNCTIONS and self.is_under(at)
-        if name in dtype_table.SAME | _PLACED:
+        full = name in operations("fp32", "raises") and self.is_under(at)
+        if name in operations("first") | _PLACED:
             found = self._with(at, operands[0])
             scalar = found.scalar or (
                 name in _REDUCTIONS
@@ -692,7 +688,7 @@ class Traces:
                 and all(arg.name not in ("dim", "axis") for arg in call.args)
             )
             return Trace(found.half and not full, found.used.off, scalar)
-        if name in dtype_table.FP32_FUNCTIONS:
+        if name in operations("fp32", "raises"):
             found = FULL if full else mixed([self._with(at, one) for one in operands])
             return found._replace(scalar="_loss" in name or "entropy" in name)
         return _perhaps(self._with(at, one) for one in operands)
@@ -745,15 +741,15 @@ class Traces:
                 return self._of_dtype(at, arg.value)
         if dtype_table.FP32_ONLY.fullmatch(origin):
             return FULL
-        if name in dtype_table.FACTORIES or name == "FloatTensor":
+        if name in operations("made") or name == "FloatTensor":
             return FULL._replace(scalar=_is_empty(values[0]))
-        if name in dtype_table.INTEGER_FACTORIES or name == "LongTensor":
+        if name in operations("counted") or name == "LongTensor":
             number = any(
                 isinstance(one, ir.Const) and isinstance(one.value, float)
                 for one in values
             )
             return FULL if number else INTEGER
-        if name in dtype_table.FROM_NUMBERS:
+        if name in operations("made", "counted", "given"):
             listed = isinstance(values[0], ir.Display) and bool(values[0].items)
             return DATA._replace(scalar=name != "from_numpy" and not listed)
         if name in _PLACED and at.part and at.part[0] in (1, -1):

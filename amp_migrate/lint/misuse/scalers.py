@@ -213,7 +213,7 @@ def _halves_what(context: Context, callee: str) -> Iterator[bool]:
 
 def _makes_half(context: Context, call: ir.Call, function: str) -> bool:
     """``half()``, ``to(torch.float16)``; a layer, or a pretrained model, that is made so."""
-    method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+    method = ir.method_of(call)
     if method == "half":
         return not call.args
     names = (None, "dtype") if method == "to" else ("dtype", "torch_dtype")

@@ -12,15 +12,12 @@ from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
-from amp_migrate.migrate.precision.remedies import Remedies
+from amp_migrate.migrate.precision.remedies import Planner, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
-_INTEGERS = operations("integers", "compares")
-_WITH_PLACES = dtype_table.CHOOSING
-_KEEPS = dtype_table.SAME | dtype_table.JOINS | {"to", "data"}
+_KEEPS = operations("first", "joined") | {"to", "data"}
 _LEAVES = ("asarray", "array", "ascontiguousarray")
-_DEEPEST = 6
 _MOST = 200
 
 
@@ -33,7 +30,7 @@ class _Caller:
     caller: _Caller | None
 
 
-class Arrays:
+class Arrays(Planner):
     """Plans the casts of what becomes an array."""
 
     def __init__(
@@ -44,8 +41,7 @@ class Arrays:
         in_regions: Statements,
     ) -> None:
         """``regions``: the statements of regions; ``in_regions``: and of what these call."""
-        self.remedies = remedies
-        self.program = remedies.program
+        super().__init__(remedies)
         self.forward = forward
         islands = {
             (function, edit.path)
@@ -94,16 +90,14 @@ class Arrays:
         self._asked = set()
         if not self._is_half(at):
             return None
-        if self.remedies.halves.is_never_half(at) or self._is_integer(at, 0):
+        if self.remedies.halves.is_never_half(at):
             return None
         # Nothing but a tensor is on a device, or part of a graph.
         sure = any(
             isinstance(inner, ir.Attr) and inner.attr in ("cpu", "to", "detach", "data")
             for inner in ir.walk(tensor)
         )
-        raised = self.remedies.raised(function, stmt, tensor, sure)
-        if raised is not None:
-            self.remedies.edits.update(dict.fromkeys(raised))
+        if self.remedies.raise_(at, sure):
             return None
         message = "an array is made of what may be in half precision"
         return Refusal("AMP020", message, line)
@@ -141,16 +135,14 @@ class Arrays:
                 )
             case ir.Item(value=value, key=ir.Const(value=int() as index)):
                 rest = rest if at.index is None else (at.index, *rest)
-                of = Made(value, at.function, at.stmt, index)
+                of = at.inner(value, index)
                 return self._is_half(of, caller, rest)
             case ir.Item(value=value):
                 return self._within(at, value, caller)
             case ir.Display():
                 element, *others = rest or (None,)
                 return any(
-                    self._is_half(
-                        Made(item, at.function, at.stmt, element), caller, tuple(others)
-                    )
+                    self._is_half(at.inner(item, element), caller, tuple(others))
                     for item in _meant(expr, at.index)
                 )
             case ir.Call():
@@ -180,14 +172,14 @@ class Arrays:
             yield one, inner, inside
 
     def _within(self, at: Made, expr: ir.Expr, caller: _Caller | None) -> bool:
-        return self._is_half(Made(expr, at.function, at.stmt), caller)
+        return self._is_half(at.inner(expr), caller)
 
     def _call_is_half(
         self, at: Made, call: ir.Call, caller: _Caller | None, rest: tuple[int, ...]
     ) -> bool:
         func, name = call.func, _last(call)
         origin = self.program.origin(func, at.function)
-        keeps = name in _KEEPS | dtype_table.SAME | dtype_table.JOINS
+        keeps = name in _KEEPS | operations("first", "joined")
         if origin is not None and origin.startswith("torch."):
             return keeps and any(
                 self._within(at, arg.value, caller) for arg in call.args
@@ -210,41 +202,6 @@ class Arrays:
     def _is_under_autocast(self, at: Made, caller: _Caller | None) -> bool:
         where = self.autocast if caller is None else self.regions
         return (at.function, at.stmt.path) in where
-
-    def _is_integer(self, at: Made, depth: int) -> bool:
-        """Whether a value holds integers, such as places of largest elements."""
-        if depth > _DEEPEST:
-            return False
-        match at.expr:
-            case ir.Operation(op=op):
-                return op in dtype_table.COMPARISONS
-            case ir.Attr(value=value, attr=attr) if attr in ("indices", "data"):
-                inner = Made(value, at.function, at.stmt)
-                return attr == "indices" or self._is_integer(inner, depth + 1)
-            case ir.Item(value=ir.Call() as call, key=ir.Const(value=1 | -1)):
-                return _last(call) in _WITH_PLACES
-            case ir.Item(value=value):
-                return self._is_integer(Made(value, at.function, at.stmt), depth + 1)
-            case ir.Call(func=func):
-                name = _last(at.expr)
-                if name in _WITH_PLACES:
-                    return at.index == 1
-                if name in _INTEGERS:
-                    return True
-                return (
-                    name in _KEEPS
-                    and isinstance(func, ir.Attr)
-                    and self._is_integer(
-                        Made(func.value, at.function, at.stmt), depth + 1
-                    )
-                )
-            case ir.Name() | ir.Attr():
-                made = self.remedies.flow.made(at)
-                return bool(made) and all(
-                    one.expr != at.expr and self._is_integer(one, depth + 1)
-                    for one in made or ()
-                )
-        return False
 
 
 def _last(call: ir.Call) -> str:

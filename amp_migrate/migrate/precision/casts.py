@@ -6,42 +6,17 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Upcast
-from amp_migrate.migrate.precision.remedies import Found, Remedies
+from amp_migrate.migrate.precision.remedies import Found, Planner
 from amp_migrate.program import ir
-
-_SOURCES = {
-    "scatter": (2, "src"),
-    "scatter_": (2, "src"),
-    "scatter_add": (2, "src"),
-    "scatter_add_": (2, "src"),
-    "scatter_reduce": (2, "src"),
-    "scatter_reduce_": (2, "src"),
-    "index_add": (2, "source"),
-    "index_add_": (2, "source"),
-    "index_copy": (2, "source"),
-    "index_copy_": (2, "source"),
-    "masked_scatter": (1, "source"),
-    "masked_scatter_": (1, "source"),
-    "put_": (1, "source"),
-    "index_put_": (1, "values"),
-    "index_reduce": (2, "source"),
-    "index_reduce_": (2, "source"),
-}
-"""Methods that want a source of their tensor's dtype, and where it is given."""
 
 _WEIGHTS = "per_sample_weights"
 
 
-class Casts:
+class Casts(Planner):
     """Plans the casts of one program's operands."""
-
-    def __init__(self, remedies: Remedies) -> None:
-        self.remedies = remedies
-        self.program = remedies.program
-        self.dtypes = remedies.dtypes
-        self.halves = remedies.halves
 
     # -- fp32 operands --------------------------------------------------------------------------
 
@@ -66,10 +41,7 @@ class Casts:
             if dtype_table.FP32_ONLY.fullmatch(origin):
                 count = 2 if origin.endswith(("solve", "MultivariateNormal")) else 1
                 yield from (arg.value for arg in call.args[:count] if not arg.star)
-        elif (
-            isinstance(call.func, ir.Attr)
-            and call.func.attr in dtype_table.FP32_METHODS
-        ):
+        elif isinstance(call.func, ir.Attr) and call.func.attr in operations("wide"):
             yield call.func.value
         # Of an embedding bag: they want to be of the dtype of its weights.
         yield from (a.value for a in call.args if a.name == _WEIGHTS)
@@ -104,16 +76,18 @@ class Casts:
 
     def source_of(self, call: ir.Call, function: str) -> tuple[ir.Expr, ir.Expr] | None:
         """What a function or method puts into a tensor of whose dtype it has to be, and the tensor."""
-        if not isinstance(call.func, ir.Attr) or call.func.attr not in _SOURCES:
+        method = ir.method_of(call)
+        if method not in operations("source") or not isinstance(call.func, ir.Attr):
             return None
-        position, name = _SOURCES[call.func.attr]
+        position = 1 if method.startswith(("masked", "put", "index_put")) else 2
+        name = "src" if method.startswith("scatter") else "source"
         tensor: ir.Expr | None = call.func.value
         if self.program.origin(call.func, function) is not None:
             tensor = call.argument(0, "input")
             position += 1
         elif self.program.instance_classes(call.func.value, function):
             return None  # An object of the program's own is no tensor.
-        source = call.argument(position, name)
+        source = call.argument(position, "values" if method == "index_put_" else name)
         if tensor is None or source is None or isinstance(source, ir.Const):
             return None
         return source, tensor
@@ -121,7 +95,7 @@ class Casts:
     def blend(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
         """Give the operands of ``lerp`` one dtype, if a call is one and some may be half: fp32, or where
         that is not shown, the dtype of the first."""
-        name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        name = ir.method_of(call)
         if name not in ("lerp", "lerp_"):
             return True
         if self.program.origin(call.func, function) is not None:
@@ -221,5 +195,5 @@ class Casts:
 
 def _is_tensor_method(call: ir.Call) -> bool:
     return isinstance(call.func, ir.Attr) and (
-        call.func.attr in dtype_table.SAME | dtype_table.CHOOSING
+        call.func.attr in operations("first", "chosen")
     )

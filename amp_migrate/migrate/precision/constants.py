@@ -6,6 +6,8 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
@@ -14,10 +16,10 @@ from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Bound
-from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import Planner, Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 
 _FILLS = operations("fills")
 _FLOORS = operations("floors")
@@ -37,14 +39,11 @@ _SENTINEL = 1e8
 one is a factor that has to be what it is."""
 
 
-class Constants:
+class Constants(Planner):
     """Looks through names, parameters and attributes for numbers."""
 
     def __init__(self, remedies: Remedies, sigmoids: Sigmoids, dtype: str) -> None:
-        self.remedies = remedies
-        self.program = remedies.program
-        self.dtypes = remedies.dtypes
-        self.halves = remedies.halves
+        super().__init__(remedies)
         self.sigmoids = sigmoids
         self.half: Half = HALVES[dtype]
         self.numbers = Numbers(self.program, self.half)
@@ -61,17 +60,16 @@ class Constants:
             found = found or self._of_odd_form(function, stmt)
         if found is not None:
             return found
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                at = Made(inner, function, stmt)
-                if isinstance(inner, ir.Call):
-                    found = self._of_call(at, inner)
-                elif isinstance(inner, ir.Operation):
-                    found = self._of_operation(at, inner)
-                if self._small is None:
-                    found = found or self._of_comparison(at, inner)
-                if found is not None:
-                    return found
+        for inner in parts_of(stmt):
+            at = Made(inner, function, stmt)
+            if isinstance(inner, ir.Call):
+                found = self._of_call(at, inner)
+            elif isinstance(inner, ir.Operation):
+                found = self._of_operation(at, inner)
+            if self._small is None:
+                found = found or self._of_comparison(at, inner)
+            if found is not None:
+                return found
         return None
 
     def unheld(self, function: str, stmt: ir.Stmt) -> tuple[list[Made], bool]:
@@ -82,7 +80,7 @@ class Constants:
             self.refusal(function, stmt)
         finally:
             self._small = None
-        inside = [inner for expr in stmt.exprs for inner in ir.walk(expr)]
+        inside = list(parts_of(stmt))
         if self._of_odd_form(function, stmt) is not None:
             names = (Made(e, function, stmt) for e in inside if isinstance(e, ir.Name))
             small += (at for at in names if not self.halves.is_never_half(at))
@@ -110,59 +108,48 @@ class Constants:
 
     def _of_odd_form(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """Forms in which a number meets a tensor, and for which there is no remedy."""
-        if stmt.kind == "assign" and stmt.value is not None:
+        for expr, small, large, line in self._odd_forms(function, stmt):
+            for value in self.numbers.all(expr, function):
+                if (small and self._underflows(value)) or (
+                    large and self._overflows(value)
+                ):
+                    return self._unfit(value, line)
+        return None
+
+    def _odd_forms(
+        self, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[ir.Expr, bool, bool, int]]:
+        """What may be a number there, whether it must not be too small, or too large, and its line."""
+        value, line = stmt.value, stmt.line
+        if stmt.kind == "assign" and value is not None:
             for target in stmt.targets:
                 if isinstance(target, ir.Item):
-                    numbers = self.numbers.all(stmt.value, function)
-                    by_place = isinstance(target.key, ir.Const)
-                    for value in numbers:
-                        if self._underflows(value) or (
-                            by_place and self._overflows(value)
-                        ):
-                            return self._unfit(value, stmt.line)
-        if (
-            stmt.kind == "augassign"
-            and stmt.op in ("+", "-")
-            and stmt.value is not None
-        ):
-            for inner in ir.walk(stmt.value):
-                for value in self.numbers.all(inner, function):
-                    if self._overflows(value):
-                        return self._unfit(value, stmt.line)
+                    yield value, True, isinstance(target.key, ir.Const), line
+        if stmt.kind == "augassign" and stmt.op in ("+", "-") and value is not None:
+            yield from ((inner, False, True, line) for inner in ir.walk(value))
         for expr in stmt.exprs:
             for inner in ir.walk(expr):
                 if isinstance(inner, ir.Operation) and inner.op == "*":
-                    found = self._of_cast_factor(function, inner, stmt.line)
-                    if found is not None:
-                        return found
+                    if self._is_of_cast(function, inner):
+                        yield from ((one, False, True, line) for one in inner.operands)
             for call in ir.calls_in(expr):
-                method = call.func.attr if isinstance(call.func, ir.Attr) else ""
-                if method not in _ODD_FILLS | _SUMS | _FILLS:
-                    continue
-                for arg in call.args:
-                    for inner in ir.walk(arg.value):
-                        numbers = self.numbers.all(inner, function)
-                        for value in numbers:
-                            small = self._underflows(value) and method not in _FLOORS
-                            large = self._overflows(value) and method not in _FILLS
-                            if small or large:
-                                return self._unfit(value, call.line)
-        return None
+                method = ir.method_of(call)
+                if method in _ODD_FILLS | _SUMS | _FILLS:
+                    small, large = method not in _FLOORS, method not in _FILLS
+                    for arg in call.args:
+                        for inner in ir.walk(arg.value):
+                            yield inner, small, large, call.line
 
-    def _of_cast_factor(
-        self, function: str, product: ir.Operation, line: int
-    ) -> Refusal | None:
+    def _is_of_cast(self, function: str, product: ir.Operation) -> bool:
         """``mask.to(scores.dtype) * -1e9``: half already where it is multiplied."""
         made: list[ir.Expr] = [product]
         for inner in ir.walk(product):
             if isinstance(inner, ir.Name):
-                owner = self.program.owner(inner.id, function)
-                found = self.program.definitions(owner, inner.id) if owner else ()
+                found = self.program.defined(inner.id, function)
                 made += [d.value for d in found if d.value is not None]
-        casts = any(
+        return any(
             isinstance(inner, ir.Call)
-            and isinstance(inner.func, ir.Attr)
-            and inner.func.attr in ("to", "type", "type_as")
+            and ir.method_of(inner) in ("to", "type", "type_as")
             and any(
                 _is_dtype_of(arg.value) and "device" not in (ir.key_of(arg.value) or "")
                 for arg in inner.args
@@ -170,11 +157,6 @@ class Constants:
             for one in made
             for inner in ir.walk(one)
         )
-        for operand in product.operands if casts else ():
-            for value in self.numbers.all(operand, function):
-                if self._overflows(value):
-                    return self._unfit(value, line)
-        return None
 
     @staticmethod
     def _unfit(value: float, line: int) -> Refusal:
@@ -184,7 +166,7 @@ class Constants:
     def _of_call(self, at: Made, call: ir.Call) -> Refusal | None:
         program = self.program
         origin = program.origin(call.func, at.function) or ""
-        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        method = ir.method_of(call)
         if origin in ("torch.finfo", "numpy.finfo"):
             if any(one is call for one in self._settled) or self._is_of_half(at, call):
                 return None
@@ -197,7 +179,7 @@ class Constants:
             if arg.value is tensor:
                 continue
             numbers = self.numbers.all(arg.value, at.function)
-            given = Made(arg.value, at.function, at.stmt)
+            given = at.inner(arg.value)
             for value in numbers:
                 found = None
                 if self._overflows(value) and method in _FILLS:
@@ -221,7 +203,7 @@ class Constants:
             case ir.Attr(value=tensor, attr="dtype") if self._is_put_into(
                 at, call, tensor
             ):
-                of = Made(tensor, at.function, at.stmt)
+                of = at.inner(tensor)
                 return not (
                     self.halves.is_never_half(of)
                     and self.goes_into_half(at.function, at.stmt)
@@ -230,7 +212,7 @@ class Constants:
                 # Parameters stay as they are.
                 return False
             case ir.Attr(value=tensor, attr="dtype"):
-                return not self.halves.is_never_half(Made(tensor, at.function, at.stmt))
+                return not self.halves.is_never_half(at.inner(tensor))
         return False
 
     def _is_put_into(self, at: Made, call: ir.Call, tensor: ir.Expr) -> bool:
@@ -238,7 +220,7 @@ class Constants:
         if any(isinstance(t, ir.Item) and t.value == tensor for t in at.stmt.targets):
             return True
         for filling in calls_of(at.stmt):
-            method = filling.func.attr if isinstance(filling.func, ir.Attr) else ""
+            method = ir.method_of(filling)
             origin = self.program.origin(filling.func, at.function) or ""
             if method in _FILLS and self._filled(filling, origin, method) == tensor:
                 given = (e for arg in filling.args for e in ir.walk(arg.value))
@@ -274,7 +256,7 @@ class Constants:
             if op in ("+", "-") and self._underflows(value):
                 found = self._raise_operand(at, other, value, line)
             elif self._overflows(value):
-                given = Made(operand, at.function, at.stmt)
+                given = at.inner(operand)
                 masks = op != "/" and (abs(value) >= _SENTINEL or _is_mask(other))
                 found = self._bound(given, value, other if masks else None, line)
                 if not masks and self._is_full(other, at):
@@ -289,7 +271,7 @@ class Constants:
         return None
 
     def _is_full(self, expr: ir.Expr, at: Made) -> bool:
-        of = Made(expr, at.function, at.stmt)
+        of = at.inner(expr)
         return self._is_number(expr, at) or self.halves.is_never_half(of)
 
     def _of_comparison(self, at: Made, expr: ir.Expr) -> Refusal | None:
@@ -312,7 +294,7 @@ class Constants:
 
     def _may_be_half_tensor(self, expr: ir.Expr, at: Made) -> bool:
         """Whether something compared may be half: of a name in a test, where that is shown only."""
-        of = Made(expr, at.function, at.stmt)
+        of = at.inner(expr)
         if self._is_number(expr, at) or self.halves.is_never_half(of):
             return False
         if at.stmt.kind in ("if", "while", "assert"):
@@ -340,7 +322,7 @@ class Constants:
             return None
         if tensor is None:
             return refusal
-        of = Made(tensor, at.function, at.stmt)
+        of = at.inner(tensor)
         if self._is_number(tensor, at) or self.halves.is_never_half(of):
             if self.goes_into_half(at.function, at.stmt):
                 return refusal
@@ -351,7 +333,7 @@ class Constants:
         steps = steps_to(at.stmt, at.expr)
         if holder is None or text is None or "(" in text or steps is None:
             return refusal
-        if not self._is_floating(Made(holder, at.function, at.stmt)):
+        if not self._is_floating(at.inner(holder)):
             return refusal
         name = "max" if value < 0 else "min"
         if self.program.origin(ir.Name(name), at.function) != f"builtins.{name}":
@@ -404,20 +386,19 @@ class Constants:
         for stmt in ir.statements(self.program.functions[function].body):
             if stmt.line < filling.line:
                 continue
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    if not isinstance(inner, ir.Operation) or inner.op not in "*/":
-                        continue
-                    for operand in inner.operands:
-                        filled = (
-                            any(e is fill for e in ir.walk(operand))
-                            and operand is not fill
-                            and isinstance(operand, ir.Call)
-                            if stmt is filling
-                            else isinstance(operand, ir.Name) and operand.id in names
-                        )
-                        if filled and self._enlarges(inner, operand, function):
-                            return True
+            for inner in parts_of(stmt):
+                if not isinstance(inner, ir.Operation) or inner.op not in "*/":
+                    continue
+                for operand in inner.operands:
+                    filled = (
+                        any(e is fill for e in ir.walk(operand))
+                        and operand is not fill
+                        and isinstance(operand, ir.Call)
+                        if stmt is filling
+                        else isinstance(operand, ir.Name) and operand.id in names
+                    )
+                    if filled and self._enlarges(inner, operand, function):
+                        return True
         return False
 
     def _enlarges(
@@ -441,7 +422,7 @@ class Constants:
         refusal = Refusal("AMP021", message, line)
         if tensor is None:
             return refusal
-        of = Made(tensor, at.function, at.stmt)
+        of = at.inner(tensor)
         if self._is_number(tensor, at) or self.halves.is_never_half(of):
             return None
         if self._small is not None:
@@ -452,11 +433,8 @@ class Constants:
         except Unclear:
             if self.sigmoids.may_be_one(of, unseen=True):
                 return refusal
-            sure = self._is_tensor(at, tensor)
-            raised = self.remedies.raised(at.function, at.stmt, tensor, sure)
-            if raised is None:
+            if not self.remedies.raise_(of, self._is_tensor(at, tensor)):
                 return refusal
-            self.remedies.edits.update(dict.fromkeys(raised))
         return None
 
     def _is_tensor(self, at: Made, operand: ir.Expr) -> bool:
@@ -475,7 +453,7 @@ class Constants:
         )
 
     def _is_number(self, expr: ir.Expr, at: Made) -> bool:
-        return self.dtypes.is_number(Made(expr, at.function, at.stmt))
+        return self.dtypes.is_number(at.inner(expr))
 
     def _is_always_number(self, at: Made, depth: int = 0) -> bool:
         """Whether a constant, also behind a name, is a number and nothing else."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.flow import Made
@@ -12,7 +12,7 @@ from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
-from amp_migrate.migrate.precision.remedies import Found, Remedies
+from amp_migrate.migrate.precision.remedies import Found, Planner
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings
 from amp_migrate.program.names import Definition
@@ -24,8 +24,8 @@ _OF_TENSORS = frozenset(
 )
 """Methods that tell that a value has a dtype."""
 _TAKES_TENSOR = (
-    dtype_table.SAME
-    | dtype_table.FP32_FUNCTIONS
+    operations("first")
+    | operations("fp32", "raises")
     | frozenset("inverse svd qr quantile stft istft".split())
 ) - {"pow"}
 """Functions that want a tensor first."""
@@ -68,15 +68,8 @@ class Unfit(Exception):
     """Why statements cannot run in fp32."""
 
 
-class Entering:
+class Entering(Planner):
     """Finds it for one program."""
-
-    def __init__(self, remedies: Remedies) -> None:
-        self.remedies = remedies
-        self.program = remedies.program
-        self.flow = remedies.flow
-        self.dtypes = remedies.dtypes
-        self.halves = remedies.halves
 
     def uses(
         self, span: Span, inside: list[ir.Stmt], apart: set[int]
@@ -91,7 +84,7 @@ class Entering:
                 keys = [t.key for t in stmt.targets if isinstance(t, ir.Item)]
                 exprs = (*([stmt.value] if stmt.value is not None else ()), *keys)
             for expr in exprs:
-                for leaf in _leaves(expr, apart):
+                for leaf in leaves(expr, apart):
                     if isinstance(leaf, ir.Attr) and leaf.attr == "dtype":
                         # What is made of that dtype computes with what is cast.
                         leaf = leaf.value
@@ -188,12 +181,12 @@ class Entering:
             if self.dtypes.is_fp32(at):
                 return leaf
             if isinstance(leaf, ir.Item):
-                return self._base(leaf.value, Made(leaf.value, at.function, at.stmt))
+                return self._base(leaf.value, at.inner(leaf.value))
             view = dtype_table.view_of(leaf)
             if view is None and leaf.attr in ("shape", "device", "dtype", "is_cuda"):
                 view = leaf.value
             if view is not None:
-                return self._base(view, Made(view, at.function, at.stmt))
+                return self._base(view, at.inner(view))
         return leaf
 
     def cast(self, span: Span, first: ir.Stmt, uses: list[Use]) -> list[Found]:
@@ -316,32 +309,32 @@ class Entering:
         return False
 
 
-def _leaves(expr: ir.Expr, apart: set[int]) -> Iterator[ir.Expr]:
+def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
     """The variables, attributes and elements that an expression computes with; no methods."""
     if id(expr) in apart:
         return
     match expr:
         case ir.Call(func=func, args=args):
             if isinstance(func, ir.Attr):
-                yield from _leaves(func.value, apart)
+                yield from leaves(func.value, apart)
             for arg in args:
                 if arg.name not in _SETTINGS:
-                    yield from _leaves(arg.value, apart)
+                    yield from leaves(arg.value, apart)
         case ir.Name():
             yield expr
         case ir.Attr() | ir.Item():
             root: ir.Expr = expr
             while isinstance(root, (ir.Attr, ir.Item)):
                 if isinstance(root, ir.Item):
-                    yield from _leaves(root.key, apart)
+                    yield from leaves(root.key, apart)
                 root = root.value
             if isinstance(root, ir.Name):
                 yield expr
             else:
-                yield from _leaves(root, apart)
+                yield from leaves(root, apart)
         case _:
             for child in ir.children(expr):
-                yield from _leaves(child, apart)
+                yield from leaves(child, apart)
 
 
 def _root(expr: ir.Expr) -> ir.Expr:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
-from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import Planner, Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 _LOGS = operations("log")
 _REDUCES = frozenset("mean sum".split())
@@ -19,7 +20,7 @@ _MEANS = frozenset(("mean",))
 _DEEPEST = 4
 
 
-class Formulas:
+class Formulas(Planner):
     """Plans for one program."""
 
     def __init__(
@@ -29,21 +30,17 @@ class Formulas:
         overflows: bool,
     ) -> None:
         """``overflows``: squares of half values may be infinite."""
-        self.remedies = remedies
-        self.program = remedies.program
-        self.dtypes = remedies.dtypes
-        self.halves = remedies.halves
+        super().__init__(remedies)
         self.sigmoids = sigmoids
         self.overflows = overflows
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """The first formula of a statement for which there is no remedy."""
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                at = Made(inner, function, stmt)
-                found = self._of_log(at) or self._of_reduced(at) or self._of_spread(at)
-                if found is not None:
-                    return found
+        for inner in parts_of(stmt):
+            at = Made(inner, function, stmt)
+            found = self._of_log(at) or self._of_reduced(at) or self._of_spread(at)
+            if found is not None:
+                return found
         return None
 
     # -- logarithms -----------------------------------------------------------------------------
@@ -53,7 +50,7 @@ class Formulas:
         operand = self._operand(at, _LOGS)
         if operand is None:
             return None
-        of = Made(operand, at.function, at.stmt)
+        of = at.inner(operand)
         planned = self.sigmoids.planned()
         try:
             self.sigmoids.squash(of)
@@ -74,12 +71,12 @@ class Formulas:
         operand = self._operand(at, _REDUCES) if self.overflows else None
         if operand is None:
             return None
-        for made in self._same(Made(operand, at.function, at.stmt), 0):
+        for made in self._same(at.inner(operand), 0):
             factor = _factor(made.expr)
             if factor is not None:
                 call = at.expr.func if isinstance(at.expr, ir.Call) else at.expr
                 by_torch = self.program.origin(call, at.function) is not None
-                of = Made(factor, made.function, made.stmt)
+                of = made.inner(factor)
                 found = self._raise(of, by_torch)
                 if found is not None:
                     return found
@@ -90,21 +87,19 @@ class Formulas:
         operands = _difference(at.expr)
         if operands is None:
             return None
-        left, right = (
-            self._same(Made(operand, at.function, at.stmt), 0) for operand in operands
-        )
+        left, right = (self._same(at.inner(operand), 0) for operand in operands)
         if not any(self._is_mean_of_squares(made) for made in left):
             return None
         for made in right:
             base = _squared(made.expr)
             if base is None:
                 continue
-            for mean in self._same(Made(base, made.function, made.stmt), 0):
+            for mean in self._same(made.inner(base), 0):
                 # A sum is in fp32 by itself.
                 operand = self._operand(mean, _MEANS)
                 if operand is None:
                     continue
-                of = Made(operand, mean.function, mean.stmt)
+                of = mean.inner(operand)
                 found = self._raise(of, False)
                 if found is not None:
                     return found
@@ -113,8 +108,7 @@ class Formulas:
     def _is_mean_of_squares(self, at: Made) -> bool:
         operand = self._operand(at, _REDUCES)
         return operand is not None and any(
-            _squared(made.expr) is not None
-            for made in self._same(Made(operand, at.function, at.stmt), 0)
+            _squared(made.expr) is not None for made in self._same(at.inner(operand), 0)
         )
 
     # -- what helps -----------------------------------------------------------------------------
@@ -123,11 +117,9 @@ class Formulas:
         """``tensor``: it is one for sure."""
         if self.dtypes.is_number(at):
             return None
-        raised = self.remedies.raised(at.function, at.stmt, at.expr, tensor)
-        if raised is None:
+        if not self.remedies.raise_(at, tensor):
             message = "a square of large numbers loses its digits in half precision"
             return Refusal("AMP020", message, at.stmt.line)
-        self.remedies.edits.update(dict.fromkeys(raised))
         self.halves.made_full.add(id(at.expr))
         return None
 

@@ -30,7 +30,7 @@ from amp_migrate.migrate.precision.spans import Spans
 from amp_migrate.migrate.precision.stores import Stores
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _RAISES = re.compile(
@@ -78,13 +78,12 @@ class _Called:
                 for ref in program.resolve(arg.value, function):
                     if ref.kind == "function":
                         yield ref.name
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                match inner:
-                    case ir.Name(id=name) | ir.Attr(attr=name) if name in self._names:
-                        for ref in program.resolve(inner, function):
-                            if ref.kind == "function":
-                                yield ref.name
+        for inner in parts_of(stmt):
+            match inner:
+                case ir.Name(id=name) | ir.Attr(attr=name) if name in self._names:
+                    for ref in program.resolve(inner, function):
+                        if ref.kind == "function":
+                            yield ref.name
 
 
 class Hazards:
@@ -279,29 +278,23 @@ class Hazards:
 
     def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         """The names of methods that a statement may call on what is not known."""
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Attr):
-                    if not self.program.resolve(inner, function):
-                        yield inner.attr
-                elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
-                    yield inner.value
-                elif isinstance(inner, ir.Call) and len(inner.args) > 1:
-                    name = inner.args[1].value
-                    origin = self.program.origin(inner.func, function)
-                    if origin == "builtins.getattr" and not isinstance(name, ir.Const):
-                        yield from (name for name, _ in self._methods())
+        for inner in parts_of(stmt):
+            if isinstance(inner, ir.Attr):
+                if not self.program.resolve(inner, function):
+                    yield inner.attr
+            elif isinstance(inner, ir.Const) and isinstance(inner.value, str):
+                yield inner.value
+            elif isinstance(inner, ir.Call) and len(inner.args) > 1:
+                name = inner.args[1].value
+                origin = self.program.origin(inner.func, function)
+                if origin == "builtins.getattr" and not isinstance(name, ir.Const):
+                    yield from (name for name, _ in self._methods())
 
     def _lambdas(self, function: str, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
         """The statements that make the lambdas which a statement calls."""
         for call in calls_of(stmt):
-            owner = (
-                self.program.owner(call.func.id, function)
-                if isinstance(call.func, ir.Name)
-                else None
-            )
-            if owner is not None and isinstance(call.func, ir.Name):
-                for definition in self.program.definitions(owner, call.func.id):
+            if isinstance(call.func, ir.Name):
+                for definition in self.program.defined(call.func.id, function):
                     if isinstance(definition.value, ir.Deferred):
                         yield definition.function, definition.stmt
 
@@ -414,7 +407,7 @@ class Hazards:
         put = self._casts.source_of(call, function)
         if put is not None and not (refs and origin is None):
             source, tensor = put
-            name = call.func.attr if isinstance(call.func, ir.Attr) else ""
+            name = ir.method_of(call)
             number = name in ("scatter", "scatter_")
             if not self._casts.cast_like(function, stmt, source, tensor, number):
                 message = (

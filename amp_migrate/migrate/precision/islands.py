@@ -11,7 +11,8 @@ from amp_migrate.analysis.values.bce import BceCall, BceLosses
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Hoist, Island
-from amp_migrate.migrate.precision.remedies import SHAPES, Remedies, Unclear
+from amp_migrate.migrate.precision.entering import leaves
+from amp_migrate.migrate.precision.remedies import SHAPES, Planner, Remedies, Unclear
 from amp_migrate.program import ir
 
 _BOOKKEEPING = SHAPES.union(
@@ -23,14 +24,11 @@ OUTPUTS = "output outputs prediction predictions predicted probabilities".split(
 _LOSS_NAMES = "bce bce_loss binary_loss binary_cross_entropy_loss".split()
 
 
-class Islands:
+class Islands(Planner):
     """Plans for one program."""
 
     def __init__(self, remedies: Remedies, losses: BceLosses) -> None:
-        self.remedies = remedies
-        self.program = remedies.program
-        self.modules = remedies.modules
-        self.halves = remedies.halves
+        super().__init__(remedies)
         self.losses = losses
 
     def isolate(self, found: BceCall) -> None:
@@ -135,7 +133,7 @@ class Islands:
                     return False
         return all(
             self.halves.is_never_half(Made(leaf, function, stmt))
-            for leaf in _leaves(expr)
+            for leaf in leaves(expr)
             if self.program.origin(leaf, function) is None
         )
 
@@ -159,17 +157,3 @@ class _Part:
 
     kind: str
     expr: ir.Expr
-
-
-def _leaves(expr: ir.Expr) -> Iterator[ir.Expr]:
-    """The variables and attributes that an expression computes with; no methods."""
-    if isinstance(expr, ir.Call):
-        if isinstance(expr.func, ir.Attr):
-            yield from _leaves(expr.func.value)
-        for arg in expr.args:
-            yield from _leaves(arg.value)
-    elif isinstance(expr, (ir.Name, ir.Attr)):
-        yield expr
-    else:
-        for child in ir.children(expr):
-            yield from _leaves(child)

@@ -16,6 +16,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.analysis.values.traces import At, Trace, Traces
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
 from amp_migrate.migrate.precision.casts import Casts
@@ -208,18 +209,18 @@ class Leaving:
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()")
-        if name in dtype_table.FP32_METHODS or (
+        if name in operations("wide") or (
             origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
         ):
             halves = [v for v in operands if self._trace(function, stmt, v).half]
             return self._helped(
                 function, stmt, halves, operands[:1], False, f"{name}()"
             )
-        if name in dtype_table.GROWING:
+        if name in operations("grows"):
             self._widened(function, stmt, operands[0])
-        if name in dtype_table.PRODUCTS:
+        if name in operations("product"):
             return self._of_alike(function, stmt, operands, True, f"{name}()")
-        if name in dtype_table.ALIKE:
+        if name in operations("alike"):
             return self._of_alike(function, stmt, operands, False, f"{name}()")
         return None
 
@@ -314,8 +315,7 @@ class Leaving:
         """Whether a module is called that has parameters."""
         made = self.remedies.modules.of(func, function)
         if made is None and isinstance(func, ir.Name):
-            owner = self.program.owner(func.id, function)
-            found = [] if owner is None else self.program.definitions(owner, func.id)
+            found = self.program.defined(func.id, function)
             lambdas = [d.value for d in found if isinstance(d.value, ir.Deferred)]
             if lambdas:
                 return any(

@@ -13,21 +13,18 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.bce import BceCall, BceLosses
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.migrate.precision.islands import TANGLED, Islands
-from amp_migrate.migrate.precision.remedies import Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import Planner, Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
 
 _MOST = 200
 
 
-class Probabilities:
+class Probabilities(Planner):
     """Plans for one program."""
 
     def __init__(self, remedies: Remedies, sigmoids: Sigmoids) -> None:
-        self.remedies = remedies
-        self.program = remedies.program
-        self.flow = remedies.flow
-        self.halves = remedies.halves
+        super().__init__(remedies)
         self.sigmoids = sigmoids
         self.losses = self.program.noted(BceLosses)
         self.islands = Islands(remedies, self.losses)
@@ -74,11 +71,9 @@ class Probabilities:
             ):
                 self.remedies.upcast(found.function, found.stmt, target)
                 return
-            raised = self.remedies.raised(found.function, found.stmt, target, True)
-            if raised is None:
+            if not self.remedies.raise_(at, True):
                 message = "the target of BCELoss is not shown to be fp32"
                 raise Unclear(message, line)
-            self.remedies.edits.update(dict.fromkeys(raised))
 
     def _matters(self, found: BceCall, regions: Statements) -> bool:
         """Whether a loss may run under autocast, or on what autocast made."""
@@ -103,7 +98,7 @@ class Probabilities:
             if (one.function, one.stmt.path) in regions:
                 return True
             for inner in ir.walk(one.expr):
-                at = Made(inner, one.function, one.stmt)
+                at = one.inner(inner)
                 key = (inner, one.function, one.stmt.path)
                 if isinstance(inner, (ir.Name, ir.Attr)) and key not in seen:
                     seen.add(key)

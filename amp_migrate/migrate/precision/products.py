@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
-from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
@@ -50,12 +50,7 @@ def _isolate(
     """Put a statement into an island, and its product's factors into fp32, if that is exact with AMP off
     and takes nothing else out of autocast."""
     inside = {id(inner) for inner in ir.walk(product)}
-    rest = [
-        inner
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
-        if id(inner) not in inside
-    ]
+    rest = [inner for inner in parts_of(stmt) if id(inner) not in inside]
     if (
         stmt.kind not in ("assign", "annassign", "return")
         or any(forward.in_expression(factor, function) for factor in factors)
@@ -82,7 +77,7 @@ def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
     """Whether an island computes as autocast would what a product in fp32 goes into: what autocast would
     put into fp32 is there."""
     if isinstance(expr, ir.Call):
-        name = _last(expr) or ir.key_of(expr.func)
+        name = ir.method_of(expr) or ir.key_of(expr.func)
         if name in ("size", "numel", "dim", "len"):
             return True
         if name not in _GOES_ON or not isinstance(expr.func, ir.Attr):
@@ -126,9 +121,9 @@ def _overflowing(
 def _with_itself(expr: ir.Expr, factors: tuple[ir.Expr, ir.Expr]) -> ir.Expr | None:
     """``x`` of ``einsum("bi,bi->b", x, x)``, ``bmm(x.unsqueeze(1), x.unsqueeze(2))``."""
     one, other = factors
-    if isinstance(expr, ir.Call) and _last(expr) == "einsum":
+    if isinstance(expr, ir.Call) and ir.method_of(expr) == "einsum":
         return one if one == other else None
-    if all(isinstance(f, ir.Call) and _last(f) == "unsqueeze" for f in factors):
+    if all(isinstance(f, ir.Call) and ir.method_of(f) == "unsqueeze" for f in factors):
         values = [
             f.func.value
             for f in factors
@@ -139,14 +134,10 @@ def _with_itself(expr: ir.Expr, factors: tuple[ir.Expr, ir.Expr]) -> ir.Expr | N
     return None
 
 
-def _last(call: ir.Call) -> str:
-    return call.func.attr if isinstance(call.func, ir.Attr) else ""
-
-
 def _name(program: Program, function: str, call: ir.Call) -> str:
     """What of torch is called, or which method."""
     origin = program.origin(call.func, function)
-    return _last(call) if origin is None else origin.removeprefix("torch.")
+    return ir.method_of(call) if origin is None else origin.removeprefix("torch.")
 
 
 def _factors(
@@ -204,7 +195,7 @@ def _turn(program: Program, function: str, expr: ir.Expr) -> ir.Expr | None:
         origin = program.origin(expr.func, function)
         if origin in ("torch.t", "torch.transpose", "torch.permute") and expr.args:
             return expr.args[0].value
-        if origin is None and expr.func.attr in dtype_table.TURNS:
+        if origin is None and expr.func.attr in operations("turns"):
             return expr.func.value
     return None
 
@@ -225,7 +216,7 @@ def _is_turn(expr: ir.Expr) -> bool:
     return (
         isinstance(expr, ir.Call)
         and isinstance(expr.func, ir.Attr)
-        and expr.func.attr in dtype_table.TURNS | _KEEPS
+        and expr.func.attr in operations("turns") | _KEEPS
     )
 
 
@@ -238,14 +229,9 @@ def _is_normalized(program: Program, function: str, expr: ir.Expr) -> bool:
     values = [expr]
     if isinstance(expr, ir.Name):
         owner = program.owner(expr.id, function)
-        found = program.definitions(owner, expr.id) if owner is not None else []
-        values += [d.value for d in found if d.value is not None]
-        if any(
-            p.name == expr.id
-            for o in ([owner] if owner is not None else [])
-            for p in program.functions[o].params
-        ):
-            values += [v for _, v in program.arguments(owner or "", expr.id)]
+        if owner is not None:
+            values += [d.value for d in program.definitions(owner, expr.id) if d.value]
+            values += [value for _, value in program.arguments(owner, expr.id)]
     for value in values:
         for inner in ir.walk(value):
             if isinstance(inner, ir.Call):

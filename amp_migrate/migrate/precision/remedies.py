@@ -87,6 +87,12 @@ class Remedies:
             return None
         return [(function, Widen(stmt.path, steps, name, self.dtype))]
 
+    def raise_(self, at: Made, tensor: bool) -> bool:
+        """Plan what makes an operand fp32, as `raised` tells; whether there is that."""
+        raised = self.raised(at.function, at.stmt, at.expr, tensor)
+        self.edits.update(dict.fromkeys(raised or ()))
+        return raised is not None
+
     def free_name(self, function: str, names: list[str], number: int) -> str | None:
         """A name that the file does not have yet, for the ``number``-th such value of a statement."""
         known = self.program.modules[ir.file_of(function)].identifiers
@@ -95,7 +101,7 @@ class Remedies:
 
     def _base(self, expr: ir.Expr, function: str) -> ir.Name | None:
         """The local variable that an expression has its dtype from."""
-        keeps = dtype_table.SAME | dtype_table.TURNS
+        keeps = operations("first", "turns")
         while not isinstance(expr, ir.Name):
             match expr:
                 case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
@@ -137,8 +143,7 @@ class Remedies:
                     one is name for branch in inner.operands for one in ir.walk(branch)
                 )
             )
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(stmt)
         )
 
     @cached_property
@@ -158,3 +163,15 @@ class Remedies:
             for function, stmt in program.mentioning("half")
             for inner in parts_of(stmt)
         )
+
+
+class Planner:
+    """What plans one kind of remedy for one program."""
+
+    def __init__(self, remedies: Remedies) -> None:
+        self.remedies = remedies
+        self.program = remedies.program
+        self.flow = remedies.flow
+        self.modules = remedies.modules
+        self.dtypes = remedies.dtypes
+        self.halves = remedies.halves

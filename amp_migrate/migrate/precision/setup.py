@@ -14,6 +14,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
 from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.migrate.precision import strict
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
@@ -25,7 +26,7 @@ _HIGHER_ORDER = re.compile(
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
 _OF_TENSORS = ("torch", "torch.nn.functional")
-_GIVE_TENSORS = dtype_table.FROM_NUMBERS | dtype_table.SAME
+_GIVE_TENSORS = operations("made", "counted", "given", "first")
 _ALSO_OF_MODULES = frozenset(
     "to float half bfloat16 double cuda cpu requires_grad_".split()
 )
@@ -89,7 +90,7 @@ class Setup:
         """The hazard that a call is wherever it stands."""
         program = self.program
         origin = program.origin(call.func, function) or ""
-        method = call.func.attr if isinstance(call.func, ir.Attr) else ""
+        method = ir.method_of(call)
         line = call.line
         if (
             "FullyShardedDataParallel" in origin
@@ -174,7 +175,7 @@ class Setup:
                 return False
             if expr.func.attr not in _ALSO_OF_MODULES:
                 refs = self.program.resolve(expr.func, at.function)
-                return expr.func.attr in dtype_table.SAME and not refs
+                return expr.func.attr in operations("first") and not refs
             return self._is_tensor(replace(at, expr=expr.func.value), asked)
         made = None if rebinds(at) else Flow(self.program).made(at)
         return bool(made) and all(
@@ -278,7 +279,7 @@ def _is_fresh(expr: ir.Expr) -> bool:
     """Whether a tensor is made of nothing but a shape: ``torch.zeros(3)``."""
     while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
         name = expr.func.attr
-        if name in dtype_table.FACTORIES or name.endswith(("_window", "FloatTensor")):
+        if name in operations("made") or name.endswith(("_window", "FloatTensor")):
             return True
         if name in _ALSO_OF_MODULES - {"cuda", "cpu"}:
             return False

@@ -17,7 +17,7 @@ from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import SplitLast
-from amp_migrate.migrate.precision.remedies import Found, Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies, Unclear
 from amp_migrate.program import ir
 
 SQUASHES = operations("squashes")
@@ -42,17 +42,12 @@ _DEEPEST = 4
 Planned = tuple[set[int], dict[Found, None]]
 
 
-class Sigmoids:
+class Sigmoids(Planner):
     """Plans for one program."""
 
     def __init__(self, remedies: Remedies, forward: Forward) -> None:
-        self.remedies = remedies
+        super().__init__(remedies)
         self.forward = forward
-        self.program = remedies.program
-        self.flow = remedies.flow
-        self.modules = remedies.modules
-        self.dtypes = remedies.dtypes
-        self.halves = remedies.halves
         self._asked: set[tuple[int, str, ir.Path, int | None]] = set()
         self.in_fp32: set[int] = set()
         """Expressions (by `id`) that are computed in fp32, from the operands on."""
@@ -99,7 +94,7 @@ class Sigmoids:
             seen.add((id(one.expr), one.function))
             match one.expr:
                 case ir.Attr() if (view := dtype_table.view_of(one.expr)) is not None:
-                    pending.append(Made(view, one.function, one.stmt))
+                    pending.append(one.inner(view))
                     continue
                 case ir.Name() | ir.Attr():
                     made = self.flow.made(one)
@@ -125,14 +120,14 @@ class Sigmoids:
                         continue
                 case ir.Display(items=items) if one.index is not None:
                     meant = items[one.index :][:1]
-                    pending += [Made(i, one.function, one.stmt) for i in meant or items]
+                    pending += [one.inner(i) for i in meant or items]
                     continue
             inside = list(ir.children(one.expr))
             if isinstance(one.expr, ir.Call):
                 # What is called is no value, but a method is one of a value.
                 func = inside.pop(0)
                 inside += [func.value] if isinstance(func, ir.Attr) else []
-            pending += [Made(child, one.function, one.stmt) for child in inside]
+            pending += [one.inner(child) for child in inside]
         return bool(pending)
 
     def _is_harmless(self, at: Made) -> bool:
@@ -179,7 +174,7 @@ class Sigmoids:
             case ir.Const(value=None):
                 return  # This BCELoss does not take, with AMP or without.
             case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
-                self._squash(Made(view, at.function, at.stmt))
+                self._squash(at.inner(view))
             case ir.Name() | ir.Attr():
                 made = self.flow.made(at) or self._handed_out(at)
                 if not made or rebinds(at):
@@ -190,16 +185,16 @@ class Sigmoids:
                     if at.index is not None and one.index is not None:
                         raise self._lost(at)
                     index = at.index if one.index is None else one.index
-                    self._squash(Made(one.expr, one.function, one.stmt, index))
+                    self._squash(one.inner(one.expr, index))
             case ir.Display(items=items) if at.index is not None:
                 if at.index >= len(items):
                     raise self._lost(at)
                 self._squash(Made(items[at.index], at.function, at.stmt))
             case ir.Display(kind="list" | "tuple", items=items):
                 for item in items:
-                    self._squash(Made(item, at.function, at.stmt))
+                    self._squash(at.inner(item))
             case ir.Item(value=value, key=ir.Const(value=str(word))):
-                entries = self._entries(Made(value, at.function, at.stmt), word, 0)
+                entries = self._entries(at.inner(value), word, 0)
                 if not entries:
                     raise self._lost(at)
                 for entry in entries:
@@ -209,12 +204,12 @@ class Sigmoids:
                     element = key_.value if isinstance(key_, ir.Const) else None
                     if not isinstance(element, int) or element < 0:
                         raise self._lost(at)
-                    self._squash(Made(value, at.function, at.stmt, element))
+                    self._squash(at.inner(value, element))
                 else:
-                    self._squash(Made(value, at.function, at.stmt))
+                    self._squash(at.inner(value))
             case ir.Operation(op="if", operands=(_, body, orelse)):
                 for branch in (body, orelse):
-                    self._squash(Made(branch, at.function, at.stmt, at.index))
+                    self._squash(at.inner(branch, at.index))
             case ir.Operation(op=op, operands=operands) if op in (
                 *ARITHMETIC,
                 "-x",
@@ -247,7 +242,7 @@ class Sigmoids:
                 if not all(isinstance(key, ir.Const) for key, _ in pairs):
                     raise self._lost(at)
                 found = [item for key, item in pairs if key == ir.Const(word)]
-                return [Made(item, at.function, at.stmt) for item in found]
+                return [at.inner(item) for item in found]
             case ir.Name() | ir.Attr():
                 made = self.flow.made(at)
                 if not made or any(one.index is not None for one in made):
@@ -264,7 +259,7 @@ class Sigmoids:
                     if any(arg.name is None for arg in args):
                         raise self._lost(at)
                     given = [arg.value for arg in args if arg.name == word]
-                    return [Made(value, at.function, at.stmt) for value in given]
+                    return [at.inner(value) for value in given]
                 callees = self.program.callees(at.expr, at.function)
                 returned = [self.flow.returned(callee, None) for callee in callees]
                 if returned and all(returned):
@@ -278,7 +273,7 @@ class Sigmoids:
 
     def _gives_several(self, value: ir.Expr, at: Made) -> bool:
         """Whether an expression gives a tuple, as far as can be seen."""
-        pending = [Made(value, at.function, at.stmt)]
+        pending = [at.inner(value)]
         for _ in range(_MOST):
             if not pending:
                 return False
@@ -342,7 +337,7 @@ class Sigmoids:
 
     def _squash_terms(self, at: Made, terms: Sequence[ir.Expr]) -> None:
         for term in terms:
-            of = Made(term, at.function, at.stmt)
+            of = at.inner(term)
             if self.dtypes.is_number(of) or self.dtypes.is_never_given(of):
                 continue
             if not self.halves.is_never_half(of) or self.may_be_one(of, unseen=True):
@@ -353,18 +348,16 @@ class Sigmoids:
         if isinstance(operand, ir.Call) and isinstance(operand.func, ir.Attr):
             if operand.func.attr == "float" and not operand.args:
                 return
-        of = Made(operand, at.function, at.stmt)
+        of = at.inner(operand)
         self.halves.made_full.add(id(at.expr))
         if self.dtypes.is_fp32(of):
             self.remedies.upcast(at.function, at.stmt, operand)
             return
-        raised = self.remedies.raised(at.function, at.stmt, operand, True)
-        if raised is None:
+        if not self.remedies.raise_(of, True):
             message = (
                 "what goes into the sigmoid before BCELoss is not shown to be fp32"
             )
             raise Unclear(message, at.stmt.line)
-        self.remedies.edits.update(dict.fromkeys(raised))
 
     def _squash_returned(self, function: str, at: Made) -> None:
         returned = self.flow.returned(function, at.index)
@@ -436,7 +429,7 @@ class Sigmoids:
             for end in ends
         ):
             raise self._lost(at)
-        start = Made(given, at.function, at.stmt)
+        start = at.inner(given)
         if (
             has_module_hooks(self.program)
             or may_be_rebuilt(self.modules, named, module)
@@ -465,7 +458,7 @@ def _kept(name: str, operands: list[ir.Expr]) -> list[ir.Expr]:
     """Those operands of a function of torch that are in what it gives."""
     if name == "where":
         return operands[1:]
-    if name in dtype_table.JOINS:
+    if name in operations("joined"):
         match operands[0]:
             case ir.Display(items=items):
                 return list(items)

@@ -20,10 +20,10 @@ from amp_migrate.migrate.precision.constants import Constants
 from amp_migrate.migrate.precision.entering import SIMPLE, Entering, Span, Unfit
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.islands import OUTPUTS
-from amp_migrate.migrate.precision.remedies import Found, Remedies
+from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies
 from amp_migrate.migrate.precision.sigmoids import Planned, Sigmoids
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, calls_of
+from amp_migrate.program.bindings import bindings, calls_of, parts_of
 
 _KINDS = frozenset(
     "expr assign annassign augassign return if for pass raise continue break".split()
@@ -41,7 +41,7 @@ _MOST = 30
 _State = tuple[Planned, set[int], dict[Span, None]]
 
 
-class Spans:
+class Spans(Planner):
     """Plans for one program."""
 
     def __init__(
@@ -55,11 +55,8 @@ class Spans:
         known: Collection[Span],
     ) -> None:
         """``known``: those that other loops of the program have."""
-        self.remedies = remedies
-        self.program = remedies.program
-        self.flow = remedies.flow
+        super().__init__(remedies)
         self.entering = Entering(remedies)
-        self.halves = remedies.halves
         self.sigmoids = sigmoids
         self.forward = forward
         self.constants = constants
@@ -290,12 +287,11 @@ class Spans:
             or (function, stmt.path) not in self.under_autocast
         ):
             raise Unfit
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, (ir.Deferred, ir.Suspend, ir.Walrus)) or (
-                    isinstance(inner, ir.Comprehension) and inner.lazy
-                ):
-                    raise Unfit
+        for inner in parts_of(stmt):
+            if isinstance(inner, (ir.Deferred, ir.Suspend, ir.Walrus)) or (
+                isinstance(inner, ir.Comprehension) and inner.lazy
+            ):
+                raise Unfit
         apart = {id(inner) for call in hoisted for inner in ir.walk(call)}
         for call in calls_of(stmt):
             if id(call) not in apart:
@@ -411,7 +407,7 @@ def _is_product(expr: ir.Expr) -> bool:
         or (
             isinstance(inner, ir.Call)
             and isinstance(inner.func, ir.Attr)
-            and inner.func.attr in dtype_table.PRODUCTS
+            and inner.func.attr in operations("product")
             and inner.func.value != ir.Attr(ir.Name("torch"), "sparse")
         )
         for inner in ir.walk(expr)

@@ -9,20 +9,20 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.migrate.precision.casts import Casts
-from amp_migrate.migrate.precision.remedies import Remedies
+from amp_migrate.migrate.precision.remedies import Planner, Remedies
 from amp_migrate.program import ir
+from amp_migrate.program.names import Definition
 
 _SAY_THEIR_DTYPE = operations("integers").union(
     "float to type type_as item tolist numpy size".split()
 )
 
 
-class Stores:
+class Stores(Planner):
     """Plans the casts of what one program's statements store."""
 
     def __init__(self, remedies: Remedies, casts: Casts) -> None:
-        self.remedies = remedies
-        self.program = remedies.program
+        super().__init__(remedies)
         self.casts = casts
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
@@ -38,16 +38,10 @@ class Stores:
             if not isinstance(target, ir.Item) or _is_text(target.key):
                 continue
             if isinstance(target.value, ir.Name):
-                owner = self.program.owner(target.value.id, function)
-                made = self.program.definitions(owner, target.value.id) if owner else []
                 is_buffer = any(
-                    self._copies_buffer(d.value, d.function)
-                    or (
-                        _is_fresh_tensor(d.value)
-                        and not self._is_numpy(d.value, d.function)
-                        and not self._holds_integers(d.value, d.function)
-                    )
-                    for d in made
+                    self._is_made_by_torch(d)
+                    and not self._holds_integers(d.value, d.function)
+                    for d in self.program.defined(target.value.id, function)
                 )
             elif isinstance(target.value, ir.Attr):
                 is_buffer = self._may_be_buffer(target.value, function)
@@ -111,16 +105,8 @@ class Stores:
     def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
         """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
         if isinstance(expr, ir.Name):
-            owner = self.program.owner(expr.id, function)
-            made = self.program.definitions(owner, expr.id) if owner else []
-            return bool(made) and all(
-                self._copies_buffer(d.value, d.function)
-                or (
-                    _is_fresh_tensor(d.value)
-                    and not self._is_numpy(d.value, d.function)
-                )
-                for d in made
-            )
+            made = self.program.defined(expr.id, function)
+            return bool(made) and all(map(self._is_made_by_torch, made))
         own = self.program.self_class(function)
         if own is None or not isinstance(expr, ir.Attr):
             return False
@@ -131,6 +117,17 @@ class Stores:
             for caller, _, call in self.program.all_calls()
             if (found := self.program.self_class(caller)) is not None
             and found[1] in self.program.family(own[1])
+        )
+
+    def _is_made_by_torch(self, made: Definition) -> bool:
+        """Whether a variable is given a tensor; NumPy's arrays take no tensor under autocast."""
+        value, function = made.value, made.function
+        return self._copies_buffer(value, function) or (
+            _is_fresh_tensor(value)
+            and isinstance(value, ir.Call)
+            and not (self.program.origin(value.func, function) or "").startswith(
+                "numpy."
+            )
         )
 
     def _copies_buffer(self, value: ir.Expr | None, function: str) -> bool:
@@ -144,12 +141,6 @@ class Stores:
             if isinstance(value.func.value, ir.Attr)
             else self._copies_buffer(value.func.value, function)
         )
-
-    def _is_numpy(self, value: ir.Expr | None, function: str) -> bool:
-        """Whether an array is made with NumPy: no tensor is stored into one under autocast."""
-        return isinstance(value, ir.Call) and (
-            self.program.origin(value.func, function) or ""
-        ).startswith("numpy.")
 
     def _holds_integers(self, value: ir.Expr | None, function: str) -> bool:
         """``torch.full(..., dtype=torch.int64)``: nothing that autocast touches is stored there."""
@@ -198,10 +189,7 @@ class Stores:
             ):
                 return all(self._is_integer(operand, function) for operand in operands)
             case ir.Name(id=name):
-                owner = self.program.owner(name, function)
-                found = (
-                    self.program.definitions(owner, name) if owner is not None else []
-                )
+                found = self.program.defined(name, function)
                 return bool(found) and all(
                     d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const)
                     for d in found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _ANOMALY = re.compile(
@@ -278,8 +278,7 @@ def _returns_gradients(
             and inner.attr == "grad"
             and program.origin(inner, callee) is None
             for stmt in ir.statements(body)
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(stmt)
         ):
             return True
     for value in returned:

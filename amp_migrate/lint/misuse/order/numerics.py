@@ -16,10 +16,10 @@ from amp_migrate.analysis.objects.points_to import (
     State,
     attribute,
 )
-from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES
 from amp_migrate.analysis.values.bce import BceLosses
 from amp_migrate.analysis.values.numbers import Numbers
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.lint.misuse.order.amp import Amp
 from amp_migrate.lint.misuse.order.spelled import PARTIAL, Spelled
 from amp_migrate.program import ir
@@ -39,7 +39,7 @@ LAYERS = re.compile(
     r"torch\.nn\.(modules\.\w+\.)?(Linear|Conv[123]d|ConvTranspose[123]d)"
 )
 METHODS = frozenset("matmul bmm mm".split())
-KEEPS = dtype_table.SAME - dtype_table.FP32_FUNCTIONS - {"float_power_"}
+KEEPS = operations("first") - operations("fp32", "raises") - {"float_power_"}
 """Functions and methods whose result has the dtype of what they are given, under autocast, too."""
 _NUMBERS = frozenset(
     "math.sqrt numpy.sqrt builtins.float builtins.int builtins.len".split()
