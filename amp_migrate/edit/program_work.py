@@ -11,10 +11,10 @@ from amp_migrate.catalogue.rules import refusal
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Diagnostic, Place, Result, SourceError
 from amp_migrate.edit.rewritten import WrongError, laid_out
+from amp_migrate.program.display_names import Telling
 from amp_migrate.program.ir import ModuleFacts
 from amp_migrate.program.programs import ProgramSources
 from amp_migrate.program.reader import read_module
-from amp_migrate.program.telling import Telling
 
 if TYPE_CHECKING:
     from black import Mode

@@ -8,9 +8,9 @@ from amp_migrate.catalogue.rules import lint_rule
 from amp_migrate.core.findings import Confidence, Finding, Fix, Severity, Step
 from amp_migrate.core.options import Options
 from amp_migrate.program import ir
+from amp_migrate.program.display_names import Telling
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
-from amp_migrate.program.telling import Telling
 from amp_migrate.program.testing import is_test
 
 

@@ -29,7 +29,7 @@ from amp_migrate.edit.edits import (
 )
 from amp_migrate.migrate.compiled import CONFIG
 from amp_migrate.migrate.explain import Spot, explain_group
-from amp_migrate.migrate.neighbours import Neighbours
+from amp_migrate.migrate.framework_loops import Neighbours
 from amp_migrate.migrate.planner import Planner
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.program import ir

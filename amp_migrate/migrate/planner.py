@@ -47,8 +47,8 @@ from amp_migrate.edit.edits import (
     ScalerStep,
 )
 from amp_migrate.migrate.compiled import Compiled
+from amp_migrate.migrate.escaping import Handover
 from amp_migrate.migrate.functions import CustomFunctions
-from amp_migrate.migrate.handover import Handover
 from amp_migrate.migrate.higher_order import HigherOrder
 from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.hazards import Hazards
@@ -57,10 +57,10 @@ from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
 from amp_migrate.migrate.regions.overlaps import without_overlaps
 from amp_migrate.migrate.regions.reach import Reach
 from amp_migrate.migrate.regions.regions import Regions, Run
-from amp_migrate.migrate.scaling import carried
-from amp_migrate.migrate.scaling.births import Births
-from amp_migrate.migrate.scaling.carried import Carried
+from amp_migrate.migrate.scaling import switch_kinds
 from amp_migrate.migrate.scaling.checkpoints import plan_checkpoints, unsaved
+from amp_migrate.migrate.scaling.comprehensions import without_room
+from amp_migrate.migrate.scaling.creation import Births
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.migrate.scaling.guards import Guards, LossForward
 from amp_migrate.migrate.scaling.instances import (
@@ -68,11 +68,11 @@ from amp_migrate.migrate.scaling.instances import (
     refuse_instances,
     refuse_twins,
 )
-from amp_migrate.migrate.scaling.listed import without_room
 from amp_migrate.migrate.scaling.placement import Placer, Steps, roots
+from amp_migrate.migrate.scaling.scaler_threading import NO_WAYS, Travel, Ways
 from amp_migrate.migrate.scaling.state_files import StateFiles
 from amp_migrate.migrate.scaling.states import States
-from amp_migrate.migrate.scaling.travel import NO_WAYS, Travel, Ways
+from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.migrate.scaling.usage import Usage
 from amp_migrate.migrate.stale import Stale
 from amp_migrate.program import ir
@@ -375,13 +375,15 @@ class Planner:
 
         match self.options.dtype:
             case "bfloat16":
-                group.travel = group.regional = travel_with(carried.flag(), together)
+                group.travel = group.regional = travel_with(
+                    switch_kinds.flag(), together
+                )
             case "float16":
-                scaler = carried.scaler(self.options)
+                scaler = switch_kinds.scaler(self.options)
                 group.travel = group.regional = travel_with(scaler, scalers)
             case _:
-                group.regional = travel_with(carried.dtype(self.options), together)
-                scaler = carried.scaler(self.options)
+                group.regional = travel_with(switch_kinds.dtype(self.options), together)
+                scaler = switch_kinds.scaler(self.options)
                 group.travel = travel_with(scaler, scalers, group.regional)
         travel = group.travel
         runs = self._born(group, runs)

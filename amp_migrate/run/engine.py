@@ -306,7 +306,7 @@ def _all_done(
     sent: Iterable[Task] = chain(ahead, tasks)
     if executor != LOCAL:
         # Imported here: most runs stay where their files are.
-        from amp_migrate.run.travel import packed
+        from amp_migrate.run.packing import packed
 
         sent = (replace(task, **packed(task.sources, task.options)) for task in sent)
     with opened(executor, workers) as crew:

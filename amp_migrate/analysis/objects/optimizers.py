@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from amp_migrate.analysis.objects.availability import where_lost
 from amp_migrate.analysis.objects.carriers import Carriers, Place
 from amp_migrate.analysis.objects.collections import (
     ANY,
@@ -37,7 +38,6 @@ from amp_migrate.analysis.objects.points_to import (
     item,
     positions,
 )
-from amp_migrate.analysis.objects.sight import where_lost
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS, parts_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from amp_migrate.analysis.objects.sight import root_of
+from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program

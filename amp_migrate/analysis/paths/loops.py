@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from amp_migrate.analysis.objects import optimizers as opt
+from amp_migrate.analysis.objects.availability import where_lost
 from amp_migrate.analysis.objects.collections import key_of
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
-from amp_migrate.analysis.objects.sight import where_lost
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.closures import Closures
 from amp_migrate.analysis.paths.events import UNKNOWN, Event, Events, innermost_loop

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from amp_migrate.analysis.paths.events import Event, Events
-from amp_migrate.analysis.paths.swallowing import is_guarded, swallows
+from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings

@@ -12,7 +12,7 @@ from amp_migrate.analysis.sizes.domain.site import Instance, LayerSite, Size
 from amp_migrate.core.options import LayerFile
 
 if TYPE_CHECKING:
-    from amp_migrate.analysis.sizes.told import Told
+    from amp_migrate.analysis.sizes.known import Told
     from amp_migrate.program.link import Program
 
 __all__ = ["Instance", "LayerSite", "Layers", "Size"]
@@ -44,7 +44,7 @@ class Layers:
     @cached_property
     def _told(self) -> Told:
         from amp_migrate.analysis.sizes.explore import explored
-        from amp_migrate.analysis.sizes.told import Told
+        from amp_migrate.analysis.sizes.known import Told
         from amp_migrate.catalogue.layers import layer_table
 
         table = layer_table(self.extended)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from amp_migrate.analysis.objects.availability import Place, Seen, Sight, root_of
 from amp_migrate.analysis.objects.collections import Collections
 from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.objects.points_to import Place as Where
-from amp_migrate.analysis.objects.sight import Place, Seen, Sight, root_of
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.conditions import (
     Condition,

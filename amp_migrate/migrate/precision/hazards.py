@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
-from amp_migrate.analysis.paths.attached import attached
+from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.catalogue.operations import operations

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Construction
-from amp_migrate.analysis.paths.attached import attached
+from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested

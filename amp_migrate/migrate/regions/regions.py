@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.analysis.objects.forward import ANY, MODELS, MODULES, Forward
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.lazy import Lazy
+from amp_migrate.analysis.paths.generators import Lazy
 from amp_migrate.analysis.paths.loops import Backward, Refusal
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder

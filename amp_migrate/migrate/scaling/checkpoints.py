@@ -11,9 +11,9 @@ from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
 from amp_migrate.analysis.paths.loops import Blocked, Note, Refusal
 from amp_migrate.edit.edits import AddEntry, Edit, Insert, Placed
+from amp_migrate.migrate.scaling.scaler_threading import Travel
 from amp_migrate.migrate.scaling.state_files import StateFiles
 from amp_migrate.migrate.scaling.states import States
-from amp_migrate.migrate.scaling.travel import Travel
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 

@@ -9,7 +9,7 @@ from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
 from amp_migrate.analysis.paths.protocol import Placement
 from amp_migrate.edit.edits import Edit, Placed
 from amp_migrate.migrate.regions.regions import Run
-from amp_migrate.migrate.scaling.travel import Travel
+from amp_migrate.migrate.scaling.scaler_threading import Travel
 from amp_migrate.program import ir
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from amp_migrate.analysis.objects.looked import only_shows
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.objects.points_to import COPIES, PointsTo
+from amp_migrate.analysis.objects.read_only_uses import only_shows
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
-from amp_migrate.analysis.paths.kept import Use, Uses
-from amp_migrate.migrate.scaling.travel import Travel
+from amp_migrate.analysis.paths.escapes import Use, Uses
+from amp_migrate.migrate.scaling.scaler_threading import Travel
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 

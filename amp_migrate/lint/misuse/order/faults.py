@@ -26,7 +26,7 @@ from amp_migrate.lint.misuse.order.numerics import BCE, CUSTOM
 from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.state import NOBODY
 from amp_migrate.lint.misuse.order.turns import Turns
-from amp_migrate.lint.misuse.order.ways import Open, Ways
+from amp_migrate.lint.misuse.order.typestate import Open, Ways
 from amp_migrate.program import ir
 
 CLIPPED = broken_with("clip", SCALED)

@@ -8,7 +8,7 @@ from functools import cached_property
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.lint.misuse.order.amp import Amp, Key
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.order.ways import Ways
+from amp_migrate.lint.misuse.order.typestate import Ways
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 

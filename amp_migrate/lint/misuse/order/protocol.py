@@ -46,7 +46,7 @@ from amp_migrate.lint.misuse.order.state import (
     Held,
     Mark,
 )
-from amp_migrate.lint.misuse.order.ways import SCALED_LOSS
+from amp_migrate.lint.misuse.order.typestate import SCALED_LOSS
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 

@@ -28,7 +28,7 @@ from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.core.options import Options
 from amp_migrate.edit.addresses import occurrence_of
 from amp_migrate.edit.edits import Placed, SetArgument
-from amp_migrate.migrate.bypasses import Bypasses
+from amp_migrate.migrate.framework_conflicts import Bypasses
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program

@@ -13,7 +13,7 @@ from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.values.device import Decision, Devices, Undecided
 from amp_migrate.edit.edits import Edit, Insert
-from amp_migrate.migrate.scaling.carried import Carried
+from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, unpacked
 from amp_migrate.program.link import CallSite, Program

@@ -6,13 +6,13 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 
 from __future__ import annotations
 
-from amp_migrate.analysis.objects.looked import (
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.read_only_uses import (
     SCHEDULER,
     is_base_of_scheduler,
     only_looks_at,
 )
-from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.paths.kept import Kept
+from amp_migrate.analysis.paths.escapes import Kept
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked

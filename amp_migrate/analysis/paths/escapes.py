@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from amp_migrate.analysis.objects.collections import Member, Turn
-from amp_migrate.analysis.objects.looked import Looked
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.read_only_uses import Looked
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir

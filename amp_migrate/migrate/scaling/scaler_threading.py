@@ -27,8 +27,8 @@ from amp_migrate.edit.edits import (
     Insert,
     Placed,
 )
-from amp_migrate.migrate.scaling.births import Born, made_inside, place_of
-from amp_migrate.migrate.scaling.carried import Carried
+from amp_migrate.migrate.scaling.creation import Born, made_inside, place_of
+from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import CallSite, Program
