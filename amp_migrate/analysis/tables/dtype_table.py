@@ -51,7 +51,7 @@ FP32_ONLY = re.compile(
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
-MADE_LIKE = operations("new", "compares") | {"to", "size"}
+MADE_LIKE = operations("first", "new", "compares") | {"to", "size"}
 """Methods whose result is no half where their tensor is none."""
 NUMBERS = frozenset(
     (*(f"builtins.{name}" for name in "len int float".split()), "numpy.prod")

@@ -130,7 +130,7 @@ class Halves(Shown):
                     if name in operations("fp32", "raises") and self._gets_fp32(at):
                         return True
                     first = expr.argument(0, "input")
-                    if name in operations("first") - operations("promoted") and first:
+                    if name in operations("first") and first:
                         return self._plainly(at, first)
                     return name in _PASSING and self._plainly(at, *values)
                 refs = self.program.resolve(func, at.function)
@@ -149,14 +149,16 @@ class Halves(Shown):
                     return False
                 if func.attr in _ENTRIES and not args:
                     return self._plainly(at, func.value)
-                if func.attr in operations("integers") | {"float", "item"}:
+                if func.attr in ("float", "item") or func.attr in operations(
+                    "integers"
+                ):
                     return True
                 if func.attr in operations("fp32", "raises") and self._gets_fp32(at):
                     return True
                 if func.attr in operations("promoted", "chosen"):
                     return self._plainly(at, func.value, *values)
                 return (
-                    func.attr in operations("first") | dtype_table.MADE_LIKE
+                    func.attr in dtype_table.MADE_LIKE
                     and self._plainly(at, func.value)
                     and (func.attr != "to" or self._is_like_no_half(at, *values))
                 )

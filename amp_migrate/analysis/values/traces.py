@@ -680,7 +680,7 @@ class Traces:
             given = operands[1:] if name == "where" and len(operands) > 2 else operands
             return mixed(self._with(at, one) for one in given)
         full = name in operations("fp32", "raises") and self.is_under(at)
-        if name in operations("first") | _PLACED:
+        if name in operations("first", "chosen"):
             found = self._with(at, operands[0])
             scalar = found.scalar or (
                 name in _REDUCTIONS

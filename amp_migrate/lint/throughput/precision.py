@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import amp_of
@@ -14,7 +15,7 @@ from amp_migrate.program.link import Ref
 
 _DOUBLE = ("torch.double", "torch.float64")
 _DEFAULTS = ("torch.set_default_dtype", "torch.set_default_tensor_type")
-_PRODUCTS = frozenset("matmul mm bmm addmm baddbmm einsum linear".split())
+_PRODUCTS = operations("product")
 _LAYERS = ("torch.nn.Linear", "torch.nn.Conv", "torch.nn.MultiheadAttention")
 
 

@@ -179,7 +179,7 @@ class Arrays(Planner):
     ) -> bool:
         func, name = call.func, _last(call)
         origin = self.program.origin(func, at.function)
-        keeps = name in _KEEPS | operations("first", "joined")
+        keeps = name in _KEEPS
         if origin is not None and origin.startswith("torch."):
             return keeps and any(
                 self._within(at, arg.value, caller) for arg in call.args

@@ -93,10 +93,10 @@ class Entering(Planner):
                     base = self._base(leaf, Made(leaf, function, stmt))
                     found.setdefault(base, []).append((stmt, base))
         for base in [one for one in found if isinstance(one, ir.Item)]:
-            root = _root(base)
+            root = holder(base)
             if root in found:
                 # What is cast as a whole has its elements cast.
-                found[root] += ((s, _root(e)) for s, e in found.pop(base))
+                found[root] += ((s, holder(e)) for s, e in found.pop(base))
         return list(found.values())
 
     def _comes_in(self, span: Span, at: Made) -> bool:
@@ -337,7 +337,8 @@ def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
                 yield from leaves(child, apart)
 
 
-def _root(expr: ir.Expr) -> ir.Expr:
+def holder(expr: ir.Expr) -> ir.Expr:
+    """What an element, or an element of one, is taken out of."""
     while isinstance(expr, ir.Item):
         expr = expr.value
     return expr

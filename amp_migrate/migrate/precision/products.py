@@ -175,7 +175,12 @@ def _base(program: Program, function: str, expr: ir.Expr) -> tuple[ir.Expr, bool
             turned = not turned
         elif isinstance(expr, ir.Name):
             value = _only_value(program, function, expr)
-            current = value if value is not None and _is_turn(value) else None
+            current = None
+            if value is not None and (
+                _turn(program, function, value) is not None
+                or (isinstance(value, ir.Call) and ir.method_of(value) in _KEEPS)
+            ):
+                current = value
         elif (
             isinstance(expr, ir.Call)
             and isinstance(expr.func, ir.Attr)
@@ -208,16 +213,6 @@ def _only_value(program: Program, function: str, name: ir.Name) -> ir.Expr | Non
     if len(found) != 1 or found[0].index is not None:
         return None
     return found[0].value
-
-
-def _is_turn(expr: ir.Expr) -> bool:
-    if isinstance(expr, ir.Attr):
-        return expr.attr in ("T", "mT", "H", "mH")
-    return (
-        isinstance(expr, ir.Call)
-        and isinstance(expr.func, ir.Attr)
-        and expr.func.attr in operations("turns") | _KEEPS
-    )
 
 
 def _is_number(expr: ir.Expr) -> bool:

@@ -17,7 +17,7 @@ from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import FullPrecision, Hoist, Island, Upcast
 from amp_migrate.migrate.precision.constants import Constants
-from amp_migrate.migrate.precision.entering import SIMPLE, Entering, Span, Unfit
+from amp_migrate.migrate.precision.entering import SIMPLE, Entering, Span, Unfit, holder
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.islands import OUTPUTS
 from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies
@@ -342,8 +342,7 @@ class Spans(Planner):
     def _check_changed(self, span: Span, stmt: ir.Stmt, target: ir.Expr) -> None:
         """What is changed in place must be the very value that it is without the island: no copy."""
         function = span.function
-        while isinstance(target, ir.Item):
-            target = target.value
+        target = holder(target)
         at = Made(target, function, stmt)
         if self.halves.is_never_half(at):
             return
@@ -390,8 +389,7 @@ class Spans(Planner):
                 if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
             ]
             for target in changed:
-                while isinstance(target, ir.Item):
-                    target = target.value
+                target = holder(target)
                 if not isinstance(target, ir.Name) or target.id not in views:
                     continue
                 made, _ = self.flow.reaching(
