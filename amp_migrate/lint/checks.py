@@ -115,8 +115,7 @@ CHECKS: tuple[Check, ...] = (
     _misuse("tensors", r"\.numpy\(|np\.a|index_|scatter|\]\s*=", "AMP218", "AMP219"),
     _misuse("forwards", rf"{_AMP}|no_grad|inference_mode", "AMP220", "AMP221"),
     _misuse("switches", _AMP, "AMP127"),
-    _misuse("entries", r"load_state_dict", "AMP125", "AMP126"),
-    _misuse("checkpoints", r"state_dict", "AMP122", "AMP123"),
+    _misuse("checkpoints", r"state_dict", *_numbered("AMP", 122, 123, 125, 126)),
     _misuse("interfaces", r"amp\b|cast|bf16", *_numbered("AMP", *range(208, 214), 215)),
     _misuse("placement", rf"{_AMP}|amp\b", "AMP214", "AMP216", "AMP217"),
 )

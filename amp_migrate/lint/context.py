@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from amp_migrate.catalogue.rules import lint_rule
 from amp_migrate.core.findings import Confidence, Finding, Fix, Severity, Step
@@ -12,6 +14,8 @@ from amp_migrate.program.display_names import Telling
 from amp_migrate.program.link import Program
 from amp_migrate.program.programs import ProgramSources
 from amp_migrate.program.testing import is_test
+
+_Kept = TypeVar("_Kept")
 
 
 @dataclass
@@ -24,6 +28,13 @@ class Context:
     telling: Telling
     shared: dict[str, object] = field(default_factory=dict)
     """What one check made and others use, such as the sizes of all layers."""
+
+    def kept(self, kind: type[_Kept], make: Callable[[], _Kept]) -> _Kept:
+        """What checks make once a program, and ask for every file of it."""
+        found = self.shared.get(kind.__qualname__)
+        if not isinstance(found, kind):
+            found = self.shared[kind.__qualname__] = make()
+        return found
 
     def functions(self, file: str) -> list[str]:
         """The functions of a file, its top level included, in source order."""

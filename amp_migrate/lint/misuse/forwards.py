@@ -10,6 +10,7 @@ from typing import NamedTuple
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.order.amp import all_calls
 from amp_migrate.lint.misuse.order.numerics import LAYERS
 from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
 from amp_migrate.lint.misuse.order.regions import Regions
@@ -43,15 +44,12 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     protocol = protocol_of(context)
     if not protocol.stepping:
         return
-    forwards = context.shared.get("misuse.forwards")
-    if not isinstance(forwards, _Forwards):
-        forwards = context.shared["misuse.forwards"] = _Forwards(protocol)
-    for one in forwards.outside:
-        if ir.file_of(one.function) == file:
-            yield context.finding(OUTSIDE, one.function, one.call)
-    for one in forwards.validated:
-        if ir.file_of(one.function) == file:
-            yield context.finding(VALIDATED, one.function, one.call)
+    forwards = context.kept(_Forwards, lambda: _Forwards(protocol))
+    found = ((OUTSIDE, forwards.outside), (VALIDATED, forwards.validated))
+    for code, each in found:
+        for one in each:
+            if ir.file_of(one.function) == file:
+                yield context.finding(code, one.function, one.call)
 
 
 class _Forwards:
@@ -68,18 +66,14 @@ class _Forwards:
     def _find_trained(self) -> set[object]:
         found: set[object] = set()
         for function in self.events.read:
-            for stmt in ir.statements(self.program.functions[function].body):
-                for call in calls_of(stmt):
-                    if (
-                        isinstance(call.func, ir.Attr)
-                        and call.func.attr == "parameters"
+            for stmt, call in all_calls(self.program, function):
+                if isinstance(call.func, ir.Attr) and call.func.attr == "parameters":
+                    key = self.amp.key(call.func.value, function)
+                    if any(
+                        key in (self.protocol.owners.modules.get(one) or ())
+                        for one in self.protocol.stepping
                     ):
-                        key = self.amp.key(call.func.value, function)
-                        if any(
-                            key in (self.protocol.owners.modules.get(one) or ())
-                            for one in self.protocol.stepping
-                        ):
-                            found |= self._objects(call.func.value, function, stmt)
+                        found |= self._objects(call.func.value, function, stmt)
         return found
 
     def _objects(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[object]:
@@ -95,17 +89,16 @@ class _Forwards:
         """The calls of trained models in a function that no region holds, as far as is seen."""
         if self.program.functions[function].is_generator:
             return
-        for stmt in ir.statements(self.program.functions[function].body):
-            for call in calls_of(stmt):
-                found = self._objects(call.func, function, stmt)
-                # A region that is off says that fp32 is meant.
-                if (
-                    found
-                    and found <= self._trained
-                    and self.regions.around(function, stmt) is None
-                    and self._is_open(call, function, stmt, ())
-                ):
-                    yield _Forward(function, stmt, call)
+        for stmt, call in all_calls(self.program, function):
+            found = self._objects(call.func, function, stmt)
+            # A region that is off says that fp32 is meant.
+            if (
+                found
+                and found <= self._trained
+                and self.regions.around(function, stmt) is None
+                and self._is_open(call, function, stmt, ())
+            ):
+                yield _Forward(function, stmt, call)
 
     def _is_open(
         self, call: ir.Call, function: str, stmt: ir.Stmt, calls: tuple[CallSite, ...]
@@ -223,18 +216,17 @@ class _Forwards:
 
     def _called(self, function: str) -> Iterator[_Forward]:
         """The calls, outside of every region, of functions that do no more than call a trained model."""
-        for stmt in ir.statements(self.program.functions[function].body):
-            for call in calls_of(stmt):
-                for callee in self.program.callees(call, function):
-                    body = self.program.functions[callee].body
-                    made = [(inner, one) for one in body for inner in calls_of(one)]
-                    if len(body) == 1 and made and not self.regions.of(callee):
-                        if self.regions.is_without_gradients(callee, made[0][1]):
-                            continue  # It is told there.
-                        found = self._objects(made[0][0].func, callee, made[0][1])
-                        if found and found <= self._trained:
-                            if self._is_open(call, function, stmt, ()):
-                                yield _Forward(function, stmt, call)
+        for stmt, call in all_calls(self.program, function):
+            for callee in self.program.callees(call, function):
+                body = self.program.functions[callee].body
+                made = [(inner, one) for one in body for inner in calls_of(one)]
+                if len(body) == 1 and made and not self.regions.of(callee):
+                    if self.regions.is_without_gradients(callee, made[0][1]):
+                        continue  # It is told there.
+                    found = self._objects(made[0][0].func, callee, made[0][1])
+                    if found and found <= self._trained:
+                        if self._is_open(call, function, stmt, ()):
+                            yield _Forward(function, stmt, call)
 
     def _is_about_torch(self, function: str) -> bool:
         words = self.program.modules[ir.file_of(function)].identifiers
@@ -245,6 +237,5 @@ class _Forwards:
             self.regions.open_at(function, stmt) is not None
             and self._objects(call.func, function, stmt) & self._trained
             for function in self.events.read
-            for stmt in ir.statements(self.program.functions[function].body)
-            for call in calls_of(stmt)
+            for stmt, call in all_calls(self.program, function)
         )

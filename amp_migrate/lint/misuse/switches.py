@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from amp_migrate.core.findings import Finding, Severity
@@ -23,14 +24,9 @@ _FARTHEST = 3
 
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong in one file of a program."""
-    found = context.shared.get("misuse.switches")
-    if not isinstance(found, dict):
-        switches = _Switches(protocol_of(context).events)
-        found = {
-            (there, at.line): (at, there, s) for at, there, s in switches.unequal()
-        }
-        context.shared["misuse.switches"] = found
-    for at, there, severity in found.values():
+    events = protocol_of(context).events
+    switches = context.kept(_Switches, lambda: _Switches(events))
+    for at, there, severity in switches.unequal.values():
         if ir.file_of(there) == file:
             message = (
                 "the scaler stays on where autocast is switched off: give it the same enabled="
@@ -56,8 +52,12 @@ class _Switches:
         self.program = events.program
         self.regions = Regions(events.amp)
 
-    def unequal(self) -> Iterator[tuple[ir.Call, str, Severity]]:
-        """The halves that have no switch, where the other has one."""
+    @cached_property
+    def unequal(self) -> dict[tuple[str, int], tuple[ir.Call, str, Severity]]:
+        """The halves that have no switch, where the other has one, by their places."""
+        return {(there, at.line): (at, there, s) for at, there, s in self._find()}
+
+    def _find(self) -> Iterator[tuple[ir.Call, str, Severity]]:
         for function in self.events.read:
             scaled = [
                 (stmt, event.scaler)

@@ -10,13 +10,7 @@ from amp_migrate.analysis.objects.points_to import Object
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Amp, amp_of
-from amp_migrate.lint.misuse.order.numerics import (
-    KEEPS,
-    LAYERS,
-    METHODS,
-    PRODUCTS,
-    Values,
-)
+from amp_migrate.lint.misuse.order.numerics import KEEPS, Values, is_product
 from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
@@ -212,16 +206,9 @@ class _Tensors:
     def _is_half_made(self, one: Object) -> bool:
         if isinstance(one.expr, ir.Operation):
             return one.expr.op == "@"
-        if not isinstance(one.expr, ir.Call):
-            return False
-        func = one.expr.func
-        origin = self.program.origin(func, one.function)
-        if origin is not None:
-            return PRODUCTS.fullmatch(origin) is not None
-        refs = self.program.resolve(func, one.function)
-        if refs:
-            return all(r.kind == "made" and LAYERS.fullmatch(r.name) for r in refs)
-        return isinstance(func, ir.Attr) and func.attr in METHODS
+        return isinstance(one.expr, ir.Call) and is_product(
+            self.program, one.expr, one.function
+        )
 
     def _kept(self, one: Object) -> ir.Expr | None:
         """What an operation is applied to that keeps its dtype."""

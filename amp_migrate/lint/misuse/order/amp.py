@@ -385,6 +385,17 @@ class Amp:
         found = self._objects_of(expr, function, stmt)
         return [key for key in found if key is not None]
 
+    def may_be(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None = None
+    ) -> frozenset[Key]:
+        """Which objects an expression may name, by whatever name they have."""
+        found: set[Key] = set()
+        for one in self.named(expr, function, stmt):
+            key = self.key(one, function)
+            several = self.keys(one, function, stmt)
+            found.update(several or (() if key is None else (key,)))
+        return frozenset(found)
+
     def is_one_of_several(self, expr: ir.Expr, function: str) -> bool:
         """Whether an object is of a class of which somebody makes several."""
         for class_name in self.program.instance_classes(expr, function):
@@ -519,10 +530,7 @@ def _around_yield(body: tuple[ir.Stmt, ...]) -> Managed | None:
 
 def amp_of(context: Context) -> Amp:
     """The answers for the program of a context, made once."""
-    found = context.shared.get("amp")
-    if not isinstance(found, Amp):
-        found = context.shared["amp"] = Amp(context.program)
-    return found
+    return context.kept(Amp, lambda: Amp(context.program))
 
 
 def all_calls(program: Program, function: str) -> Iterator[tuple[ir.Stmt, ir.Call]]:

@@ -16,7 +16,7 @@ from amp_migrate.analysis.tables.vocabulary import (
     GRADIENT_CLIPPERS,
 )
 from amp_migrate.analysis.values.scales import LOSS, Scales
-from amp_migrate.lint.misuse.order.amp import GRAD_SCALER, Amp, Key
+from amp_migrate.lint.misuse.order.amp import GRAD_SCALER, Amp, Key, all_calls
 from amp_migrate.lint.misuse.order.gradients import Gradients
 from amp_migrate.lint.misuse.order.numerics import Numerics, Values
 from amp_migrate.lint.misuse.order.spelled import Spelled
@@ -394,8 +394,7 @@ class AmpEvents(Events):
         if function not in self._kept:
             self._kept[function] = {
                 scaler.value: scaler
-                for stmt in ir.statements(self.program.functions[function].body)
-                for call in calls_of(stmt)
+                for stmt, call in all_calls(self.program, function)
                 if isinstance(call.func, ir.Attr) and call.func.attr in _OF_SCALERS
                 for scaler in (call.func.value,)
                 if isinstance(scaler, ir.Attr) and self.is_scaler(scaler, function)
@@ -412,8 +411,7 @@ class AmpEvents(Events):
             and call.func.attr == method
             and isinstance(call.func.value, ir.Call)
             and call.func.value.func == ir.Name("super")
-            for stmt in ir.statements(self.program.functions[function].body)
-            for call in calls_of(stmt)
+            for stmt, call in all_calls(self.program, function)
         )
 
     def is_of_scaler(self, function: str) -> bool:

@@ -21,8 +21,10 @@ from amp_migrate.analysis.values.bce import BceLosses
 from amp_migrate.analysis.values.numbers import Numbers
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.lint.misuse.order.amp import Amp
+from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.lint.misuse.order.spelled import PARTIAL, Spelled
 from amp_migrate.program import ir
+from amp_migrate.program.link import Program
 
 BCE = "AMP204"
 OVERFLOW = "AMP205"
@@ -127,7 +129,7 @@ class Numerics:
         self._spelled = Spelled(self.program)
         self._names_bce: dict[str, bool] = {}
         """Of a file, whether any word in it may name such a loss."""
-        self._regions: dict[str, list[ir.Path]] = {}
+        self._regions = Regions(amp)
         self._asked: set[tuple[object, ...]] = set()
 
     def of(self, stmt: ir.Stmt, function: str) -> Iterator[Numeric]:
@@ -319,10 +321,10 @@ class Numerics:
         return found
 
     def _makes_half(self, call: ir.Call, function: str, stmt: ir.Stmt | None) -> bool:
+        if is_product(self.program, call, function):
+            return True
         origin = self.program.origin(call.func, function)
         if origin is not None:
-            if PRODUCTS.fullmatch(origin):
-                return True
             given = call.argument(0, "input")
             package, _, name = origin.rpartition(".")
             if origin == "torch.where":
@@ -337,17 +339,12 @@ class Numerics:
                 and given is not None
                 and self.is_half(given, function, stmt)
             )
-        refs = self.program.resolve(call.func, function)
-        if refs:
-            return all(
-                ref.kind == "made" and LAYERS.fullmatch(ref.name) for ref in refs
-            )
-        if isinstance(call.func, ir.Attr):
-            if call.func.attr in METHODS:
-                return True
-            if call.func.attr in KEEPS:
-                return self.is_half(call.func.value, function, stmt)
-        return False
+        return (
+            isinstance(call.func, ir.Attr)
+            and call.func.attr in KEEPS
+            and not self.program.resolve(call.func, function)
+            and self.is_half(call.func.value, function, stmt)
+        )
 
     def _is_where(self, made: Object, function: str, stmt: ir.Stmt | None) -> bool:
         """Whether a value is made in a region wherever that is open that it is used in."""
@@ -358,17 +355,10 @@ class Numerics:
 
     def _is_inside(self, function: str, stmt: ir.Stmt | None) -> bool | None:
         """Whether a statement stands in a region; None where its function opens none."""
-        if function not in self._regions:
-            self._regions[function] = [
-                outer.path
-                for outer in ir.statements(self.program.functions[function].body)
-                if outer.kind == "with"
-                if any(self.amp.entered(expr, function) for expr in outer.exprs)
-            ]
-        paths = self._regions[function]
-        if not paths or stmt is None:
+        found = [path for path, _ in self._regions.of(function) if path]
+        if not found or stmt is None:
             return None
-        return any(path == stmt.path[: len(path)] for path in paths)
+        return any(path == stmt.path[: len(path)] for path in found)
 
     def _is_number(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> bool:
         """Whether a factor is a plain number, which leaves the dtype of a tensor as it is."""
@@ -472,6 +462,17 @@ class Numerics:
         if origin is not None:
             return PRODUCTS.fullmatch(origin) is not None
         return isinstance(call.func, ir.Attr) and call.func.attr in METHODS
+
+
+def is_product(program: Program, call: ir.Call, function: str) -> bool:
+    """Whether a call is computed in half precision, whatever it is given: a product, or a layer."""
+    origin = program.origin(call.func, function)
+    if origin is not None:
+        return PRODUCTS.fullmatch(origin) is not None
+    refs = program.resolve(call.func, function)
+    if refs:
+        return all(ref.kind == "made" and LAYERS.fullmatch(ref.name) for ref in refs)
+    return isinstance(call.func, ir.Attr) and call.func.attr in METHODS
 
 
 def _beyond(number: ir.Expr) -> str:
