@@ -219,7 +219,14 @@ class Contents:
                     place = self._place(target, function)
                     if place in self._groups:
                         found.add(self._groups[place])
-        return found
+        # ``**parts`` is a dict of each call's own.
+        rest = {
+            (name, param.name)
+            for name, function in self.program.functions.items()
+            for param in function.params
+            if param.kind == "**"
+        }
+        return found | {self._groups[one] for one in rest & self._groups.keys()}
 
     def _is_container(self, value: ir.Expr, function: str) -> bool:
         match value:
