@@ -9,7 +9,8 @@ from amp_migrate.program import ir
 KEEPING = frozenset(
     """builtins.staticmethod builtins.classmethod builtins.property functools.wraps abc.abstractmethod
     typing.final typing.override typing_extensions.override torch.no_grad torch.enable_grad
-    torch.inference_mode torch.jit.ignore torch.jit.unused torch.jit.export""".split()
+    torch.inference_mode torch.jit.ignore torch.jit.unused torch.jit.export
+    contextlib.contextmanager""".split()
 )
 _WRAPS = (("wraps",), ("functools", "wraps"))
 
@@ -39,6 +40,41 @@ def only_calls(functions: _Functions, name: str, made: bool) -> bool:
         case (ir.Param(name=given, kind="positional"),):
             return _passes_on(functions[wrapper], given)
     return False
+
+
+def wrappers(functions: _Functions, name: str) -> tuple[list[str], frozenset[str]]:
+    """The functions that a decorator is made of, and the names by which they know what it is given."""
+    inside = [name]
+    for one in inside:
+        inside += [q for q, f in functions.items() if f.parent == one]
+    parents = {functions[one].parent for one in inside}
+    given = {p.name for one in inside if one in parents for p in functions[one].params}
+    return inside, frozenset(given)
+
+
+def times(functions: _Functions, name: str) -> tuple[bool, bool]:
+    """Whether a decorator's function may leave out to call what it stands around, and whether it may
+    call that more than once."""
+    inside, given = wrappers(functions, name)
+    sites = [
+        (functions[one], stmt, expr)
+        for one in inside
+        for stmt in ir.statements(functions[one].body)
+        for expr in stmt.exprs
+        for call in ir.calls_in(expr)
+        if isinstance(call.func, ir.Name) and call.func.id in given
+    ]
+    if len(sites) > 1:
+        return True, True
+    for function, stmt, expr in sites:
+        by_path = {one.path: one for one in ir.statements(function.body)}
+        around = [by_path.get(stmt.path[:size]) for size in range(len(stmt.path))]
+        kinds = {one.kind for one in around if one is not None}
+        again = bool(kinds & {"for", "while"}) or any(
+            isinstance(one, ir.Comprehension) for one in ir.walk(expr)
+        )
+        return again or bool(kinds & {"if", "match"}), again
+    return False, False
 
 
 def _sets_on(stmt: ir.Stmt, name: str) -> bool:

@@ -8,7 +8,7 @@ guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -452,6 +452,7 @@ class Optimizers:
                 if doubt is not None:
                     trace.onward.append(Problem(NOT_FOUND, *doubt))
                     return
+            trace.onward += self._on_the_class(slot)
         else:
             definitions = program.definitions(slot.owner, slot.name)
             function = program.functions[slot.owner]
@@ -477,6 +478,35 @@ class Optimizers:
                     at, stmt = definition.function, definition.stmt
                     put = State(definition.value, at, stmt, slot.fields[1:])
                     self._follow_value(slot, put, None, trace)
+
+    def _on_the_class(self, slot: Slot) -> Iterator[Problem]:
+        """Where an attribute of instances is given to their class as well: those that have none of their
+        own would find no scaler."""
+        program = self.program
+        family = program.family(slot.owner)
+        places = [
+            (ir.top_of(name), stmt.line)
+            for name in sorted(family)
+            if slot.name not in program.written_fields(name)
+            for stmt in ir.statements(program.classes[name].body)
+            if stmt.value is not None and not isinstance(stmt.value, ir.Const)
+            if ir.Name(slot.name) in stmt.targets
+        ]
+        places += [
+            (definition.function, definition.stmt.line)
+            for holder, definition in program.attribute_targets.get(slot.name, ())
+            if not isinstance(definition.value, ir.Const)
+            if any(
+                ref.kind == "class" and ref.name in family
+                for ref in program.resolve(holder, definition.function)
+            )
+        ]
+        for function, line in places[:1]:
+            name = program.classes[slot.owner].name
+            reason = (
+                f"{slot.name} is an attribute of {name} itself and of its instances"
+            )
+            yield Problem(NOT_FOUND, function, line, reason)
 
     def _named(self, slot: Slot) -> tuple[ir.Expr, str]:
         """An expression for a slot, and a function in which it means that."""

@@ -190,7 +190,8 @@ def goes_through(
     )
     return (
         (by_key or any(map(identities.is_each, slots)))
-        and is_straight(stmt)
+        and is_straight(events, function, stmt)
+        and not _looks_back(events, function, stmt)
         and not any(
             event.kind == "backward"
             or any("backward" in events.kinds(callee) for callee in event.callees)
@@ -200,18 +201,45 @@ def goes_through(
     )
 
 
-def is_straight(loop: ir.Stmt) -> bool:
-    """Whether every turn of a loop does all that stands in its body."""
-    return len(loop.blocks) == 1 and not any(
-        inner.kind in _TURNS_OFF
-        for block in loop.blocks
-        for inner in ir.statements(block.body)
+def is_straight(events: Events, function: str, loop: ir.Stmt) -> bool:
+    """Whether every turn of a loop does all that the loop does with optimizers."""
+    return len(loop.blocks) == 1 and all(
+        _is_plain(events, function, stmt) for stmt in loop.blocks[0].body
     )
 
 
-_TURNS_OFF = frozenset(
-    "if for while try trystar match continue break return raise functiondef".split()
-)
+def _is_plain(events: Events, function: str, stmt: ir.Stmt) -> bool:
+    """Whether a statement goes on to the next one, and does nothing with optimizers under a condition."""
+    inside = [one for block in stmt.blocks for one in ir.statements(block.body)]
+    jumps = {one.kind for one in (stmt, *inside)} & _JUMPS
+    if stmt.kind in ("for", "while"):
+        jumps -= {"continue", "break"}
+    return not jumps and not any(
+        _does(events, event) & {"step", "zero"}
+        for one in inside
+        for event in events.of(function, one)
+    )
+
+
+def _looks_back(events: Events, function: str, loop: ir.Stmt) -> bool:
+    """Whether gradients are touched behind the step of a turn: those may be of the turns to come."""
+    stepped = False
+    for stmt in ir.statements(loop.blocks[0].body):
+        for event in events.of(function, stmt):
+            does = _does(events, event)
+            if stepped and "access" in does:
+                return True
+            stepped = stepped or "step" in does
+    return False
+
+
+def _does(events: Events, event: Event) -> frozenset[str]:
+    if not event.callees:
+        return frozenset((event.kind,))
+    return frozenset().union(*map(events.kinds, event.callees))
+
+
+_JUMPS = frozenset("match continue break return raise functiondef".split())
 
 
 def optimizers_in(identities: Identities, root: str) -> tuple[Slot, ...]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths import gradients
+from amp_migrate.analysis.paths.dispatch import Dispatch
 from amp_migrate.analysis.paths.exchange import Exchange
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.core import phases
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.decorators import times, wrappers
 from amp_migrate.program.link import Program
 
 
@@ -22,7 +24,8 @@ class Event:
 
     ``kind``: ``backward``, ``step``, ``zero`` (gradients dropped), ``access`` (gradients read or
     edited), ``exchange``, ``rescale`` and ``mixture`` (see `Exchange`), ``birth`` (an optimizer is
-    made), ``call`` (of functions of this program that hold events themselves).
+    made), ``call`` (of functions of this program that hold events themselves), ``enter`` and ``exit``
+    (of what a ``with`` enters, likewise: before and behind its block).
     """
 
     kind: str
@@ -36,6 +39,8 @@ class Event:
     somebody else's function, which is taken to touch what the optimizer holds."""
     handed_on: bool = False
     """The callees are only given to somebody else's function, which may call them."""
+    maybe: bool = False
+    """The callees may be called, or nothing is: they count for how they touch gradients."""
 
 
 class Events:
@@ -46,6 +51,7 @@ class Events:
         self.optimizers = optimizers
         self.forward = program.noted(Forward)
         self.exchange = Exchange(program)
+        self.dispatch = program.noted(Dispatch)
         self._properties = frozenset(
             function.name
             for function in program.functions.values()
@@ -58,6 +64,7 @@ class Events:
         self._kinds: dict[str, frozenset[str]] = {}
         self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
         self._steps: dict[str, set[Slot]] = {}
+        self._around: dict[str, tuple[bool, bool, str]] = {}
 
     def _settle(self, functions: Iterable[str]) -> None:
         """Read some functions with all that they call: what those bring about, these do, too."""
@@ -88,20 +95,44 @@ class Events:
         return tuple(
             event
             for event in self._of[function, stmt.path]
-            if event.kind != "call"
-            or any(self._kinds[callee] for callee in event.callees)
+            if event.kind not in CALLS or any(self.brought(event))
         )
 
-    def _matters(self, event: Event) -> bool:
-        """Whether a call brings events about.
+    def brought(self, event: Event) -> Iterator[str]:
+        """Those of an event's callees that bring events about."""
+        for callee in event.callees:
+            kinds = self.kinds(callee)
+            # A callback that trains is a root of its own.
+            if kinds and (not event.maybe or kinds <= {"access", "zero"}):
+                yield callee
 
-        A function that is only handed on counts for what it does to gradients: one that trains is
-        a root of its own.
+    def around(self, function: str) -> tuple[bool, bool, str]:
+        """What the decorators of a function do that are written here: whether they may leave it out,
+        whether they may call it again, and the name of one that has a part in training itself.
         """
-        kinds = [self._kinds[callee] for callee in event.callees]
-        if event.handed_on:
-            return any(k and k <= {"access", "zero"} for k in kinds)
-        return any(kinds)
+        if function not in self._around:
+            functions = self.program.functions
+            scope = functions[function]
+            skips = again = False
+            trains = ""
+            for decorator in scope.decorators:
+                if self.program.keeps_function(decorator, function):
+                    continue
+                made = (isinstance(decorator, ir.Call) and decorator.func) or decorator
+                for ref in self.program.resolve(made, scope.parent or function):
+                    if ref.kind != "function":
+                        continue
+                    skip, repeat = times(functions, ref.name)
+                    skips, again = skips or skip, again or repeat
+                    inside, given = wrappers(functions, ref.name)
+                    for one in inside:
+                        for _, event in self.direct(one):
+                            func = None if event.call is None else event.call.func
+                            if not (isinstance(func, ir.Name) and func.id in given):
+                                if event.kind not in CALLS or any(self.brought(event)):
+                                    trains = functions[ref.name].name
+            self._around[function] = skips, again, trains
+        return self._around[function]
 
     def direct(self, function: str) -> list[tuple[ir.Stmt, Event]]:
         """(statement, event) of one function, callees not looked into."""
@@ -154,7 +185,7 @@ class Events:
             for event in self._of[function, stmt.path]:
                 if event.kind == "step" and event.slot is not None:
                     found.add(event.slot)
-                for callee in () if event.handed_on else event.callees:
+                for callee in (() if event.handed_on or event.maybe else event.callees):
                     found |= self._steps[callee]
         return found
 
@@ -166,11 +197,13 @@ class Events:
         for qualname in fresh:
             kinds[qualname], steps[qualname] = set(), set()
             for _, event in self._direct[qualname]:
-                if event.kind != "call":
+                if event.kind not in CALLS:
                     kinds[qualname].add(event.kind)
                 if event.kind == "step" and event.slot is not None:
                     steps[qualname].add(event.slot)
-                for callee in () if event.handed_on else event.callees:
+                if event.maybe and event.callees:
+                    kinds[qualname].add("access")
+                for callee in (() if event.handed_on or event.maybe else event.callees):
                     callers.setdefault(callee, set()).add(qualname)
                     kinds[qualname] |= self._kinds.get(callee, frozenset())
                     steps[qualname] |= self._steps.get(callee, set())
@@ -214,8 +247,30 @@ class Events:
         properties = self._properties_in(stmt, function)
         if properties:
             yield Event("call", stmt.line, stmt.column, callees=properties)
+        managers = () if stmt.kind != "with" else stmt.exprs
         for call in calls_of(stmt):
-            yield from self._of_call(call, stmt, function)
+            entered = self._entered(call, function) if call in managers else ()
+            if entered:
+                where = (stmt.line, stmt.column)
+                yield Event("enter", *where, call, callees=entered)
+                yield Event("exit", *where, call, callees=entered)
+            else:
+                yield from self._of_call(call, stmt, function)
+        for expr in managers:
+            for kind in ("enter", "exit"):
+                methods = tuple(
+                    method
+                    for one in self.program.instance_classes(expr, function)
+                    if (method := self.program.method(one, f"__{kind}__"))
+                )
+                if methods:
+                    yield Event(kind, stmt.line, stmt.column, callees=methods)
+
+    def _entered(self, call: ir.Call, function: str) -> tuple[str, ...]:
+        """The generators that a ``with`` runs one part of before its block, and one behind it."""
+        callees = self.program.callees(call, function)
+        generators = all(self.program.functions[one].is_generator for one in callees)
+        return callees if generators else ()
 
     def _of_call(self, call: ir.Call, stmt: ir.Stmt, function: str) -> Iterator[Event]:
         program = self.program
@@ -231,6 +286,12 @@ class Events:
         if origin is not None and vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
             given = call.argument(0, "parameters")
             yield Event("access", *where, targets=(given or UNKNOWN,))
+            return
+        perhaps = () if callees else self.dispatch.callees(call, function)
+        if perhaps:
+            yield Event("call", *where, callees=perhaps, maybe=True)
+        elif not callees and self.dispatch.may_run_expression(call, function):
+            yield Event("access", *where)
             return
         if origin in ("builtins.exec", "builtins.eval"):
             yield Event("access", *where, targets=(UNKNOWN,))
@@ -365,6 +426,9 @@ class Events:
             if ref.kind == "function"
         )
 
+
+CALLS = ("call", "enter", "exit")
+"""The kinds of event that run functions of the program."""
 
 UNKNOWN = ir.Const("?")
 """Stands for an object that cannot be told."""

@@ -123,10 +123,16 @@ class Ownership:
         for (caller, path), (function, _) in pairwise(frames):
             if function == caller:
                 continue
+            is_method = self.program.functions[function].self_name is not None
             sites = [
                 site
                 for site in self.program.call_sites.get(function, ())
                 if site.caller == caller and site.stmt.path == path
+            ] or [
+                CallSite(caller, stmt, event.call, function, is_method)
+                for stmt, event in self.events.direct(caller)
+                if stmt.path == path and event.maybe and function in event.callees
+                if event.call is not None
             ]
             if len(sites) == 1:
                 found[function] = sites[0]

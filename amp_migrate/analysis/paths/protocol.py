@@ -145,6 +145,14 @@ class Protocol(Walk[Held]):
         line = self.program.functions[qualname].line
         self._fault("AMP031", qualname, line, "the training step calls itself")
 
+    def _is_wrapped(self, qualname: str, decorator: str) -> None:
+        scope = self.program.functions[qualname]
+        reason = (
+            f"{scope.name}() is decorated with {decorator}(), "
+            "which has a part in the training step itself"
+        )
+        self._fault("AMP034", qualname, scope.line, reason)
+
     def _start(self, root: str) -> Held:
         self._optimizers = optimizers_in(self.identities, root)
         self._memo.clear()
@@ -256,7 +264,7 @@ class Protocol(Walk[Held]):
         turn = slot.turn
         around = {path for function, path in self._frames if function == turn.function}
         return any(
-            is_straight(stmt)
+            is_straight(self.events, turn.function, stmt)
             for stmt in ir.statements(self.program.functions[turn.function].body)
             if stmt.kind == "for"
             and stmt.path in around

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.events import CALLS, Event, Events
 from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
@@ -158,6 +158,9 @@ class Walk(ABC, Generic[Held]):
     def _calls_itself(self, qualname: str) -> None:
         """Told of a function that is called again before it is done."""
 
+    def _is_wrapped(self, qualname: str, decorator: str) -> None:
+        """Told of a function whose decorator has a part in training itself, which is not walked."""
+
     def _can_run(self, callee: str) -> bool:
         """Whether a called function is one that can run at all."""
         return True
@@ -193,17 +196,30 @@ class Walk(ABC, Generic[Held]):
     def _function(
         self, qualname: str, states: Iterable[State[Held]]
     ) -> set[State[Held]]:
+        states = set(states)
+        skips, again, trains = self.events.around(qualname)
+        if trains:
+            self._is_wrapped(qualname, trains)
+        after = self._once(qualname, states)
+        while again:
+            more = after | self._once(qualname, after)
+            again, after = more != after, more
+        return after | states if skips else after
+
+    def _once(self, qualname: str, states: Iterable[State[Held]]) -> set[State[Held]]:
         self._entered.add(qualname)
         if qualname in self._active:
             self._calls_itself(qualname)
             return set(states)
         self._active.append(qualname)
         body = self.program.functions[qualname].body
-        with self._observed() as observed:
+        if self.handlers and is_guarded(self.program, qualname):
+            with self._observed() as observed:
+                flow = self._block(qualname, body, set(states))
+            flow.after |= observed
+        else:
             flow = self._block(qualname, body, set(states))
         self._active.pop()
-        if self.handlers and is_guarded(self.program, qualname):
-            flow.after |= observed
         return {
             State(s.held, frozenset(k for k in s.known if k[0] != qualname))
             for s in flow.after | flow.returns
@@ -267,10 +283,14 @@ class Walk(ABC, Generic[Held]):
                 return self._try(function, stmt, states)
             case "with":
                 states = self._line(function, stmt, states)
+                states = self._managed(function, stmt, "enter", states)
                 with self._observed(states) as observed:
                     flow = self._block(function, stmt.blocks[0].body, states)
                 if self.handlers and swallows(self.program, function, stmt):
                     flow.after |= observed
+                for name in ("after", "breaks", "continues", "returns"):
+                    left = self._managed(function, stmt, "exit", getattr(flow, name))
+                    setattr(flow, name, left)
                 return flow
             case "match":
                 states = self._line(function, stmt, states)
@@ -292,6 +312,26 @@ class Walk(ABC, Generic[Held]):
                 return Flow()
             case _:
                 return Flow(after=states)
+
+    def _managed(
+        self, function: str, stmt: ir.Stmt, kind: str, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What the managers of a ``with`` do before its block, or behind it."""
+        for event in self.events.of(function, stmt):
+            if event.kind != kind or not states:
+                continue
+            for callee in self.events.brought(event):
+                scope = self.program.functions[callee]
+                body = scope.body
+                if scope.is_generator:
+                    body = _around_yield(body, kind == "exit")
+                self._entered.add(callee)
+                if callee not in self._active:
+                    self._active.append(callee)
+                    flow = self._block(callee, body, set(states))
+                    self._active.pop()
+                    states = flow.after | flow.returns
+        return states
 
     @staticmethod
     def _join(flow: Flow[Held], other: Flow[Held]) -> None:
@@ -385,17 +425,44 @@ class Walk(ABC, Generic[Held]):
         leaving = set() if endless else (ended if at_least_once else head)
         if stmt.kind == "while" and not endless:
             leaving = self._line(function, stmt, leaving)
-        orelse = next((b.body for b in stmt.blocks if b.field == "orelse"), None)
-        if orelse is not None:
-            after = self._block(function, orelse, leaving)
-            leaving = after.after
-            flow.returns |= after.returns
-        return Flow(after=leaving | flow.breaks, returns=flow.returns)
+        orelse = next((b.body for b in stmt.blocks if b.field == "orelse"), ())
+        # A jump in there belongs to a loop further out.
+        left = self._block(function, orelse, leaving)
+        left.after |= flow.breaks
+        left.returns |= flow.returns
+        return left
 
     def _try(
         self, function: str, stmt: ir.Stmt, states: set[State[Held]]
     ) -> Flow[Held]:
         blocks = {block.field: block.body for block in stmt.blocks}
+        final = blocks.get("finalbody")
+        if final is None:
+            return self._handled(function, blocks, states)
+        # Exceptions get out by way of the last block alone.
+        outer, raised = self._observers, set(states)
+        self._observers = [raised] if self.handlers else []
+        flow = self._handled(function, blocks, states)
+        self._observers = outer
+        left: Flow[Held] = Flow()
+        for name in ("after", "breaks", "continues", "returns"):
+            entering = getattr(flow, name)
+            if entering:
+                inner = self._block(function, final, set(entering))
+                getattr(left, name).update(inner.after)
+                self._join(left, replace(inner, after=set()))
+        if self.handlers and (outer or _jumps(final)):
+            inner = self._block(function, final, raised)
+            self._join(left, replace(inner, after=set()))
+        return left
+
+    def _handled(
+        self,
+        function: str,
+        blocks: dict[str, tuple[ir.Stmt, ...]],
+        states: set[State[Held]],
+    ) -> Flow[Held]:
+        """A ``try`` without its last block."""
         with self._observed(states) as observed:
             flow = self._block(function, blocks["body"], set(states))
         if "orelse" in blocks:
@@ -405,14 +472,6 @@ class Walk(ABC, Generic[Held]):
         for name, body in blocks.items():
             if name.startswith("handlers") and self.handlers:
                 self._join(flow, self._block(function, body, set(observed)))
-        final = blocks.get("finalbody")
-        if final is not None:
-            for name in ("after", "breaks", "continues", "returns"):
-                entering = getattr(flow, name)
-                if entering:
-                    setattr(
-                        flow, name, self._block(function, final, set(entering)).after
-                    )
         return flow
 
     def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
@@ -507,6 +566,8 @@ class Walk(ABC, Generic[Held]):
                 for state in entering:
                     if event.kind == "call":
                         after |= self._call(event, state)
+                    elif event.kind in CALLS:
+                        after.add(state)
                     else:
                         after.add(self._event(event, state, function, stmt))
                 entering = after
@@ -523,11 +584,11 @@ class Walk(ABC, Generic[Held]):
         yield states, self.events.of(function, stmt)
 
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
+        called = [c for c in self.events.brought(event) if self._can_run(c)]
         after: set[State[Held]] = set()
-        for callee in event.callees:
-            if not (self.events.kinds(callee) and self._can_run(callee)):
-                after.add(state)
-                continue
+        if event.maybe or len(called) < len(event.callees):
+            after.add(state)
+        for callee in called:
             entered = State(state.held, self._decided(event, callee))
             # The way here is part of the key: what is met may be answered by its callers.
             key = (callee, entered, self._way_to(callee))
@@ -725,6 +786,34 @@ def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
         # A call may answer differently the next time.
         return None, True
     return test, outcome
+
+
+def _around_yield(body: tuple[ir.Stmt, ...], behind: bool) -> tuple[ir.Stmt, ...]:
+    """The part of a generator before its ``yield``, or the one behind it."""
+    for index, stmt in enumerate(body):
+        if not any(map(_suspends, ir.statements((stmt,)))):
+            continue
+        before, after = body[:index], body[index + 1 :]
+        for block in reversed(stmt.blocks):
+            if any(map(_suspends, ir.statements(block.body))):
+                before += _around_yield(block.body, False)
+                after = _around_yield(block.body, True) + after
+            elif block.field in ("orelse", "finalbody"):
+                after = block.body + after
+        return after if behind else before
+    return () if behind else body
+
+
+def _suspends(stmt: ir.Stmt) -> bool:
+    return any(
+        isinstance(inner, ir.Suspend) for expr in stmt.exprs for inner in ir.walk(expr)
+    )
+
+
+def _jumps(block: tuple[ir.Stmt, ...]) -> bool:
+    """Whether a block may be left otherwise than at its end: an exception that waits is dropped there."""
+    kinds = {stmt.kind for stmt in ir.statements(block)}
+    return not kinds.isdisjoint(("break", "continue", "return"))
 
 
 def _is_starred(expr: ir.Expr) -> bool:

@@ -97,7 +97,7 @@ class Placer:
             yield {_behind_all(steps) for steps in outer.values()}
 
     def _end_of_turn(self, function: str, path: ir.Path) -> ir.Path:
-        """A step, or the loop that steps each of some optimizers."""
+        """A statement, or the loop around it that steps each of some optimizers."""
         for stmt in ir.statements(self.program.functions[function].body):
             around = stmt.kind == "for" and stmt.path == path[: len(stmt.path)]
             if around and goes_through(self.events, self.identities, function, stmt):
@@ -272,6 +272,9 @@ class Placer:
         """Place an ``unscale_`` before an access, in the block where its step is."""
         frames = self._anchor(access)
         function, path = frames[-1]
+        # Not in the turn of one of several optimizers: what is touched there may be another's.
+        path = self._end_of_turn(function, path)
+        frames = (*frames[:-1], (function, path))
         slot = self._named_in(function, access.optimizer, frames)
         if slot is None:
             return
@@ -385,17 +388,26 @@ class Placer:
                 if stmt.path[: len(path)] == path
                 for callee in event.callees
             )
-            if inside:
+            if inside or self._is_managed(access.frames[index : index + 2]):
                 # The backward happens in the callee: only there can anything come between.
                 return access.frames[: min(index + 2, len(access.frames))]
             if steps_elsewhere:
                 return access.frames[: index + 1]
         return access.frames
 
+    def _is_managed(self, frames: Frames) -> bool:
+        """Whether a way leads from a ``with`` into what it enters."""
+        (function, path), *inner = frames
+        return any(
+            stmt.path == path and event.kind in ("enter", "exit")
+            for stmt, event in self.events.direct(function)
+            if inner and inner[0][0] in event.callees
+        )
+
     def _nearest_step(self, function: str, path: ir.Path, one: Slot) -> ir.Path | None:
         """The step (or the call that steps) with the deepest block in common, at or after a path."""
         best: ir.Path | None = None
-        depth = -1
+        nearest = (-1, False)
         for stmt, event in self.events.direct(function):
             if not self._steps_one(event, one):
                 continue
@@ -405,8 +417,9 @@ class Placer:
                 and path[common] == stmt.path[common]
             ):
                 common += 1
-            if common > depth:
-                best, depth = stmt.path, common
+            near = (common, stmt.path[common:] >= path[common:])
+            if near > nearest:
+                best, nearest = stmt.path, near
         return best
 
 
@@ -418,11 +431,24 @@ def roots(program: Program, events: Events, files: Collection[str]) -> list[str]
         if ir.file_of(qualname) in files
         and {"backward", "step"} & events.kinds(qualname)
     ]
-    return [
+    found = [
         qualname
         for qualname in involved
         if not program.call_sites.get(qualname) or qualname in program.escaping
     ]
+    if any(program.functions[one].name in _MANAGERS for one in found):
+        entered = {
+            callee
+            for function, stmt in program.all_statements()
+            if stmt.kind == "with" and id(stmt) not in program.class_statements
+            for event in events.of(function, stmt)
+            for callee in event.callees
+        }
+        found = [one for one in found if one not in entered]
+    return found
+
+
+_MANAGERS = ("__enter__", "__exit__")
 
 
 def _behind_all(steps: list[Placed]) -> Placed:

@@ -1,0 +1,175 @@
+"""Functions of the program that a call may run though it does not name them: callbacks.
+
+A hook that clips gradients is called as ``hook.before_step(self)``, ``getattr(hook, name)(self)`` or
+``HOOKS["step"](0.1)``, on objects of which nothing is known. Of all that may be meant, only what reads or
+edits gradients matters: it is taken to be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from amp_migrate.analysis.paths import gradients
+from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.link import Program
+
+_NEUTRAL = frozenset(
+    """no_grad zero_grad requires_grad requires_grad_ set_grad_enabled enable_grad autograd
+    is_grad_enabled""".split()
+)
+
+
+class Dispatch:
+    """Callbacks that touch gradients; noted once for each program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
+        """The functions that touch gradients, and that a call of something unknown may run."""
+        if not self._touching or self._is_known(call, function):
+            return ()
+        found: Iterator[str]
+        match call.func:
+            case ir.Attr(attr=name) if name in self._methods:
+                found = iter(self._methods[name])
+            case ir.Call(args=(_, ir.Arg(value=ir.Const(value=str() as name)), *_)):
+                found = iter(self._methods.get(name, ()))
+            case ir.Call():
+                found = (one for name in self._methods.values() for one in name)
+            case _:
+                found = iter(self._values)
+        return tuple(one for one in found if self._takes(one, call))
+
+    def may_run_expression(self, call: ir.Call, function: str) -> bool:
+        """Whether a call of something unknown may run a ``lambda`` or ``partial`` that touches gradients."""
+        plain = isinstance(call.func, (ir.Name, ir.Attr, ir.Item))
+        return (
+            plain
+            and bool(self._expressions)
+            and not self._is_known(call, function)
+            and not vocabulary.MODEL_LIKE.search(gradients.called(call))
+        )
+
+    def _is_known(self, call: ir.Call, function: str) -> bool:
+        """Whether a call cannot run a callback: of a library, or of something that the program defines."""
+        program = self.program
+        if isinstance(call.func, ir.Call):
+            return program.origin(call.func.func, function) != "builtins.getattr"
+        if isinstance(call.func, ir.Attr) and call.func.attr not in self._methods:
+            # An attribute that nothing here sets is a method of a library.
+            if call.func.attr not in self._stored:
+                return True
+        return program.origin(call.func, function) is not None or gradients.is_harmless(
+            program, call, function
+        )
+
+    def _takes(self, callee: str, call: ir.Call) -> bool:
+        """Whether a function can be called with so many arguments."""
+        scope = self.program.functions[callee]
+        if any(arg.star for arg in call.args):
+            return True
+        params = scope.params[scope.self_name is not None :]
+        named = {arg.name for arg in call.args if arg.name}
+        plain = [p for p in params if p.kind in ("positional", "keyword")]
+        open_ends = {p.kind for p in params} - {"positional", "keyword"}
+        most = len([p for p in plain if p.kind == "positional" and p.name not in named])
+        count = len(call.args) - len(named)
+        least = [p for p in plain if p.default is None and p.name not in named]
+        return (count <= most or "*" in open_ends) and (
+            len([p for p in least if p.kind == "positional"]) <= count
+            and (named <= {p.name for p in plain} or "**" in open_ends)
+        )
+
+    # -- what touches gradients -----------------------------------------------------------------
+
+    @cached_property
+    def _touching(self) -> frozenset[str]:
+        """The functions that touch gradients, by themselves or by what they call."""
+        pending = [
+            qualname
+            for qualname, scope in self.program.functions.items()
+            if self._mentions(qualname)
+            and any(
+                self._touches(expr, qualname)
+                for stmt in ir.statements(scope.body)
+                for expr in stmt.exprs
+            )
+        ]
+        found = set(pending)
+        while pending:
+            for site in self.program.call_sites.get(pending.pop(), ()):
+                if site.caller not in found:
+                    found.add(site.caller)
+                    pending.append(site.caller)
+        return frozenset(found)
+
+    def _mentions(self, function: str) -> bool:
+        """Whether the file of a function has words of gradients at all: most have not."""
+        facts = self.program.modules[ir.file_of(function)]
+        return any("grad" in word for word in facts.identifiers - _NEUTRAL)
+
+    def _touches(self, expr: ir.Expr, function: str) -> bool:
+        for inner in ir.walk(expr):
+            match inner:
+                case ir.Attr(attr="grad") if (
+                    self.program.origin(inner, function) is None
+                ):
+                    return True
+                case ir.Call() if gradients.is_helper(self.program, inner, function):
+                    return True
+        return False
+
+    @cached_property
+    def _methods(self) -> dict[str, list[str]]:
+        """Methods that touch gradients, by name."""
+        found: dict[str, list[str]] = {}
+        for qualname in sorted(self._touching):
+            scope = self.program.functions[qualname]
+            if scope.class_name is not None and not scope.name.startswith("__"):
+                found.setdefault(scope.name, []).append(qualname)
+        return found
+
+    @cached_property
+    def _values(self) -> tuple[str, ...]:
+        """Functions that touch gradients and are handed around; methods, where they are taken by name."""
+        by_name = bool(self.program.calls_named("getattr"))
+        return tuple(
+            one
+            for one in sorted(self._touching)
+            if one in self.program.escaping
+            or (by_name and self.program.functions[one].name in self._methods)
+        )
+
+    @cached_property
+    def _stored(self) -> frozenset[str]:
+        """The names of attributes that the program sets, methods aside."""
+        return frozenset(
+            target.attr
+            for _, stmt in self.program.all_statements()
+            for target in stmt.targets
+            if isinstance(target, ir.Attr)
+        )
+
+    @cached_property
+    def _expressions(self) -> bool:
+        """Whether there are functions without a name that touch gradients, to be called by others."""
+        program = self.program
+        for function, stmt in program.all_statements():
+            if not self._mentions(function):
+                continue
+            for expr in stmt.exprs:
+                for inner in ir.walk(expr):
+                    if isinstance(inner, ir.Deferred) and (
+                        self._touches(inner.body, function)
+                    ):
+                        return True
+            for call in calls_of(stmt):
+                for arg in call.args:
+                    origin = program.origin(arg.value, function) or ""
+                    if vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
+                        return True
+        return False

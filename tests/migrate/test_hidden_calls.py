@@ -1,0 +1,207 @@
+"""Gradients that are touched where no call names the function: callbacks, context managers, decorators."""
+
+from __future__ import annotations
+
+import pytest
+from exactness import MOVING_SCALES, check_off, check_scaled
+from programs import HEAD, left_alone, migrated
+
+LOOP = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    CALL
+    opt.step()
+    print(loss.item())
+"""
+CLIP = "nn.utils.clip_grad_norm_(model.parameters(), 0.1)"
+TRAINER = """\
+class Clip:
+    def before_step(self, trainer):
+        nn.utils.clip_grad_norm_(trainer.model.parameters(), 0.1)
+class Quiet:
+    def before_step(self, trainer):
+        pass
+class Trainer:
+    def __init__(self, model, hooks):
+        self.model, self.hooks = model, hooks
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    def call(self, name):
+        for hook in self.hooks:
+            CALL
+    def fit(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            loss = criterion(self.model(x), y)
+            loss.backward()
+            self.call("before_step")
+            self.opt.step()
+            print(loss.item())
+Trainer(model, [Quiet(), Clip()]).fit()
+"""
+MANAGED = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    with CALL:
+        loss = criterion(model(x), y)
+        loss.backward()
+    opt.step()
+    print(loss.item())
+"""
+MANAGER = """\
+class Norms:
+    def __init__(self, net):
+        self.net = net
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        print(sum(p.grad.norm().item() for p in self.net.parameters()))
+"""
+EACH = """\
+a = torch.optim.SGD(model[0].parameters(), lr=0.1)
+b = torch.optim.Adam(model[2].parameters(), lr=0.01)
+both = {"a": a, "b": b}
+for i, (x, y) in enumerate(data):
+    for opt in both.values():
+        opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for name, opt in both.items():
+        CALL
+        opt.step()
+    print(loss.item())
+"""
+
+MIGRATED = {
+    "a method of an unknown object": TRAINER.replace("CALL", "hook.before_step(self)"),
+    "a method by its name": TRAINER.replace("CALL", "getattr(hook, name)(self)"),
+    "a method that was asked for": TRAINER.replace(
+        "CALL", "found = getattr(hook, name, None)\n            found and found(self)"
+    ),
+    "a table of functions": f"def clip(limit):\n    {CLIP}\ndef none(limit):\n    pass\n"
+    'ACTIONS = {"clip": clip, "none": none}\n'
+    + LOOP.replace("CALL", 'ACTIONS["clip"](0.1)'),
+    "a registry": "hooks = []\ndef hook(f):\n    hooks.append(f)\n    return f\n"
+    f"@hook\ndef clip(limit):\n    {CLIP}\n"
+    + LOOP.replace("CALL", "for one in hooks:\n        one(0.1)"),
+    "a lambda that is kept": "class Hooks:\n    def __init__(self, after):\n"
+    f"        self.after = after\nhooks = Hooks(lambda n: {CLIP})\n"
+    + LOOP.replace("CALL", "hooks.after(1)"),
+    "a generator that is entered": "import contextlib\n@contextlib.contextmanager\n"
+    "def norms():\n    try:\n        yield\n    finally:\n"
+    "        print(sum(p.grad.norm().item() for p in model.parameters()))\n"
+    + MANAGED.replace("CALL", "norms()"),
+    "an object that is made and entered": MANAGER
+    + MANAGED.replace("CALL", "Norms(model)"),
+    "an object that is entered": MANAGER
+    + "norms = Norms(model)\n"
+    + MANAGED.replace("CALL", "norms"),
+    "a manager that clears and steps": "import contextlib\n@contextlib.contextmanager\n"
+    f"def stepping(opt):\n    opt.zero_grad()\n    yield opt\n    {CLIP}\n    opt.step()\n"
+    + MANAGED.replace("    opt.zero_grad()\n", "")
+    .replace("    opt.step()\n", "")
+    .replace("CALL", "stepping(opt) as o"),
+    "a class of manager that steps": "class Stepping:\n    def __init__(self, opt):\n"
+    "        self.opt = opt\n    def __enter__(self):\n        self.opt.zero_grad()\n"
+    f"    def __exit__(self, *error):\n        {CLIP}\n        self.opt.step()\n"
+    + MANAGED.replace("    opt.zero_grad()\n", "")
+    .replace("    opt.step()\n", "")
+    .replace("CALL", "Stepping(opt)"),
+    "each of some optimizers": EACH.replace(
+        "CALL", 'nn.utils.clip_grad_norm_(opt.param_groups[0]["params"], 0.1)'
+    ),
+    "each group of each": EACH.replace(
+        "CALL",
+        "for group in opt.param_groups:\n"
+        '            for p in group["params"]:\n                if p.grad is None:\n'
+        "                    continue\n                p.grad.clamp_(-0.01, 0.01)",
+    ),
+    "each, sometimes": EACH.replace(
+        "CALL",
+        "if i > 1:\n"
+        '            nn.utils.clip_grad_norm_(opt.param_groups[0]["params"], 0.1)',
+    ),
+    "a step in else, and one behind": "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "for epoch in range(4):\n    opt.zero_grad()\n"
+    "    for i, (x, y) in enumerate(data):\n        loss = criterion(model(x), y)\n"
+    "        loss.backward()\n        if i == epoch and epoch > 1:\n            break\n"
+    f"    else:\n        opt.step()\n        continue\n    {CLIP}\n    opt.step()\n"
+    "    print(loss.item())\n",
+    "a decorator that gives back another value": "def logged(f):\n    def inner(*args):\n"
+    "        value = f(*args)\n        print(value)\n        return value\n    return inner\n"
+    f"@logged\ndef limit():\n    return {CLIP}.item()\n"
+    + LOOP.replace("CALL", "limit()"),
+}
+
+LEFT_ALONE = {
+    "a decorator that calls twice": (
+        "AMP031",
+        "def twice(f):\n    def inner():\n        f()\n        return f()\n    return inner\n"
+        "@twice\ndef finish():\n    opt.step()\n"
+        + LOOP.replace("opt.step()", "finish()").replace("    CALL\n", ""),
+    ),
+    "a decorator that clips": (
+        "AMP034",
+        "def clipped(f):\n    def inner(loss):\n        f(loss)\n"
+        f"        {CLIP}\n    return inner\n@clipped\ndef back(loss):\n    loss.backward()\n"
+        + LOOP.replace("loss.backward()", "back(loss)").replace("    CALL\n", ""),
+    ),
+    "a handler around finally": (
+        "AMP034",
+        "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for i, (x, y) in enumerate(data):\n    try:\n        opt.zero_grad()\n"
+        "        try:\n            if i == 1:\n                raise ValueError\n"
+        "            loss = criterion(model(x), y)\n            loss.backward()\n"
+        "        finally:\n            opt.step()\n    except ValueError:\n        pass\n",
+    ),
+    "an attribute of the class and of an instance": (
+        "AMP010",
+        "class Trainer:\n    opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "    def restart(self):\n        self.opt = torch.optim.Adam(model.parameters())\n"
+        "    def fit(self):\n        for x, y in data:\n            self.opt.zero_grad()\n"
+        "            loss = criterion(model(x), y)\n            loss.backward()\n"
+        "            self.opt.step()\nTrainer().fit()\n",
+    ),
+    "an attribute set on the class": (
+        "AMP010",
+        "class Trainer:\n    def fit(self):\n        for x, y in data:\n"
+        "            self.opt.zero_grad()\n            loss = criterion(model(x), y)\n"
+        "            loss.backward()\n            self.opt.step()\n"
+        "Trainer.opt = torch.optim.SGD(model.parameters(), lr=0.1)\nTrainer().fit()\n"
+        "other = Trainer()\nother.opt = torch.optim.Adam(model.parameters())\nother.fit()\n",
+    ),
+}
+
+RETURN_IN_FINALLY = f"""\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(i, x, y):
+    try:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        {CLIP}
+        if i == 1:
+            raise ValueError
+        opt.step()
+    finally:
+        return loss.item()
+for i, (x, y) in enumerate(data):
+    print(train(i, x, y))
+"""
+
+
+@pytest.mark.parametrize("name", [*MIGRATED, "return in finally"])
+def test_gradients_are_unscaled_first(name: str) -> None:
+    body = MIGRATED.get(name, RETURN_IN_FINALLY)
+    output = migrated(body)
+    assert check_off(HEAD + body, HEAD + output) == []
+    assert check_scaled(HEAD + body, HEAD + output, MOVING_SCALES[1]) == []
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_left_alone(name: str) -> None:
+    code, body = LEFT_ALONE[name]
+    assert left_alone(body) == code
