@@ -81,6 +81,10 @@ MIGRATED = {
     "a method that was asked for": TRAINER.replace(
         "CALL", "found = getattr(hook, name, None)\n            found and found(self)"
     ),
+    "a method called as one of dicts": "class Meter:\n    def update(self, net):\n"
+    "        print(sum(p.grad.norm().item() for p in net.parameters()))\n"
+    'meters = {"norm": Meter()}\n'
+    + LOOP.replace("CALL", 'meters["norm"].update(model)'),
     "a table of functions": f"def clip(limit):\n    {CLIP}\ndef none(limit):\n    pass\n"
     'ACTIONS = {"clip": clip, "none": none}\n'
     + LOOP.replace("CALL", 'ACTIONS["clip"](0.1)'),
@@ -148,6 +152,15 @@ LEFT_ALONE = {
         "def clipped(f):\n    def inner(loss):\n        f(loss)\n"
         f"        {CLIP}\n    return inner\n@clipped\ndef back(loss):\n    loss.backward()\n"
         + LOOP.replace("loss.backward()", "back(loss)").replace("    CALL\n", ""),
+    ),
+    "each of optimizers without a name": (
+        "AMP030",
+        "nets = [nn.Linear(8, 3).to(device) for _ in range(2)]\n"
+        "opts = [torch.optim.SGD(n.parameters(), lr=0.1) for n in nets]\n"
+        "for x, y in data:\n    for opt in opts:\n        opt.zero_grad()\n"
+        "    loss = sum(criterion(n(x), y) for n in nets)\n    loss.backward()\n"
+        "    for n, opt in zip(nets, opts):\n"
+        "        nn.utils.clip_grad_norm_(n.parameters(), 0.1)\n        opt.step()\n",
     ),
     "a handler around finally": (
         "AMP034",

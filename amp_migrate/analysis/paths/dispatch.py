@@ -59,7 +59,12 @@ class Dispatch:
         program = self.program
         if isinstance(call.func, ir.Call):
             return program.origin(call.func.func, function) != "builtins.getattr"
-        if isinstance(call.func, ir.Attr) and call.func.attr not in self._methods:
+        if isinstance(call.func, ir.Attr):
+            if call.func.attr in self._methods:
+                return program.origin(call.func, function) is not None or any(
+                    ref.kind in ("external", "made")
+                    for ref in program.resolve(call.func.value, function)
+                )
             # An attribute that nothing here sets is a method of a library.
             if call.func.attr not in self._stored:
                 return True

@@ -708,6 +708,8 @@ class Traces:
             return found if at.part else _held([found])
         if origin in _COPIES:
             return self._with(at, values[0], at.part)
+        if origin == "builtins.sum":
+            return self._with(at, values[0], (ANY, *at.part)).used
         if origin in ("builtins.map", "builtins.filter"):
             return Trace(self._applied(at, values[0]) or self._any_half(at, call), "?")
         if origin in ("builtins.next", "random.choice"):

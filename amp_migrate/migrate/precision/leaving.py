@@ -33,6 +33,18 @@ _KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
 
+_TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
+"""What takes no number in the place of a tensor."""
+_OF_TENSORS = frozenset("detach clone contiguous flatten view reshape unsqueeze".split())
+
+
+def _is_tensor(expr: ir.Expr) -> bool:
+    """Whether an expression is a tensor in any case: the result of a method that nothing else has."""
+    return isinstance(expr, ir.Call) and (
+        isinstance(expr.func, ir.Attr) and expr.func.attr in _OF_TENSORS
+    )
+
+
 class Leaving:
     """Plans what becomes of one group's half values outside of its regions."""
 
@@ -208,7 +220,7 @@ class Leaving:
         put = self.casts.source_of(call, function)
         if put is not None:
             source, tensor = put
-            return self._stored(function, stmt, source, tensor, f"{name}()")
+            return self._stored(function, stmt, source, tensor, f"{name}()", name)
         if name in operations("wide") or (
             origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
         ):
@@ -263,7 +275,7 @@ class Leaving:
                     return Refusal("AMP020", found, stmt.line)
             if not isinstance(target, ir.Item):
                 continue
-            if not self._differ(function, stmt, value, target.value):
+            if not self._differ(function, stmt, value, target.value, ""):
                 continue
             if not self._is_tensor_key(target.key, function, stmt):
                 continue
@@ -283,11 +295,20 @@ class Leaving:
         )
 
     def _differ(
-        self, function: str, stmt: ir.Stmt, source: ir.Expr, tensor: ir.Expr
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        source: ir.Expr,
+        tensor: ir.Expr,
+        name: str,
     ) -> bool:
         """Whether one of two tensors, and only one, is half."""
         put = self._trace(function, stmt, source)
-        if put.off in ("?", "number"):
+        if put.off == "number" or (
+            # What is put there is of the other's dtype with AMP off, or it would raise.
+            put.off == "?"
+            and not (put.half and (name in _TAKE_TENSORS or _is_tensor(source)))
+        ):
             return False
         held = self._trace(function, stmt, tensor)
         return put.half != held.half and held.off not in ("?", "number")
@@ -299,10 +320,11 @@ class Leaving:
         source: ir.Expr,
         tensor: ir.Expr,
         what: str,
+        name: str = "",
     ) -> str | None:
-        if not self._differ(function, stmt, source, tensor):
+        if not self._differ(function, stmt, source, tensor, name):
             return None
-        if self._trace(function, stmt, source).off == "fp32":
+        if self._trace(function, stmt, source).off in ("fp32", "?"):
             text, steps = ir.render(tensor), steps_to(stmt, source)
             if text is not None and "(" not in text and steps is not None:
                 self.remedies.edit(function, CastLike(stmt.path, steps, text))

@@ -336,7 +336,7 @@ class Placer:
             (
                 slot
                 for slot in (*steps, *in_sight, *held)
-                if self.identities.on_way(slot, frames) == {one}
+                if not slot.is_many and self.identities.on_way(slot, frames) == {one}
             ),
             None,
         )
