@@ -129,3 +129,39 @@ def test_weights_of_an_embedding_bag() -> None:
         assert [found.code for found in result.diagnostics] == ["AMP020"]
     else:
         check_runs(unknown, result.output)
+
+
+OUTSIDE = {
+    "what a hook keeps under a name": (
+        "kept = {}\ndef keep(name):\n    def hook(module, given, output):\n"
+        "        kept[name] = output\n    return hook\n"
+        "model.fc.register_forward_hook(keep('fc'))\n",
+        "bank[torch.arange(6)] = kept['fc'].detach()",
+    ),
+    "what a hook keeps in an object": (
+        "class Probe:\n    out = None\n    def keep(self, module, given, output):\n"
+        "        self.out = output.detach()\n"
+        "probe = Probe()\nmodel.fc.register_forward_hook(probe.keep)\n",
+        "bank.index_add_(0, torch.arange(6), probe.out)",
+    ),
+    "a sum of what is kept": (
+        "import collections\nrecent = collections.deque(maxlen=2)\n",
+        "recent.append(out.detach())\n    "
+        "bank.index_add_(0, torch.arange(6), sum(recent) / len(recent))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_it_is_cast_outside_of_regions(name: str) -> None:
+    setup, store = OUTSIDE[name]
+    source = _program(("out = self.fc(x)",)).replace(
+        "optimizer =", f"bank = torch.zeros(12, 8, device=device)\n{setup}optimizer ="
+    )
+    source = source.replace(
+        "loss = F.mse_loss(model(x)", "out = model(x)\n    loss = F.mse_loss(out"
+    )
+    source += f"    {store}\n"
+    result = migrate_source(source, path="train.py")
+    assert ".to(bank.dtype)" in result.output
+    check_runs(source, result.output)

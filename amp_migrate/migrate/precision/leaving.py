@@ -35,7 +35,9 @@ _KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
 
 _TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
 """What takes no number in the place of a tensor."""
-_OF_TENSORS = frozenset("detach clone contiguous flatten view reshape unsqueeze".split())
+_OF_TENSORS = frozenset(
+    "detach clone contiguous flatten view reshape unsqueeze".split()
+)
 
 
 def _is_tensor(expr: ir.Expr) -> bool:
