@@ -273,11 +273,12 @@ class Placer:
         frames = self._anchor(access)
         function, path = frames[-1]
         # Not in the turn of one of several optimizers: what is touched there may be another's.
-        path = self._end_of_turn(function, path)
-        frames = (*frames[:-1], (function, path))
+        outer = self._end_of_turn(function, path)
+        frames = (*frames[:-1], (function, outer))
         slot = self._named_in(function, access.optimizer, frames)
-        if slot is None:
+        if slot is None or (outer != path and self.identities.is_each(slot)):
             return
+        path = outer
         step = self._nearest_step(function, path, access.optimizer)
         if step is None:
             placement.unscale_before.add((function, path, slot))
