@@ -59,6 +59,7 @@ Doubt = tuple[str, int, str]
 """(function, line, reason)"""
 
 _MOST_CALLERS = 6
+_PROPERTIES = frozenset(("builtins.property", "functools.cached_property"))
 _MAKES_ANOTHER = ("_replace", "_make")
 """What makes a named tuple otherwise than by a call of its class."""
 
@@ -320,6 +321,13 @@ class Program(Names):
                     return qualname
         return None
 
+    def is_property(self, method: str) -> bool:
+        """Whether to take a method out of an object is to call it."""
+        return any(
+            self.origin(decorator, method) in _PROPERTIES
+            for decorator in self.functions[method].decorators
+        )
+
     def methods(self, class_name: str, name: str, overridden: bool) -> list[str]:
         """The methods that a lookup may find: with ``overridden``, those of subclasses too.
 
@@ -430,7 +438,11 @@ class Program(Names):
                     if ref.kind in ("instance", "class"):
                         through_self = own is not None and value == ir.Name(own[0])
                         for method in self.methods(ref.name, attr, through_self):
-                            yield Ref("function", method)
+                            found = Ref("function", method)
+                            if ref.kind == "instance" and self.is_property(method):
+                                yield from self._result_of(found)
+                            else:
+                                yield found
                         set_here = self.attribute_definitions(ref.name, attr)
                         # `for callback in callbacks: callback.learner = self`
                         for definition in set_here or self._set_by_name(attr):

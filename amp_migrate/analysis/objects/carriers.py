@@ -203,7 +203,14 @@ class Carriers:
         if isinstance(func, ir.Attr) and func.attr in HANDS_BACK:
             found |= self._origins(func.value, function, bound)
         origin = program.origin(func, function)
-        if origin in _OF_CLASSES or hands_on(origin, func):
+        if (
+            origin in _OF_CLASSES
+            or hands_on(origin, func)
+            or any(
+                ref.kind == "class" and program.is_named_tuple(ref.name)
+                for ref in program.resolve(func, function)
+            )
+        ):
             given = [arg.value for arg in call.args]
             found |= self._any(given, function, bound)
         return found

@@ -229,6 +229,13 @@ class Collections:
                     for arg in args:
                         if arg.name is not None:
                             yield arg.name, arg.value
+                for ref in self.program.resolve(func, function):
+                    if ref.kind == "class" and self.program.is_named_tuple(ref.name):
+                        fields = self.program.written_fields(ref.name)
+                        for place, field in enumerate(fields):
+                            value = expr.argument(place, field)
+                            if value is not None:
+                                yield place, value
 
     def member(self, expr: ir.Expr, function: str) -> Member | None:
         """The attribute of a namespace that an expression names, where one place gives it its value."""
@@ -361,6 +368,9 @@ class Collections:
                 through = self.iterated(stmt, expr.id, at)
                 for where, value in self._all_in(through, at, depth + 1):
                     found.update(dict.fromkeys(self.keys(value, where, depth + 1)))
+        if isinstance(expr, ir.Item):
+            for where, value in self._all_in(expr.value, function, depth + 1):
+                found.update(dict.fromkeys(self.keys(value, where, depth + 1)))
         if isinstance(expr, ir.Call):
             for at, returned in self.program.returns(expr, function):
                 found.update(dict.fromkeys(self.keys(returned, at, depth + 1)))
@@ -390,9 +400,15 @@ class Collections:
         for one in self.definitions(expr, function):
             if one.index is None:
                 yield from self._all_in(one.value, one.function, depth + 1)
+        if isinstance(expr, ir.Comprehension):
+            yield function, expr.elements[-1]
         if isinstance(expr, ir.Call):
             for at, returned in self.program.returns(expr, function):
                 yield from self._all_in(returned, at, depth + 1)
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            for caller, given in self.program.arguments(owner, expr.id) if owner else ():
+                yield from self._all_in(given, caller, depth + 1)
 
     def _given_along(
         self, function: str, kind: str, depth: int

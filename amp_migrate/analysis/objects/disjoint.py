@@ -38,16 +38,22 @@ class Disjoint:
             return "parameters are added to an optimizer that shares a scaler"
         return None
 
-    @staticmethod
-    def doubt_in(birth: Birth) -> str | None:
-        """Why optimizers that one comprehension makes may hold the same parameters."""
+    def doubt_in(self, birth: Birth) -> str | None:
+        """Why optimizers that one comprehension, or loop, makes may hold the same parameters."""
+        around = self.program.control(birth.function).around(birth.path)
+        loops = [stmt for stmt in around if stmt.kind in ("for", "while")]
+        if len(loops) == 1 and loops[0].kind == "for" and loops[0].value is not None:
+            target, iterable = loops[0].targets[0], loops[0].value
+            bound = [s for s in ir.statements(loops) if target in s.targets]
+            if bound == loops and _parts_from_each((target,), (iterable,), birth.call):
+                return None
         for expr in birth.stmt.exprs:
             for made in ir.walk(expr):
                 if (
                     isinstance(made, ir.Comprehension)
                     and made.elements[-1] is birth.call
                 ):
-                    if _parts_from_each(made, birth.call):
+                    if _parts_from_each(made.targets, made.iterables, birth.call):
                         return None
         return (
             "it cannot be seen which parameters each of the optimizers in a list holds"
@@ -94,10 +100,12 @@ class Disjoint:
         return 0
 
 
-def _parts_from_each(made: ir.Comprehension, construction: ir.Call) -> bool:
-    """Whether all parameters are of what the comprehension goes through, each by itself."""
-    own = {inner for target in made.targets for inner in ir.walk(target)}
-    listed = [i.items for i in made.iterables if isinstance(i, ir.Display)]
+def _parts_from_each(
+    targets: tuple[ir.Expr, ...], iterables: tuple[ir.Expr, ...], construction: ir.Call
+) -> bool:
+    """Whether all parameters are of what is gone through, each by itself."""
+    own = {inner for target in targets for inner in ir.walk(target)}
+    listed = [i.items for i in iterables if isinstance(i, ir.Display)]
     given = parameters_of(construction)
     holders = [
         inner.value
@@ -106,7 +114,7 @@ def _parts_from_each(made: ir.Comprehension, construction: ir.Call) -> bool:
     ]
     return (
         bool(holders)
-        and len(made.targets) == 1
+        and len(targets) == 1
         and all(len(set(items)) == len(items) for items in listed)
         and all(any(inner in own for inner in ir.walk(h)) for h in holders)
     )

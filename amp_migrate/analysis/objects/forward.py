@@ -266,7 +266,8 @@ class Forward:
         """A variable that is called: a lambda is looked into, anything else taken for a module."""
         owner = self.program.owner(func.id, function)
         if owner is None:
-            return False
+            # `sum(net(x) for net in nets)`
+            return bool(vocabulary.MODEL_LIKE.search(func.id))
         definitions = self.program.definitions(owner, func.id)
         lambdas = [d.value for d in definitions if isinstance(d.value, ir.Deferred)]
         if lambdas and len(lambdas) == len(definitions):

@@ -303,15 +303,18 @@ class Optimizers:
             return None if owner is None else Slot("variable", owner, expr.id)
         if isinstance(expr, ir.Item):
             key, holder = key_of(expr), self.slot(expr.value, function)
-            if holder is None or holder.key is not None:
+            outer = () if holder is None else path_of(holder.key)
+            if holder is None or not all(isinstance(k, (str, int)) for k in outer):
                 return None
             if key is None:
+                if outer:
+                    return None
                 turn = self.collections.turn(expr, function)
                 return None if turn is None else replace(holder, key=turn)
             known = self.collections.keys(expr.value, function)
             if key not in known or (ANY in known and key != ANY):
                 return None
-            return replace(holder, key=key)
+            return replace(holder, key=key_along(*outer, key))
         if isinstance(expr, ir.Attr):
             member = self.collections.member(expr, function)
             if member is not None:

@@ -319,6 +319,9 @@ class PointsTo:
                 return None
         start = State(ir.Name(name), site.callee, None, fields)
         found = [*self.given_by(site, param, (), start)]
+        if len(found) > 1:
+            # Of `*parts` and `**options` one has it.
+            found = [s for s in found if isinstance(s, State) and any(self._search(s))]
         while True:
             match found:
                 case [State(expr=ir.Name() | ir.Attr() | ir.Item()) as at]:
@@ -772,7 +775,7 @@ class PointsTo:
         if named is not None:
             yield replace(here, expr=named.value)
             return
-        spread = False
+        spread = counted = False
         for position, arg in enumerate(site.call.args):
             if arg.star == "**":
                 spread = True
@@ -780,7 +783,9 @@ class PointsTo:
             elif arg.star == "*" and param.name in positional[position:]:
                 spread = True
                 index = positional.index(param.name) - position
-                yield self._inside(here, arg.value, item(index))
+                # Behind another one it is not known at which place.
+                yield self._inside(here, arg.value, ANY if counted else item(index))
+                counted = True
         if spread:
             return
         if param.default is not None:
@@ -852,6 +857,10 @@ class PointsTo:
         """An object of a class; ``inside``: the calls that lead into its methods."""
         if at.fields and at.fields[0][0] == "attribute":
             yield from self._of_attribute(class_name, at, inside)
+        elif at.fields and self.program.is_named_tuple(class_name):
+            for taken in self._unpacked(class_name, at.fields[0]):
+                here = replace(at, fields=(taken, *at.fields[1:]))
+                yield from self._of_attribute(class_name, here, inside)
         elif at.fields and at.fields[0] != INSIDE and self._has_no_elements(class_name):
             # To unpack it raises: a factory that returns one object or several.
             return
@@ -859,6 +868,14 @@ class PointsTo:
             yield self._object("value", at, class_name)
         else:
             yield self._object("instance", at, class_name)
+
+    def _unpacked(self, class_name: str, taken: Field) -> list[Field]:
+        """The fields of a named tuple that are taken out of it by their place."""
+        fields = [*map(attribute, self.program.written_fields(class_name))]
+        kind, place = taken
+        if kind == "item" and isinstance(place, int):
+            return [fields[place]] if -len(fields) <= place < len(fields) else []
+        return fields
 
     def _of_attribute(
         self, class_name: str, at: State, inside: Context | None

@@ -7,9 +7,10 @@ optimizers where no scaler sees it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from amp_migrate.analysis.objects.collections import Member, Turn
-from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.optimizers import SHOWN, Optimizers, Slot
 from amp_migrate.analysis.objects.read_only_uses import Looked
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Refusal
@@ -93,7 +94,11 @@ class Kept:
         self.slots = slots
         self.uses = Uses(program, optimizers)
         self.looked = Looked(program, optimizers.collections)
-        self.holders = {slot.holder for slot in slots if slot.key is not None}
+        self.holders = {
+            slot.holder
+            for slot in slots
+            if slot.key is not None and not self._holds_none(slot)
+        }
         self._namespaces = self._find_namespaces()
         """Those of the holders that are namespaces, and the parameters that are given one."""
         self.holders |= self._namespaces
@@ -104,6 +109,11 @@ class Kept:
         """Those of `keep`: what else is in them does not matter."""
         self._judged: set[Slot] = set()
         self._each = {slot for slot in slots if slot in optimizers.trace(slot).each}
+
+    def _holds_none(self, slot: Slot) -> bool:
+        """Whether nothing that shows an optimizer leads to a slot."""
+        trace = self.optimizers.trace(slot)
+        return not trace.births and not any(p.kind in SHOWN for p in trace.problems)
 
     def _find_namespaces(self) -> set[Slot]:
         """Also those by which nobody steps."""
@@ -260,19 +270,53 @@ class Kept:
                         and self.optimizers.slot(mention, function) in self._bags
                     )
                 )
+            case ir.Attr(attr="get" | "pop" as method):
+                return self._takes_one(use, method, function)
             case ir.Attr(attr="update"):
                 return stmt.kind == "expr" and _puts_under_keys(stmt.value)
         if isinstance(around, ir.Call) and any(
-            arg.star == "**" and arg.value is mention for arg in around.args
+            arg.star and arg.value is mention for arg in around.args
         ):
             # Each of the parameters is followed.
-            return bool(self.program.callees(around, function))
+            return self._fills_parameters(around, mention, function)
         if self.looked.only_looks(use, function):
             return True
         return (
             stmt.kind == "for"
             and stmt.value in use
             and self._is_each(stmt, mention, function)
+        )
+
+    def _takes_one(self, use: Use, method: str, function: str) -> bool:
+        """Whether ``state.get("optimizer")`` takes out what is under a key that is written there, as an item
+        would; ``pop`` takes it away, too."""
+        match use[-3:-2]:
+            case (ir.Call(func=func, args=(ir.Arg(ir.Const(key), None, ""), *_)),) if (
+                func is use[-2] and isinstance(key, (str, int))
+            ):
+                holder = self.optimizers.slot(use[-1], function)
+                return holder is not None and (
+                    method == "get"
+                    or self._holds_none(replace(holder, key=key))
+                )
+        return False
+
+    def _fills_parameters(
+        self, call: ir.Call, mention: ir.Expr, function: str
+    ) -> bool:
+        """Whether a call spreads a collection out, ``train(*parts)``, over parameters that have names."""
+        callees = self.program.callees(call, function)
+        starred = [arg.value for arg in call.args if arg.star == "*"]
+        return bool(callees) and (
+            all(value is not mention for value in starred)
+            or (
+                len(starred) == 1
+                and not any(
+                    param.kind == "*"
+                    for callee in callees
+                    for param in self.program.functions[callee].params
+                )
+            )
         )
 
     def _is_unpacked(self, place: int, function: str) -> bool:
@@ -309,6 +353,9 @@ class Kept:
         """Whether what a collection holds at a place is none of the optimizers."""
         holder = self.optimizers.slot(mention, function)
         places = {s.key for s in self.slots if s.key is not None and s.holder == holder}
+        if holder is not None and holder.key is None and not places:
+            # Nobody steps what is taken out of it here.
+            return self._holds_none(replace(holder, key=index))
         return (
             bool(places)
             and index not in places

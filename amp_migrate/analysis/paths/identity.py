@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.walk import Frames
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
@@ -48,6 +48,10 @@ class Identities:
         while origin in self._same and self._same[origin] != origin:
             origin = self._same[origin]
         return origin
+
+    def of_birth(self, birth: Birth) -> Slot:
+        """The optimizer that is born there."""
+        return self._one_of(birth.slot)
 
     def _is_told_by_calls(self, slot: Slot) -> bool:
         """Whether a slot is filled by a call that is on the way, be it under another name."""

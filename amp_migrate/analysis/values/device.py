@@ -140,9 +140,9 @@ class Devices:
         own = self.program.self_class(place.function)
         for move in moves:
             other = self.program.self_class(move.function)
-            if own is not None and other is not None and own[1] != other[1]:
-                # Instances of the one class need not be those of the other.
-                return None
+            if own is not None and other is not None:
+                if not self._have_same_instances(own[1], other[1]):
+                    return None
             if move.device is None or move.guards:
                 return None
             if not self._is_always_run(move.function, move.stmt, place, 0):
@@ -150,6 +150,24 @@ class Devices:
             if not self.moves.is_cuda_if_available(move):
                 return None
         return Decision(f"{self.torch}.cuda.is_available()")
+
+    def _have_same_instances(self, one: str, other: str) -> bool:
+        """Whether what is of one class is of the other: the same, or a mixin and the only class that it is
+        mixed into."""
+        program = self.program
+        mixin, mixed = (one, other) if one in program.bases(other) else (other, one)
+        return one == other or (
+            mixin in program.bases(mixed)
+            and not any(
+                mixin in program.bases(related) and mixed not in program.bases(related)
+                for related in program.family(mixin) - {mixin}
+            )
+            and not any(
+                ref.name == mixin
+                for function, _, call in program.calls_named(program.classes[mixin].name)
+                for ref in program.resolve(call.func, function)
+            )
+        )
 
     def _is_always_run(
         self, function: str, stmt: ir.Stmt, place: Place, depth: int

@@ -147,14 +147,15 @@ class Births:
     def _refuse_apart(self, birth: Birth) -> None:
         """A switch that is made in the argument list of a call is one for what is made there."""
         travel = self.travel
-        beside = [
-            other
+        identities = travel.scalers.identities
+        beside = {
+            identities.of_birth(other)
             for other in travel.births
             if other.given is not None
             and birth.given is not None
             and other.given.call is birth.given.call
-        ]
-        if not self._is_whole(beside) or len(travel.scalers.of_slot(birth.slot)) != 1:
+        }
+        if not travel.scalers.of_optimizer(identities.of_birth(birth)) <= beside:
             self._scattered(birth.stmt.line)
 
     def _is_whole(self, births: list[Birth]) -> bool:

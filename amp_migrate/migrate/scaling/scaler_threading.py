@@ -116,7 +116,11 @@ class Travel:
         first = {birth.slot: n for n, birth in reversed([*enumerate(births)])}
         for slot, n in first.items():
             trace = self.optimizers.trace(slot)
-            if slot in trace.parameters and self._is_default(births[n]):
+            if slot in trace.parameters and all(
+                birth.given is not None or self._is_default(birth)
+                for birth in births
+                if birth.slot == slot
+            ):
                 # Where the optimizer is given, its switch comes with it.
                 continue
             if trace.slots & first.keys() - {slot}:
@@ -127,6 +131,7 @@ class Travel:
                 slot
                 for slot in self.slots - self._aliased().keys()
                 if slot not in self.optimizers.trace(slot).each
+                and self.scalers.identities.of_slot(slot)
             ),
             key=lambda s: (first.get(s, len(births)), *order(s)),
         )
@@ -170,11 +175,12 @@ class Travel:
         return self.carried.free_name(taken)
 
     def _derived_from(self, slot: Slot) -> str:
-        name, key = slot.name, next(iter(path_of(slot.key)[::-1]), None)
-        if isinstance(key, str) and key.isidentifier():
-            name = key
-        if isinstance(key, int):
-            return f"{self.base}_{key}"
+        name, keys = slot.name, path_of(slot.key)
+        if keys and isinstance(keys[-1], int):
+            return f"{self.base}_{keys[-1]}"
+        words = [k for k in keys if isinstance(k, str) and k.isidentifier()]
+        if words and words[-1] == keys[-1]:
+            name = "_".join(words)
         derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
         return f"{name}_{self.base}" if derived == name else derived
 
@@ -611,6 +617,9 @@ class Travel:
         for site in sites:
             if optimizer is not None:
                 given = self.optimizers.given(site, optimizer)
+                if given is None and any(arg.star for arg in site.call.args):
+                    reason = f"this call may give {optimizer.name} in several ways"
+                    raise Blocked(Refusal("AMP012", reason, site.call.line))
                 if given is None or self._gives_none(given):
                     self._need_none_default(function, optimizer.name, site.call.line)
                     # A call that leaves the optimizer out has no switch to pass either.
