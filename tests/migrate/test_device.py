@@ -6,6 +6,7 @@ import re
 from textwrap import dedent
 
 import pytest
+from programs import left_alone, migrated
 
 from amp_migrate.api import migrate_source
 
@@ -801,3 +802,40 @@ def test_it_is_said_which_values_are_meant() -> None:
     assert found.code == "AMP041"
     assert "`args.device`" in found.message
     assert found.blocker is not None and found.blocker.text == "model.to(args.device)"
+
+
+MIXIN = """\
+class Steps:
+    def prepare(self):
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+class Trainer(Steps):
+    def __init__(self):
+        here = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.net = make().to(here)
+        self.prepare()
+    def train(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            loss = nn.functional.cross_entropy(self.net(x), y)
+            loss.backward()
+            self.opt.step()
+OTHERSTrainer().train()
+"""
+
+
+def test_a_mixin_has_the_device_of_the_only_class_that_it_is_mixed_into() -> None:
+    result = migrated(MIXIN.replace("OTHERS", ""))
+    assert "enabled=torch.cuda.is_available())" in result
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "class Elsewhere(Steps):\n    def __init__(self):\n"
+        "        self.net = make()\n        self.prepare()\nElsewhere()\n",
+        "steps = Steps()\nsteps.net = make()\nsteps.prepare()\n",
+    ],
+    ids=["another class", "by itself"],
+)
+def test_a_mixin_that_others_are_made_with(others: str) -> None:
+    assert left_alone(MIXIN.replace("OTHERS", others)) == "AMP041"

@@ -294,3 +294,84 @@ for x, y in data:
 """
     output = migrated(source)
     assert "scaler.step(opt)" in output and "unscale_" not in output
+
+
+PAIR = """\
+def make_pair():
+    net = nn.Linear(4, 3).to(device)
+    return net, torch.optim.SGD(net.parameters(), lr=0.1)
+def fit(net, opt):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+pair = make_pair()
+"""
+
+NAMED_PAIR = "from typing import NamedTuple\n" + PAIR.replace(
+    "def make_pair",
+    "class Pair(NamedTuple):\n    net: nn.Module\n    opt: object\ndef make_pair",
+).replace(
+    "return net, torch.optim.SGD(net.parameters(), lr=0.1)",
+    "return Pair(net, torch.optim.SGD(net.parameters(), lr=0.1))",
+)
+
+STEPPED_ELSEWHERE = (
+    "class Keeper:\n"
+    "    def __init__(self, pair):\n        self.pair = pair\n"
+    "    def bump(self):\n        self.pair{opt}.step()\n"
+    "keeper = Keeper(pair)\nkeeper.bump()\n"
+)
+
+
+@pytest.mark.parametrize("pair", [PAIR, NAMED_PAIR], ids=["tuple", "named tuple"])
+def test_a_pair_is_spread_over_the_parameters(pair: str) -> None:
+    seen = "def tell(pair):\n    net, opt = pair\n    print(opt.param_groups)\ntell(pair)\n"
+    result = migrated(pair + seen + "fit(*pair)\n")
+    assert "fit(*pair, scaler=scaler)" in result
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "def rest(*all):\n    all[1].step()\nrest(*pair)\n",
+        "def two(a, b, c, d):\n    d.step()\ntwo(*(1, 2), *pair)\n",
+        "print(*pair)\n",
+    ],
+)
+@pytest.mark.parametrize("pair", [PAIR, NAMED_PAIR], ids=["tuple", "named tuple"])
+def test_a_pair_that_is_spread_out_of_sight(pair: str, lines: str) -> None:
+    assert left_alone(pair + lines + "fit(*pair)\n") == "AMP012"
+
+
+def test_a_named_tuple_that_is_stepped_by_its_field_elsewhere() -> None:
+    lines = STEPPED_ELSEWHERE.format(opt=".opt")
+    assert left_alone(NAMED_PAIR + lines + "fit(*pair)\n")
+
+
+def test_spread_options_beside_a_pair() -> None:
+    lines = (
+        "def run(pair, **options):\n"
+        '    for epoch in range(options.pop("epochs", 1)):\n'
+        "        fit(*pair, **options)\n"
+        "run(pair, epochs=2)\n"
+    )
+    result = migrated(PAIR + lines)
+    assert "fit(*pair, **options, scaler=scaler)" in result
+    assert "run(pair, epochs=2, scaler=" in result
+
+
+STATE = OPT + 'state = {"opt": opt, "epoch": 0}\n'
+BY_KEY = LOOP.replace("opt.", 'state["opt"].')
+
+
+@pytest.mark.parametrize("taken", ['get("opt")', 'pop("epoch", 0)'])
+def test_what_is_taken_out_of_a_dict_under_a_known_key(taken: str) -> None:
+    source = STATE + f"print(state.{taken} is None)\n" + BY_KEY
+    assert 'scaler.step(state["opt"])' in migrated(source)
+
+
+def test_an_optimizer_that_is_taken_away_from_a_dict() -> None:
+    source = STATE + 'other = state.pop("opt")\nstate["opt"] = other\n' + BY_KEY
+    assert left_alone(source)

@@ -1120,3 +1120,28 @@ def test_gradients_that_are_switched_off_and_on(name: str) -> None:
         "    loss.backward()\n    opt_b.step()\n"
     )
     assert ("if any(" in migrated(source)) is is_guarded
+
+
+APPENDED = """\
+nets = [make().to(device), make().to(device)]
+opts = []
+for net in nets:
+    opts.append(torch.optim.SGD(PARAMETERS, lr=0.1))
+for x, y in data:
+    for opt in opts:
+        opt.zero_grad()
+    loss = criterion(sum(net(x) for net in nets), y)
+    loss.backward()
+    for opt in opts:
+        opt.step()
+"""
+
+
+def test_a_loop_makes_an_optimizer_of_each_net() -> None:
+    result = migrated(APPENDED.replace("PARAMETERS", "net.parameters()"))
+    assert "scaler.step(opt)" in result
+
+
+@pytest.mark.parametrize("given", ["model.parameters()", "nets[0].parameters()"])
+def test_a_loop_makes_optimizers_of_one_net(given: str) -> None:
+    assert left_alone(APPENDED.replace("PARAMETERS", given)) == "AMP012"

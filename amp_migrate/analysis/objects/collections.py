@@ -407,7 +407,9 @@ class Collections:
                 yield from self._all_in(returned, at, depth + 1)
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
-            for caller, given in self.program.arguments(owner, expr.id) if owner else ():
+            for caller, given in (
+                self.program.arguments(owner, expr.id) if owner else ()
+            ):
                 yield from self._all_in(given, caller, depth + 1)
 
     def _given_along(

@@ -291,19 +291,16 @@ class Kept:
         """Whether ``state.get("optimizer")`` takes out what is under a key that is written there, as an item
         would; ``pop`` takes it away, too."""
         match use[-3:-2]:
-            case (ir.Call(func=func, args=(ir.Arg(ir.Const(key), None, ""), *_)),) if (
-                func is use[-2] and isinstance(key, (str, int))
-            ):
+            case (
+                ir.Call(func=func, args=(ir.Arg(ir.Const(key), None, ""), *_)),
+            ) if func is use[-2] and isinstance(key, (str, int)):
                 holder = self.optimizers.slot(use[-1], function)
                 return holder is not None and (
-                    method == "get"
-                    or self._holds_none(replace(holder, key=key))
+                    method == "get" or self._holds_none(replace(holder, key=key))
                 )
         return False
 
-    def _fills_parameters(
-        self, call: ir.Call, mention: ir.Expr, function: str
-    ) -> bool:
+    def _fills_parameters(self, call: ir.Call, mention: ir.Expr, function: str) -> bool:
         """Whether a call spreads a collection out, ``train(*parts)``, over parameters that have names."""
         callees = self.program.callees(call, function)
         starred = [arg.value for arg in call.args if arg.star == "*"]

@@ -164,7 +164,9 @@ class Devices:
             )
             and not any(
                 ref.name == mixin
-                for function, _, call in program.calls_named(program.classes[mixin].name)
+                for function, _, call in program.calls_named(
+                    program.classes[mixin].name
+                )
                 for ref in program.resolve(call.func, function)
             )
         )
