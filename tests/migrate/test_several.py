@@ -1145,3 +1145,10 @@ def test_a_loop_makes_an_optimizer_of_each_net() -> None:
 @pytest.mark.parametrize("given", ["model.parameters()", "nets[0].parameters()"])
 def test_a_loop_makes_optimizers_of_one_net(given: str) -> None:
     assert left_alone(APPENDED.replace("PARAMETERS", given)) == "AMP012"
+
+
+def test_a_loop_whose_variable_is_bound_anew() -> None:
+    rebound = APPENDED.replace(
+        "for net in nets:\n", "for i, net in enumerate(nets):\n    net = model\n", 1
+    )
+    assert left_alone(rebound.replace("PARAMETERS", "net.parameters()")) == "AMP012"

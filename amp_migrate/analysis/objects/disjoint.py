@@ -44,8 +44,15 @@ class Disjoint:
         loops = [stmt for stmt in around if stmt.kind in ("for", "while")]
         if len(loops) == 1 and loops[0].kind == "for" and loops[0].value is not None:
             target, iterable = loops[0].targets[0], loops[0].value
-            bound = [s for s in ir.statements(loops) if target in s.targets]
-            if bound == loops and _parts_from_each((target,), (iterable,), birth.call):
+            names = {one for one in ir.walk(target) if isinstance(one, ir.Name)}
+            is_rebound = any(
+                one in names
+                for stmt in ir.statements((loops[0],))
+                for other in stmt.targets
+                if stmt is not loops[0]
+                for one in ir.walk(other)
+            )
+            if not is_rebound and _parts_from_each((target,), (iterable,), birth.call):
                 return None
         for expr in birth.stmt.exprs:
             for made in ir.walk(expr):
