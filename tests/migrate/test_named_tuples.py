@@ -121,12 +121,6 @@ show(state)
     net, opt = state
 show()
 {STEP}""",
-    "unpacked in the one that trains": before(f"""\
-{ONE}def train(net, opt):
-    for x, y in data:
-        STEPS net=net opt=opt
-train(*state)
-"""),
     "taken by position": f"{ONE}last = state[-1]\n{STEP}",
     "stepped by position": STEP.join((ONE, "")).replace("state.opt", "state[1]"),
     "stepped both ways": f"{ONE}{STEP}    state[1].step()\n",

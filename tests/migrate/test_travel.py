@@ -475,12 +475,6 @@ STUCK = {
         "    warm.zero_grad()\n",
         "AMP031",
     ),
-    "made in a call, or given": (
-        "def train(opt):\n    for x, y in data:\n        STEPS\n"
-        "train(torch.optim.Adam(model.parameters()))\n"
-        "opt = torch.optim.SGD(model.parameters(), 0.1)\ntrain(opt)\n",
-        "AMP012",
-    ),
     "one scaler for what is made in two calls": (
         "other = make().to(device)\n"
         "class Opt:\n    def __init__(self, opt):\n        self.opt = opt\n"
@@ -548,6 +542,18 @@ STUCK = {
 def test_no_way_for_the_scaler(name: str) -> None:
     text, code = STUCK[name]
     assert left_alone(before(text)) == code
+
+
+def test_an_optimizer_that_one_call_makes_and_another_is_given() -> None:
+    result = migrated(
+        before(
+            "def train(opt):\n    for x, y in data:\n        STEPS\n"
+            "train(torch.optim.Adam(model.parameters()))\n"
+            "opt = torch.optim.SGD(model.parameters(), 0.1)\ntrain(opt)\n"
+        )
+    )
+    assert "train(torch.optim.Adam(model.parameters()), scaler=torch.amp." in result
+    assert "train(opt, scaler=scaler)" in result
 
 
 TABLES = {
