@@ -13,7 +13,7 @@ from typing import Any
 from amp_migrate.core.options import DTYPES, Options
 from amp_migrate.run import config_lint
 from amp_migrate.run.config_lint import LINT_KEYS, Showing
-from amp_migrate.run.keys import Key, quoted
+from amp_migrate.run.keys import Key, a_bool, quoted, texts
 from amp_migrate.sources.discovery import Filters, lexical, upwards
 from amp_migrate.sources.files import exists
 from amp_migrate.sources.requirements import OLDEST, needs_lightning_1, stated_torch
@@ -269,20 +269,6 @@ def _a_torch_version(value: object) -> tuple[int, int]:
     return parse_torch_version(value)
 
 
-def _a_bool(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
-
-
-def _patterns(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    raise ValueError("must be a string or a list of strings")
-
-
 _PATTERNS = "a pattern, or a list of patterns"
 
 KEYS: Mapping[str, Key] = {
@@ -308,21 +294,21 @@ KEYS: Mapping[str, Key] = {
         '"2.3"',
     ),
     "eval": Key(
-        _a_bool,
+        a_bool,
         "`true`, `false`",
         "`false`",
         "Whether evaluation under `torch.no_grad()` is put under autocast, too.",
         "true",
     ),
     "include": Key(
-        _patterns,
+        texts,
         _PATTERNS,
         "all `*.py` and `*.ipynb`",
         "Which files of a directory to take. Patterns are those of .gitignore, relative to the project root.",
         '["*.py"]',
     ),
     "exclude": Key(
-        _patterns,
+        texts,
         _PATTERNS,
         "what git ignores, virtual environments, build folders",
         "What to leave out of a directory, in addition to the default. A pattern that begins with `!` takes a"
@@ -330,7 +316,7 @@ KEYS: Mapping[str, Key] = {
         '["third_party/"]',
     ),
     "force-exclude": Key(
-        _patterns,
+        texts,
         _PATTERNS,
         "nothing",
         "What to leave out even where it is named on the command line, as pre-commit does.",

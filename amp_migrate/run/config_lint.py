@@ -9,7 +9,7 @@ from typing import Any
 
 from amp_migrate.core.findings import Severity
 from amp_migrate.core.options import LINT_DTYPES, LintOptions
-from amp_migrate.run.keys import Key, quoted
+from amp_migrate.run.keys import Key, quoted, texts
 
 FORMATS = ("text", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit")
 """How findings can be told."""
@@ -74,15 +74,7 @@ def a_profile(value: object) -> str:
 
 
 def _codes(value: object) -> tuple[str, ...]:
-    return prefixes(_strings(value))
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    raise ValueError("must be a string or a list of strings")
+    return prefixes(texts(value))
 
 
 def _per_file(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -168,7 +160,7 @@ LINT_KEYS: Mapping[str, Key] = {
         "64",
     ),
     "extend-rules": Key(
-        _strings,
+        texts,
         "a path, or a list of paths, relative to the pyproject.toml",
         "none",
         "Files that describe [layers of your own](lint.md#layers-of-your-own).",

@@ -26,3 +26,19 @@ class Key:
 def quoted(words: tuple[str, ...]) -> str:
     """Words as the values of a key: each as TOML has it."""
     return ", ".join(f'`"{word}"`' for word in words)
+
+
+def a_bool(value: object) -> bool:
+    """A value that is true or false."""
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """A value that is a string or a list of strings."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise ValueError("must be a string or a list of strings")

@@ -7,14 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amp_migrate.run import config
+from amp_migrate.run.keys import a_bool
 
 SOURCE = "the editor's settings"
-
-
-def _a_bool(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")
-    return value
 
 
 def _a_text(value: object) -> str:
@@ -30,7 +25,7 @@ def _milliseconds(value: object) -> int:
 
 
 KEYS: Mapping[str, Callable[[object], Any]] = {
-    "migration": _a_bool,
+    "migration": a_bool,
     "debounce": _milliseconds,
     "config": _a_text,
     "rule-pages": _a_text,

@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import compress, product
 
 from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.held import (
+    ALWAYS,
+    Held,
+    Identity,
+    Test,
+    as_parts,
+    chosen_by,
+    either,
+    holds_all,
+    one_of,
+    receives,
+    test_of,
+    within,
+)
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import Bound, Context, Object, PointsTo
@@ -23,10 +35,6 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
-
-Identity = tuple[str, ...]
-"""A module or tensor wherever it goes: kind and owner of the slot it was first put into, its name,
-with the statement where several give the name a value, then the attributes that lead on from there."""
 
 Way = Mapping[str, CallSite]
 """The calls that lead to a place: of each function on the way, the only one that counts."""
@@ -45,79 +53,6 @@ _OWN_LISTS = frozenset(("parameters", "named_parameters", "zero_grad"))
 _MOST_STEPS = 12
 _MOST_CALLS = 5
 _MOST_WAYS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """Of which parameters something holds: ``op`` of other tests, or an ``atom``, of which nothing is known
-    but that it is the same where its operands are."""
-
-    op: str
-    operands: tuple[object, ...] = ()
-
-    def atoms(self) -> Iterator[Test]:
-        """What it is made of."""
-        if self.op == "atom":
-            yield self
-        for one in self.operands:
-            if isinstance(one, Test):
-                yield from one.atoms()
-
-    def holds(self, which: Collection[Test]) -> bool:
-        """Whether it does where ``which`` of its atoms hold."""
-        inner = (one.holds(which) for one in self.operands if isinstance(one, Test))
-        match self.op:
-            case "atom":
-                return self in which
-            case "not":
-                return not next(inner)
-            case "or":
-                return any(inner)
-        return all(inner)
-
-
-Choice = Test | tuple[ir.Expr, ...] | None
-"""How parameters are chosen out of a module: by a test; by names that are looked up, of which two lists are
-taken to be all; or nobody knows."""
-
-_ALWAYS = Test("and")
-_MOST_ATOMS = 8
-_NO_CHOICE: frozenset[Choice] = frozenset()
-_SOME: frozenset[Choice] = frozenset((None,))
-_OPPOSITES = {"not in": "in", "!=": "==", "is not": "is", "<": ">=", ">": "<="}
-
-
-@dataclass(slots=True)
-class Held:
-    """What a parameter list was made of."""
-
-    whole: set[Identity] = field(default_factory=set)
-    """Modules all of whose parameters are in it."""
-    parts: dict[Identity, frozenset[Choice]] = field(default_factory=dict)
-    """Modules some of whose parameters are in it, and how those were chosen."""
-    complete: bool = True
-    """Whether nothing else is in it."""
-    groups: bool = False
-    """It is read from an optimizer's own ``param_groups``."""
-    twice: bool = False
-    """Some parameters are in it more than once."""
-    thawed: bool = False
-    """Only those are in it that had gradients when it was made."""
-
-    def join(self, other: Held) -> None:
-        """Add what another list holds."""
-        self.whole |= other.whole
-        for one, choices in other.parts.items():
-            self.parts[one] = self.parts.get(one, _NO_CHOICE) | choices
-        self.complete &= other.complete
-        self.groups |= other.groups
-        self.twice |= other.twice
-        self.thawed |= other.thawed
-
-    @property
-    def all(self) -> set[Identity]:
-        """Every module that has parameters in it."""
-        return self.whole | set(self.parts)
 
 
 def _deletions(program: Program) -> list[tuple[str, ir.Stmt]]:
@@ -227,7 +162,8 @@ class Coverage:
     ) -> bool:
         """Whether each of some births, which take turns, holds all parameters of a module."""
         return bool(alternatives) and all(
-            _covers(held, one) and not self._is_bound_since(birth, one, function, stmt)
+            holds_all(held, one)
+            and not self._is_bound_since(birth, one, function, stmt)
             for birth, held in alternatives.items()
         )
 
@@ -309,9 +245,7 @@ class Coverage:
         """Whether a module is one that is held, has one inside, or is inside of one."""
         held = self._with_parts(self.held.all)
         return any(
-            _within(a, b) or _within(b, a)
-            for a in self._with_parts({one})
-            for b in held
+            within(a, b) or within(b, a) for a in self._with_parts({one}) for b in held
         )
 
     def holds_all(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
@@ -319,12 +253,12 @@ class Coverage:
         not told when it was what."""
         found = self.identities(expr, function, stmt)
         return bool(found) and all(
-            one[0] == "variable" and _covers(self.held, one) for one in found
+            one[0] == "variable" and holds_all(self.held, one) for one in found
         )
 
     def parts_of(self, one: Identity) -> set[str]:
         """The attributes of a module in which what is held of it stands."""
-        inside = [held for held in self.held.all if _within(held, one) and held != one]
+        inside = [held for held in self.held.all if within(held, one) and held != one]
         return {held[len(one)] for held in inside}
 
     def bindings(self, one: Identity) -> list[Definition]:
@@ -507,7 +441,7 @@ class Coverage:
         return bool(alive) and all(
             held.complete
             and held.all
-            and all(any(_within(one, c) for c in cleared) for one in held.all)
+            and all(any(within(one, c) for c in cleared) for one in held.all)
             for held in alive.values()
         )
 
@@ -621,7 +555,7 @@ class Coverage:
         self._way = {}
         if not found:
             return Held(complete=False)
-        held = _one_of(found)
+        held = one_of(found)
         if isinstance(birth.call.func, ir.Attr):
             receivers = self.identities(
                 birth.call.func.value, birth.function, birth.stmt
@@ -677,7 +611,7 @@ class Coverage:
             case ir.Call():
                 return self._of_call(expr, function, stmt, depth)
             case ir.Operation(op="if", operands=(_, *chosen)):
-                return _either(
+                return either(
                     [self._of(one, function, stmt, depth + 1) for one in chosen]
                 )
             case ir.Operation(op="+" | "starred", operands=operands):
@@ -685,7 +619,7 @@ class Coverage:
                 if expr.op == "+":
                     one, other = (self._of(o, function, stmt, depth) for o in operands)
                     held.twice |= any(
-                        _within(a, b) or _within(b, a)
+                        within(a, b) or within(b, a)
                         for a in one.whole
                         for b in other.whole
                     )
@@ -707,7 +641,7 @@ class Coverage:
                 return self._of_name(expr, function, stmt, depth)
         identities = self.identities(expr, function, stmt)
         if isinstance(expr, ir.Item) and not isinstance(expr.key, ir.Const):
-            return _either([Held(whole={one}) for one in identities])
+            return either([Held(whole={one}) for one in identities])
         return Held(whole=set(identities), complete=bool(identities))
 
     def _joined(
@@ -736,8 +670,8 @@ class Coverage:
             held = self._of(call.args[1].value, function, stmt, depth + 1)
             test = call.args[0].value
             if isinstance(test, ir.Deferred):
-                return _chosen(held, [_test(test.body)], (test.body,))
-            return _as_parts(held, None)
+                return chosen_by(held, [test_of(test.body)], (test.body,))
+            return as_parts(held, None)
         if origin in _PASSED_THROUGH:
             values = [
                 arg.value for arg in call.args if not isinstance(arg.value, ir.Const)
@@ -751,7 +685,7 @@ class Coverage:
                     held.join(one)
                 return held
             held = self._joined(values, function, stmt, depth)
-            return _as_parts(held, None) if origin == "builtins.next" else held
+            return as_parts(held, None) if origin == "builtins.next" else held
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
         outer = self._way
@@ -780,7 +714,7 @@ class Coverage:
         if isinstance(element, ir.Item) and not _names_in(element.value) & targets:
             # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
             named = self._of(element.value, function, stmt, depth + 1)
-            return _as_parts(named, expr.iterables)
+            return as_parts(named, expr.iterables)
         for iterable in expr.iterables:
             own = any(
                 isinstance(inner, ir.Name) and inner.id in targets
@@ -788,7 +722,7 @@ class Coverage:
             )
             if not own:
                 held.join(self._of(iterable, function, stmt, depth + 1))
-        return _chosen(held, map(_test, expr.conditions), expr.conditions)
+        return chosen_by(held, map(test_of, expr.conditions), expr.conditions)
 
     def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
         program = self.program
@@ -840,7 +774,7 @@ class Coverage:
                 held.join(self._as_added(one, definition.function, stmt, at))
             elif one.all or one.groups or not one.complete:
                 several.append(one)
-        if given and self._is_param(owner, expr.id):
+        if given and self.flow.is_param(owner, expr.id):
             args = Held()
             for site in self._sites(owner):
                 value = program.argument_at(site, expr.id)
@@ -849,19 +783,19 @@ class Coverage:
                     args.join(self._of(value, site.caller, site.stmt, depth + 1))
             if args.all or args.groups or not args.complete:
                 several.append(args)
-        held.join(_either(several))
+        held.join(either(several))
         for qualname, stmt, call in self._additions:
             if (
                 isinstance(call.func, ir.Attr)
                 and call.args
                 and program.owner(expr.id, qualname) == owner
             ):
-                for test in _receives(call.func.value, expr, (qualname, stmt.path)):
+                for test in receives(call.func.value, expr, (qualname, stmt.path)):
                     known = True
                     one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
                     held.join(self._as_added(one, qualname, stmt, at, test))
         if self._loses_some(expr, owner):
-            held = _as_parts(held, None)
+            held = as_parts(held, None)
         if known and (held.all or held.groups):
             return held
         identities = self.identities(expr, function, at)
@@ -940,7 +874,7 @@ class Coverage:
         function: str,
         stmt: ir.Stmt,
         at: ir.Stmt,
-        test: Test = _ALWAYS,
+        test: Test = ALWAYS,
     ) -> Held:
         """What is added to a list by a statement that may not run, or not for all parameters."""
         tests, asked = [test], []
@@ -956,13 +890,13 @@ class Coverage:
             ):
                 continue
             if outer.kind != "if" or outer.value is None:
-                return _as_parts(held, None)
+                return as_parts(held, None)
             asked.append(outer.value)
             # The same words ask something else in another statement, or another round.
-            test = _test(outer.value, (function, outer.path))
+            test = test_of(outer.value, (function, outer.path))
             runs = inside and stmt.path[size][0] == "body"
             tests.append(test if runs else Test("not", (test,)))
-        return _chosen(held, tests, asked)
+        return chosen_by(held, tests, asked)
 
     def _loses_some(self, expr: ir.Name, owner: str) -> bool:
         """Whether something is taken out of a list."""
@@ -1048,7 +982,7 @@ class Coverage:
         bound = one.bound
         if one.kind == "lost" and isinstance(one.expr, ir.Name) and bound is None:
             owner = program.owner(one.expr.id, one.function)
-            if owner is None or not self._is_param(owner, one.expr.id):
+            if owner is None or not self.flow.is_param(owner, one.expr.id):
                 return None
             return "variable", owner, one.expr.id
         if one.kind not in ("value", "lost") or one.one_of_several:
@@ -1123,9 +1057,6 @@ class Coverage:
             and len(self.program.call_sites.get(site.callee, ())) > 1
         )
 
-    def _is_param(self, function: str, name: str) -> bool:
-        return any(p.name == name for p in self.program.functions[function].params)
-
     def _returned(self, callee: str) -> Iterator[tuple[str, ir.Stmt]]:
         for stmt in ir.statements(self.program.functions[callee].body):
             if stmt.kind == "return" and stmt.value is not None:
@@ -1137,7 +1068,7 @@ class Coverage:
         """The definitions whose value a variable may have at a statement, and whether it may be what
         its function was called with."""
         found = self.program.definitions(owner, name)
-        if len(found) < 2 and not self._is_param(owner, name):
+        if len(found) < 2 and not self.flow.is_param(owner, name):
             return found, True
         reaching = self._reaching(owner, name, function, stmt)
         if reaching is None:
@@ -1207,104 +1138,8 @@ def _as_seen_outside(
     return seen
 
 
-def _within(inner: Identity, outer: Identity) -> bool:
-    return inner[: len(outer)] == outer
-
-
 def _names_in(expr: ir.Expr) -> set[str]:
     return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}
-
-
-def _as_parts(held: Held, choice: Choice) -> Held:
-    parts = {one: frozenset((choice,)) for one in held.whole}
-    # Of a part, it is a part again.
-    parts.update(dict.fromkeys(held.parts, _SOME))
-    return replace(held, whole=set(), parts=parts, twice=False)
-
-
-def _chosen(held: Held, tests: Iterable[Test], asked: Iterable[ir.Expr]) -> Held:
-    """What of a list passes some tests; that gradients are wanted leaves out nothing that has any."""
-    test = Test("and", tuple(tests))
-    if any(_wants_gradients(one) for one in asked):
-        held = replace(held, thawed=True)
-    return held if _is_all(frozenset((test,))) else _as_parts(held, test)
-
-
-def _one_of(several: list[Held]) -> Held:
-    """What a list holds that is one of several: as a whole, only what each of them does."""
-    held = Held()
-    for one in several:
-        held.join(one)
-    if len(several) > 1:
-        whole = held.whole | {
-            o for o, choices in held.parts.items() if _is_all(choices)
-        }
-        sure = {o for o in whole if all(_covers(one, o) for one in several)}
-        held.parts = dict.fromkeys(held.all - sure, _SOME)
-        held.whole = sure
-    return held
-
-
-def _covers(held: Held, one: Identity) -> bool:
-    return any(_within(one, w) for w in held.whole) or any(
-        _within(one, module) and _is_all(choices)
-        for module, choices in held.parts.items()
-    )
-
-
-def _test(expr: ir.Expr, place: object = None) -> Test:
-    """What an expression asks of a parameter, where it reads the same at the same ``place`` only."""
-    match expr:
-        case ir.Operation(op="and" | "or" | "not" as op, operands=operands):
-            return Test(op, tuple(_test(one, place) for one in operands))
-        case ir.Operation(op=op, operands=operands) if op in _OPPOSITES:
-            opposite = ir.Operation(_OPPOSITES[op], operands)
-            return Test("not", (_test(opposite, place),))
-        case ir.Attr(attr="requires_grad"):
-            return _ALWAYS
-    return Test("atom", (expr, place))
-
-
-def _receives(expr: ir.Expr, name: ir.Name, place: object) -> Iterator[Test]:
-    """For which parameters an expression is a variable: ``(decay if p.ndim > 1 else rest)``."""
-    match expr:
-        case ir.Name() if expr == name:
-            yield _ALWAYS
-        case ir.Operation(op="if", operands=(asked, then, other)):
-            test = _test(asked, place)
-            for inner in _receives(then, name, place):
-                yield Test("and", (test, inner))
-            for inner in _receives(other, name, place):
-                yield Test("and", (Test("not", (test,)), inner))
-
-
-def _is_all(choices: frozenset[Choice]) -> bool:
-    """Whether some choices together leave nothing out: weights with decay and without, say."""
-    names = [one for one in choices if isinstance(one, tuple)]
-    if len(names) > 1:
-        return True
-    tests = [one for one in choices if isinstance(one, Test)]
-    atoms = sorted({atom for one in tests for atom in one.atoms()}, key=repr)
-    return len(atoms) <= _MOST_ATOMS and all(
-        any(one.holds(set(compress(atoms, outcomes))) for one in tests)
-        for outcomes in product((False, True), repeat=len(atoms))
-    )
-
-
-def _either(several: list[Held]) -> Held:
-    """What one of some lists holds, whichever it is."""
-    held = Held()
-    for one in several:
-        held.join(one)
-    sure = {
-        one
-        for one in held.whole
-        if all(any(_within(one, w) for w in other.whole) for other in several)
-    }
-    for unsure in held.whole - sure:
-        held.parts[unsure] = held.parts.get(unsure, _NO_CHOICE) | _SOME
-    held.whole = sure
-    return held
 
 
 def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:
@@ -1317,13 +1152,6 @@ def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:
         and other.path[:size] == parent
         and other.path[size][0] == field
         and other.path[size][1] > index
-    )
-
-
-def _wants_gradients(test: ir.Expr) -> bool:
-    return any(
-        isinstance(inner, ir.Attr) and inner.attr == "requires_grad"
-        for inner in ir.walk(test)
     )
 
 

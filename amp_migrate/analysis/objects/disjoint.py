@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amp_migrate.analysis.objects.coverage import Coverage, Identity, definitions_of
+from amp_migrate.analysis.objects.coverage import Coverage, definitions_of
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.program import ir

@@ -90,20 +90,21 @@ class Flow:
                 if d.value is None:
                     return None
                 result.append(Made(d.value, d.function, d.stmt, d.index))
-        if from_start and not (result and not self._is_param(owner, name)):
+        if from_start and not (result and not self.is_param(owner, name)):
             passed = self._given(at.function, name)
             if passed is None:
                 return None
             result += passed
         return result
 
-    def _is_param(self, function: str, name: str) -> bool:
+    def is_param(self, function: str, name: str) -> bool:
+        """Whether a function is given what it calls by that name."""
         return any(p.name == name for p in self.program.functions[function].params)
 
     def _given(self, function: str, name: str) -> list[Made] | None:
         """What the callers give to a parameter; None where not all are known."""
         program = self.program
-        if not self._is_param(function, name):
+        if not self.is_param(function, name):
             return None
         sites = program.call_sites.get(function, [])
         if not sites or function in program.escaping:

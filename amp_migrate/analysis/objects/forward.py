@@ -342,6 +342,11 @@ class Forward:
             for base in bases
         ) or any(self.program.is_local(base) for base in bases if base != "?")
 
+    def is_in_module(self, function: str) -> bool:
+        """Whether a function is a method of such a class."""
+        own = self.program.self_class(function)
+        return own is not None and self.is_module_class(own[1])
+
     def function_runs(self, qualname: str, level: int = ANY) -> bool:
         """Whether a function of the program computes a forward pass, calls included."""
         key = (qualname, level)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from amp_migrate.analysis.objects.coverage import Coverage, Identity, Way
+from amp_migrate.analysis.objects.coverage import Coverage, Way
+from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.parts import parts_of
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
+from amp_migrate.analysis.paths.parts import parts_of
 from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program

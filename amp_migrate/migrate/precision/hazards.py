@@ -371,7 +371,7 @@ class Hazards:
         for call in calls_of(stmt):
             if self._casts.raise_operands(function, stmt, call):
                 continue
-            if not self._is_method_of_module(function):
+            if not self.forward.is_in_module(function):
                 self._casts.raise_mean(function, stmt, call)
             refusal = self._of_call(program, function, stmt, call)
             if refusal is not None:
@@ -434,10 +434,6 @@ class Hazards:
                 message = "what is asked for its dtype may be half here"
                 return Refusal("AMP020", message, stmt.line)
         return None
-
-    def _is_method_of_module(self, function: str) -> bool:
-        own = self.program.self_class(function)
-        return own is not None and self.forward.is_module_class(own[1])
 
 
 def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:

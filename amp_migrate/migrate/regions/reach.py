@@ -83,7 +83,7 @@ class Reach:
         """Whether all modules of a forward belong to the optimizers, so that one of them, at least,
         gets gradients."""
         for function, stmt, _ in self._statements(backward, runs):
-            if self._is_in_module(function):
+            if self.forward.is_in_module(function):
                 # A part of a module that is held as a whole.
                 continue
             for call in calls_of(stmt):
@@ -118,7 +118,7 @@ class Reach:
                     return False
         run: set[Place] = set()
         for function, stmt, _ in self._statements(backward, runs):
-            if self._is_in_module(function):
+            if self.forward.is_in_module(function):
                 continue
             for call in calls_of(stmt):
                 if self.forward.is_forward(call, function, MODULES):
@@ -133,7 +133,7 @@ class Reach:
         made = self._modules.of(expr, function) or []
         for one in made:
             given = (inner for arg in one.call.args for inner in ir.walk(arg.value))
-            if self._is_in_module(one.function) or any(
+            if self.forward.is_in_module(one.function) or any(
                 isinstance(inner, (ir.Name, ir.Attr, ir.Item))
                 and (
                     self._modules.of(inner, one.function)
@@ -143,10 +143,6 @@ class Reach:
             ):
                 return set()
         return {(one.function, one.call.line, one.call.column) for one in made}
-
-    def _is_in_module(self, function: str) -> bool:
-        own = self.program.self_class(function)
-        return own is not None and self.forward.is_module_class(own[1])
 
     @cached_property
     def _modules(self) -> Modules:

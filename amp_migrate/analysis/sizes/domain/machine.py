@@ -85,7 +85,6 @@ class Machine:
         """Some way was not followed to its end."""
         self.path = Confidence.CERTAIN
         """How sure it is that what runs now runs at all."""
-        self.worlds: World = frozenset()
         self.quiet = 0
         """What is found now is not told: the values are not final."""
         self.calls: list[str] = []

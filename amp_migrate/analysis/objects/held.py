@@ -1,0 +1,193 @@
+"""What a list of parameters was made of, and what is left of it where some of them are chosen.
+
+A list that is split by tests (weights with decay and without, say) is whole again where its parts are
+together and the tests leave nothing out, which a truth table of them shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import compress, product
+
+from amp_migrate.program import ir
+
+Identity = tuple[str, ...]
+"""A module or tensor wherever it goes: kind and owner of the slot it was first put into, its name,
+with the statement where several give the name a value, then the attributes that lead on from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Of which parameters something holds: ``op`` of other tests, or an ``atom``, of which nothing is known
+    but that it is the same where its operands are."""
+
+    op: str
+    operands: tuple[object, ...] = ()
+
+    def atoms(self) -> Iterator[Test]:
+        """What it is made of."""
+        if self.op == "atom":
+            yield self
+        for one in self.operands:
+            if isinstance(one, Test):
+                yield from one.atoms()
+
+    def holds(self, which: Collection[Test]) -> bool:
+        """Whether it does where ``which`` of its atoms hold."""
+        inner = (one.holds(which) for one in self.operands if isinstance(one, Test))
+        match self.op:
+            case "atom":
+                return self in which
+            case "not":
+                return not next(inner)
+            case "or":
+                return any(inner)
+        return all(inner)
+
+
+Choice = Test | tuple[ir.Expr, ...] | None
+"""How parameters are chosen out of a module: by a test; by names that are looked up, of which two lists are
+taken to be all; or nobody knows."""
+
+ALWAYS = Test("and")
+_MOST_ATOMS = 8
+_NO_CHOICE: frozenset[Choice] = frozenset()
+_SOME: frozenset[Choice] = frozenset((None,))
+_OPPOSITES = {"not in": "in", "!=": "==", "is not": "is", "<": ">=", ">": "<="}
+
+
+@dataclass(slots=True)
+class Held:
+    """What a parameter list was made of."""
+
+    whole: set[Identity] = field(default_factory=set)
+    """Modules all of whose parameters are in it."""
+    parts: dict[Identity, frozenset[Choice]] = field(default_factory=dict)
+    """Modules some of whose parameters are in it, and how those were chosen."""
+    complete: bool = True
+    """Whether nothing else is in it."""
+    groups: bool = False
+    """It is read from an optimizer's own ``param_groups``."""
+    twice: bool = False
+    """Some parameters are in it more than once."""
+    thawed: bool = False
+    """Only those are in it that had gradients when it was made."""
+
+    def join(self, other: Held) -> None:
+        """Add what another list holds."""
+        self.whole |= other.whole
+        for one, choices in other.parts.items():
+            self.parts[one] = self.parts.get(one, _NO_CHOICE) | choices
+        self.complete &= other.complete
+        self.groups |= other.groups
+        self.twice |= other.twice
+        self.thawed |= other.thawed
+
+    @property
+    def all(self) -> set[Identity]:
+        """Every module that has parameters in it."""
+        return self.whole | set(self.parts)
+
+
+def within(inner: Identity, outer: Identity) -> bool:
+    return inner[: len(outer)] == outer
+
+
+def as_parts(held: Held, choice: Choice) -> Held:
+    parts = {one: frozenset((choice,)) for one in held.whole}
+    # Of a part, it is a part again.
+    parts.update(dict.fromkeys(held.parts, _SOME))
+    return replace(held, whole=set(), parts=parts, twice=False)
+
+
+def chosen_by(held: Held, tests: Iterable[Test], asked: Iterable[ir.Expr]) -> Held:
+    """What of a list passes some tests; that gradients are wanted leaves out nothing that has any."""
+    test = Test("and", tuple(tests))
+    if any(_wants_gradients(one) for one in asked):
+        held = replace(held, thawed=True)
+    return held if _is_all(frozenset((test,))) else as_parts(held, test)
+
+
+def one_of(several: list[Held]) -> Held:
+    """What a list holds that is one of several: as a whole, only what each of them does."""
+    held = Held()
+    for one in several:
+        held.join(one)
+    if len(several) > 1:
+        whole = held.whole | {
+            o for o, choices in held.parts.items() if _is_all(choices)
+        }
+        sure = {o for o in whole if all(holds_all(one, o) for one in several)}
+        held.parts = dict.fromkeys(held.all - sure, _SOME)
+        held.whole = sure
+    return held
+
+
+def holds_all(held: Held, one: Identity) -> bool:
+    return any(within(one, w) for w in held.whole) or any(
+        within(one, module) and _is_all(choices)
+        for module, choices in held.parts.items()
+    )
+
+
+def test_of(expr: ir.Expr, place: object = None) -> Test:
+    """What an expression asks of a parameter, where it reads the same at the same ``place`` only."""
+    match expr:
+        case ir.Operation(op="and" | "or" | "not" as op, operands=operands):
+            return Test(op, tuple(test_of(one, place) for one in operands))
+        case ir.Operation(op=op, operands=operands) if op in _OPPOSITES:
+            opposite = ir.Operation(_OPPOSITES[op], operands)
+            return Test("not", (test_of(opposite, place),))
+        case ir.Attr(attr="requires_grad"):
+            return ALWAYS
+    return Test("atom", (expr, place))
+
+
+def receives(expr: ir.Expr, name: ir.Name, place: object) -> Iterator[Test]:
+    """For which parameters an expression is a variable: ``(decay if p.ndim > 1 else rest)``."""
+    match expr:
+        case ir.Name() if expr == name:
+            yield ALWAYS
+        case ir.Operation(op="if", operands=(asked, then, other)):
+            test = test_of(asked, place)
+            for inner in receives(then, name, place):
+                yield Test("and", (test, inner))
+            for inner in receives(other, name, place):
+                yield Test("and", (Test("not", (test,)), inner))
+
+
+def _is_all(choices: frozenset[Choice]) -> bool:
+    """Whether some choices together leave nothing out: weights with decay and without, say."""
+    names = [one for one in choices if isinstance(one, tuple)]
+    if len(names) > 1:
+        return True
+    tests = [one for one in choices if isinstance(one, Test)]
+    atoms = sorted({atom for one in tests for atom in one.atoms()}, key=repr)
+    return len(atoms) <= _MOST_ATOMS and all(
+        any(one.holds(set(compress(atoms, outcomes))) for one in tests)
+        for outcomes in product((False, True), repeat=len(atoms))
+    )
+
+
+def either(several: list[Held]) -> Held:
+    """What one of some lists holds, whichever it is."""
+    held = Held()
+    for one in several:
+        held.join(one)
+    sure = {
+        one
+        for one in held.whole
+        if all(any(within(one, w) for w in other.whole) for other in several)
+    }
+    for unsure in held.whole - sure:
+        held.parts[unsure] = held.parts.get(unsure, _NO_CHOICE) | _SOME
+    held.whole = sure
+    return held
+
+
+def _wants_gradients(test: ir.Expr) -> bool:
+    return any(
+        isinstance(inner, ir.Attr) and inner.attr == "requires_grad"
+        for inner in ir.walk(test)
+    )
