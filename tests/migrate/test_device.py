@@ -557,6 +557,61 @@ FUNCTIONS = {
         """,
         "use_gpu",
     ),
+    "a flag that a caller gives to what makes the model": (
+        """\
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--cuda", action="store_true")
+        args = parser.parse_args()
+        def make(cuda=True):
+            net = nn.Linear(8, 3)
+            if cuda:
+                net.cuda()
+            return net
+        def fit(model):
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        model = make(args.cuda)
+        fit(model)
+        """,
+        "args.cuda",
+    ),
+    "one flag under two names": (
+        """        parser = argparse.ArgumentParser()
+        parser.add_argument("--cuda", action="store_true")
+        args = parser.parse_args()
+        def make(cuda=True):
+            net = nn.Linear(8, 3)
+            if cuda:
+                net.cuda()
+            return net
+        def main():
+            model, head = make(args.cuda), nn.Linear(8, 3)
+            if args.cuda:
+                head = head.cuda()
+            params = [*model.parameters(), *head.parameters()]
+            opt = torch.optim.SGD(params, lr=0.1)
+        LOOP
+        main()
+        """,
+        "args.cuda",
+    ),
+    "two flags of two calls": (
+        """        parser = argparse.ArgumentParser()
+        parser.add_argument("--cuda", action="store_true")
+        args = parser.parse_args()
+        def make(cuda=True):
+            net = nn.Linear(8, 3)
+            if cuda:
+                net.cuda()
+            return net
+        def fit(model):
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        fit(make(args.cuda))
+        fit(make(not args.cuda))
+        """,
+        "AMP041",
+    ),
     "a flag that may be no bool": (
         """\
         def fit(model, use_gpu):

@@ -270,6 +270,32 @@ sigma, chance = model(x)
 loss = -(torch.log(chance) + sigma).mean()
 ---
 return F.softplus(self.l[0](x)), self.l[-1](self.l[:-1](x).float())
+
+=== the logarithm of a parameter's sigmoid
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.rate = nn.Parameter(torch.zeros(1))
+    def forward(self, x):
+        p = torch.sigmoid(self.rate)
+        entropy = p * torch.log(p) + (1 - p) * torch.log(1 - p)
+        return self.l(x * p), entropy.sum()
+model = Net().to(device)
+---
+out, entropy = model(x)
+loss = F.mse_loss(out, y) + entropy
+---
+entropy = p * torch.log(p) + (1 - p) * torch.log(1 - p)
+
+=== the logarithm of a sigmoid in float64
+model = nn.Linear(6, 1).to(device)
+act = nn.Sigmoid()
+---
+chance = act(model(x).double())
+loss = -(y * torch.log(chance)).mean()
+---
+loss = -(y * torch.log(chance)).mean()
 """)
 REFUSED = cases("""\
 === a variance of unknown precision

@@ -579,8 +579,38 @@ with torch.no_grad():
 ---
 loss = criterion(model(x), y)
 ---
+
+=== a default that no call takes
+LINEAR
+class Bound(nn.Module):
+    def __init__(self, net, measure=F.binary_cross_entropy):
+        super().__init__()
+        self.net = net
+        self.measure = measure
+    def forward(self, x, y):
+        return self.measure(self.net(x), y)
+bound = Bound(model, F.mse_loss)
+---
+loss = bound(x, y)
+---
+loss = bound(x, y)
 """)
 REFUSED = cases("""\
+=== a default that one call takes
+LINEAR
+class Bound(nn.Module):
+    def __init__(self, net, measure=F.binary_cross_entropy):
+        super().__init__()
+        self.net = net
+        self.measure = measure
+    def forward(self, x, y):
+        return self.measure(self.net(x).sigmoid(), y)
+bounds = [Bound(model, F.mse_loss), Bound(model)]
+---
+loss = bounds[0](x, y) + bounds[1](x, y)
+---
+def __init__(self, net, measure=F.binary_cross_entropy):
+
 === no sigmoid
 LINEAR
 BCE

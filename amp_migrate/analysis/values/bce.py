@@ -44,7 +44,7 @@ class BceLosses:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._unclear: dict[tuple[str, bool], Refusal | None] = {}
+        self._unclear: dict[tuple[str, bool], list[tuple[str, Refusal]]] = {}
 
     def calls(self, functions: Iterable[str]) -> list[BceCall]:
         """The calls in some functions that compute the loss."""
@@ -98,19 +98,31 @@ class BceLosses:
             *(self.program.functions[one] for one in functions),
             *(one for one in self.program.classes.values() if one.parent in wanted),
         ]
-        return next(filter(None, map(self._unclear_of, bodies)), None)
+        return next(
+            (
+                refusal
+                for body in bodies
+                for run, refusal in self._unclear_of(body)
+                if not run or run in wanted
+            ),
+            None,
+        )
 
-    def _unclear_of(self, place: ir.Function | ir.Class) -> Refusal | None:
-        """The first one in the body of a function, or of a class."""
+    def _unclear_of(self, place: ir.Function | ir.Class) -> list[tuple[str, Refusal]]:
+        """Those in the body of a function, or of a class, and the function that has to run, too."""
         asked = place.qualname, isinstance(place, ir.Class)
         if asked not in self._unclear:
             function = place.parent if isinstance(place, ir.Class) else place.qualname
             found = (self._unclear_in(s, function) for s in ir.statements(place.body))
-            self._unclear[asked] = next(filter(None, found), None)
+            self._unclear[asked] = list(filter(None, found))
         return self._unclear[asked]
 
-    def _unclear_in(self, stmt: ir.Stmt, function: str) -> Refusal | None:
+    def _unclear_in(self, stmt: ir.Stmt, function: str) -> tuple[str, Refusal] | None:
+        unused = self._unused_defaults(stmt)
+        run = stmt.names[1] if stmt.kind == "functiondef" else ""
         for expr in stmt.exprs:
+            if any(expr is one for one in unused):
+                continue
             kept = self._is_kept(stmt, expr)
             for inner in self._stray(expr, function, kept, stmt):
                 message = f"{_word(inner)} is not followed from here, and raises under autocast"
@@ -119,8 +131,24 @@ class BceLosses:
                         "the loss that is chosen by its name here may be BCELoss,"
                         " which raises under autocast"
                     )
-                return Refusal("AMP020", message, stmt.line)
+                return run, Refusal("AMP020", message, stmt.line)
         return None
+
+    def _unused_defaults(self, stmt: ir.Stmt) -> list[ir.Expr]:
+        """The defaults of a ``def`` that no call leaves to its parameters."""
+        if stmt.kind != "functiondef":
+            return []
+        program = self.program
+        function = stmt.names[1]
+        sites = program.call_sites.get(function, [])
+        if not sites or function in program.escaping or program.is_library(function):
+            return []
+        return [
+            param.default
+            for param in program.functions[function].params
+            if param.default is not None
+            and all(program.argument_at(site, param.name) for site in sites)
+        ]
 
     @staticmethod
     def _is_kept(stmt: ir.Stmt, expr: ir.Expr) -> bool:

@@ -360,13 +360,16 @@ class Devices:
         ways: list[Condition] = []
         tests: dict[tuple[ir.Expr, bool], tuple[str, ir.Stmt]] = {}
         for move in moves:
-            guards = list(literals(self._deciding(move, place)))
-            outer = list(literals(self._of_callers(move, place)))
-            condition: Condition = frozenset((*outer, *guards))
+            own = dict.fromkeys(
+                literals(self._of_callers(move, place)), (place.function, place.stmt)
+            )
+            for test, outcome in literals(self._deciding(move, place)):
+                given, function, stmt = self._as_given(test, move, place)
+                own[given, outcome] = function, stmt
+            condition: Condition = frozenset(own)
             if not condition & opposite:
                 ways.append(condition - around)
-                tests |= dict.fromkeys(outer, (place.function, place.stmt))
-                tests |= dict.fromkeys(guards, (move.function, move.stmt))
+                tests |= own
         shortest = simplified(frozenset(ways))
         if len(shortest) > 1:
             split = {one for way in shortest for one in alternatives(way)}
@@ -380,6 +383,30 @@ class Devices:
             return None
         ordered = {test: tests[test] for test in tests if test in condition}
         return self._as_flag(ordered, place)
+
+    def _as_given(
+        self, test: ir.Expr, move: Move, place: Place
+    ) -> tuple[ir.Expr, str, ir.Stmt]:
+        """A test of a parameter as what those who call the function from the place's file give it, where
+        that is one and the same: the test, and where it stands."""
+        here = test, move.function, move.stmt
+        if not isinstance(test, ir.Name) or move.function == place.function:
+            return here
+        program = self.program
+        scope = program.functions[move.function]
+        if all(p.name != test.id for p in scope.params) or program.definitions(
+            move.function, test.id
+        ):
+            return here
+        given = {
+            (program.argument_at(site, test.id), site.caller): site.stmt
+            for site in program.call_sites.get(move.function, [])
+            if ir.file_of(site.caller) == ir.file_of(place.function)
+        }
+        if len(given) != 1:
+            return here
+        (((value, caller), stmt),) = given.items()
+        return here if value is None else (value, caller, stmt)
 
     def _is_moved_before(self, moves: list[Move], place: Place) -> bool:
         """Whether every way to a place passes one of the moves: each branch has one, or raises."""

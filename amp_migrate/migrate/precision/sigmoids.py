@@ -105,7 +105,7 @@ class Sigmoids(Planner):
                     continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
                     if word in SQUASHES:
-                        if id(call) in self.in_fp32:
+                        if id(call) in self.in_fp32 or self._is_of_no_half(one, call):
                             continue
                         return True
                     if word not in _KEEPS:
@@ -129,6 +129,15 @@ class Sigmoids(Planner):
                 inside += [func.value] if isinstance(func, ir.Attr) else []
             pending += [one.inner(child) for child in inside]
         return bool(pending)
+
+    def _is_of_no_half(self, at: Made, call: ir.Call) -> bool:
+        """Whether a sigmoid is applied to what is never half: it is as exact as with AMP off."""
+        of = call.argument(0, "input")
+        if self.program.origin(call.func, at.function) is None:
+            of = call.func.value if isinstance(call.func, ir.Attr) else None
+        return of is not None and self.halves.is_never_half(
+            Made(of, at.function, at.stmt)
+        )
 
     def _is_harmless(self, at: Made) -> bool:
         """Whether what nothing in sight has made is no half value, or no value at all."""
