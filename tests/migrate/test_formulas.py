@@ -287,15 +287,6 @@ out, entropy = model(x)
 loss = F.mse_loss(out, y) + entropy
 ---
 entropy = p * torch.log(p) + (1 - p) * torch.log(1 - p)
-
-=== the logarithm of a sigmoid in float64
-model = nn.Linear(6, 1).to(device)
-act = nn.Sigmoid()
----
-chance = act(model(x).double())
-loss = -(y * torch.log(chance)).mean()
----
-loss = -(y * torch.log(chance)).mean()
 """)
 REFUSED = cases("""\
 === a variance of unknown precision
