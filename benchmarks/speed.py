@@ -6,6 +6,11 @@ nothing. The peers are `ast.parse` and `libcst.parse_module` on the same files, 
 ``--cache`` times whole processes instead, on a copy of each directory: the first run, the next one with all
 files as they were, one for a single file as a hook makes it, and one after that file has changed.
 
+``--peers`` sets other tools beside it, each as a process of its own: TorchFix, Fixit, a LibCST codemod that
+changes nothing, black. Who is not installed is passed over; ``--python`` names an interpreter that has them.
+
+``--cores`` runs the jobs on one core and on two.
+
 ``--start`` tells the CPU time of processes that have next to nothing to do.
 """
 
@@ -45,12 +50,27 @@ def main() -> None:
     parser.add_argument("--job", choices=["lint", "migrate"])
     parser.add_argument("--cache", action="store_true")
     parser.add_argument("--start", action="store_true")
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--cores", action="store_true")
+    parser.add_argument("--python", default=sys.executable, metavar="INTERPRETER")
     given = parser.parse_args()
     print(
         f"Python {platform.python_version()}, LibCST {version('libcst')}, {platform.machine()}"
     )
     if given.start:
         _start()
+        return
+    if given.peers:
+        for path in given.paths:
+            _peers(path, given.python)
+        return
+    if given.cores:
+        print("| project | job | one core | two cores | speed |")
+        print("|---|---|---|---|---|")
+        for path in given.paths:
+            for job in ("lint", "migrate"):
+                if given.job in (None, job):
+                    print(f"| {' | '.join(_cores(path, job))} |", flush=True)
         return
     if given.cache:
         print("| project | files | job | first | again | ratio | one file | changed |")
@@ -76,6 +96,85 @@ def main() -> None:
             else:
                 cells += ["", ""]
         print(f"| {' | '.join(cells)} |", flush=True)
+
+
+_NO_CHANGE = """
+import sys
+from pathlib import Path
+import libcst as cst
+from libcst.codemod import CodemodContext, VisitorBasedCodemodCommand, transform_module
+class Nothing(VisitorBasedCodemodCommand):
+    DESCRIPTION = "changes nothing"
+for path in sorted(Path(sys.argv[1]).rglob("*.py")):
+    transform_module(Nothing(CodemodContext(filename=str(path))), path.read_text("utf-8", "replace"))
+"""
+_PARSES = """
+import ast, sys
+from contextlib import suppress
+from pathlib import Path
+for path in sorted(Path(sys.argv[1]).rglob("*.py")):
+    with suppress(SyntaxError):
+        ast.parse(path.read_bytes())
+"""
+
+
+def _peers(path: Path, python: str) -> None:
+    """One line for each tool, on a copy of a directory, one process each."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch, path.resolve().name)
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns(".git"))
+        (copy / ".git").mkdir()
+        own = [sys.executable, "-m", "amp_migrate"]
+        options = ["--no-cache", "--jobs", "1", str(copy)]
+        torchfix = ["-m", "torchfix", "-j", "1", str(copy)]
+        commands = {
+            "ast.parse": ([sys.executable, "-c", _PARSES, str(copy)], ""),
+            "amp-migrate lint": ([*own, "lint", *options], ""),
+            "amp-migrate --diff": ([*own, "--diff", *options], ""),
+            "TorchFix": ([python, *torchfix], "torchfix"),
+            "Fixit": ([python, "-m", "fixit", "lint", str(copy)], "fixit"),
+            "LibCST, no change": ([python, "-c", _NO_CHANGE, str(copy)], "libcst"),
+            "black": (
+                [python, "-m", "black", "--check", "-q", "--workers", "1", str(copy)],
+                "black",
+            ),
+        }
+        files = len([*copy.rglob("*.py")])
+        print(f"\n{copy.name}, {files} files:\n")
+        print("| tool | CPU | to ast.parse |")
+        print("|---|---|---|")
+        parse = 0.0
+        for name, (command, module) in commands.items():
+            if (
+                module
+                and subprocess.run(
+                    [command[0], "-c", f"import {module}"],
+                    capture_output=True,
+                    check=False,
+                ).returncode
+            ):
+                print(f"| {name} | not installed | |", flush=True)
+                continue
+            before = _seconds_of_children()
+            # Not in the copy, whose files may go by the names of modules.
+            subprocess.run(command, cwd=scratch, capture_output=True, check=False)
+            taken = _seconds_of_children() - before
+            parse = parse or taken
+            print(f"| {name} | {taken:.1f} s | {taken / parse:.1f} |", flush=True)
+
+
+def _cores(path: Path, job: str) -> list[str]:
+    """By the clock, of whole processes: only a machine that does nothing else tells anything."""
+    taken = []
+    for jobs in ("1", "2"):
+        command = [sys.executable, "-m", "amp_migrate", job, "--no-cache"]
+        start = time.perf_counter()
+        subprocess.run(
+            [*command, "--jobs", jobs, str(path)], capture_output=True, check=False
+        )
+        taken.append(time.perf_counter() - start)
+    one, two = taken
+    return [path.name, job, f"{one:.1f} s", f"{two:.1f} s", f"{one / two:.2f}"]
 
 
 def _start() -> None:

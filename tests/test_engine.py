@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 import standin
 
-from amp_migrate.run import engine
+from amp_migrate.core.beside import beside, helped
+from amp_migrate.core.effort import limited, spend
+from amp_migrate.run import engine, task
 from amp_migrate.run.config import Settings
+from amp_migrate.run.jobs import Job
 from amp_migrate.run.outcome import Report
 from amp_migrate.sources.document import SIZE_LIMIT
 
@@ -123,3 +129,94 @@ def test_progress_is_told(project: Path) -> None:
         progress=lambda done, total: told.append((done, total)),
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+LINTED = """import torch
+from torch import nn
+
+layer = nn.Linear({width}, 64)
+scaler = torch.cuda.amp.GradScaler()
+
+
+def train(model, optimizer, loss):
+    scaler.scale(loss).backward()
+    optimizer.step()
+"""
+
+
+def large(folder: Path) -> None:
+    """One program, of so many files that another core is worth its while."""
+    names = [f"part{number}" for number in range(task.WORTH_HELP)]
+    for number, name in enumerate(names):
+        Path(folder, f"{name}.py").write_text(LINTED.format(width=number + 1))
+    Path(folder, "main.py").write_text("".join(f"import {one}\n" for one in names))
+
+
+def lint(jobs: int) -> Report:
+    settings = Settings(root=Path.cwd())
+    return engine.run((".",), settings=settings, job=Job.LINT, jobs=jobs)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked")
+
+
+@linux
+def test_two_cores_find_in_a_large_program_what_one_does(project: Path) -> None:
+    large(project)
+    found = lint(2)
+    assert found == lint(1)
+    codes = {one.code for result in found.results for one in result.findings}
+    assert {"TCU112", "AMP112"} <= codes
+
+
+@linux
+def test_help_is_asked_for_where_a_program_is_large(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(os, "fork", lambda fork=os.fork: asked.append(1) or fork())
+    Path("one.py").write_text(LINTED.format(width=1))
+    lint(2)
+    assert not asked
+    Path("one.py").unlink()
+    large(project)
+    lint(1)
+    assert not asked
+    lint(2)
+    assert asked
+
+
+@linux
+@pytest.mark.parametrize(
+    "trouble", ["raise MemoryError", "os._exit(3)", "spend(10**9)"]
+)
+def test_what_help_cannot_do_is_done_without(trouble: str) -> None:
+    here = os.getpid()
+
+    def work() -> int:
+        if os.getpid() != here:
+            exec(trouble, {"os": os, "spend": spend})
+        return 7
+
+    with limited(), helped(True), beside(work) as answer:
+        assert answer() == 7
+
+
+@linux
+def test_steps_that_were_taken_elsewhere_count() -> None:
+    with limited() as effort, helped(True):
+        before = effort.left
+        with beside(lambda: spend(1000)) as answer:
+            answer()
+        assert effort.left == before - 1000
+
+
+@linux
+def test_help_ends_with_who_asked_for_it() -> None:
+    def work() -> None:
+        signal.pause()
+
+    with pytest.raises(KeyboardInterrupt), helped(True), beside(work):
+        raise KeyboardInterrupt
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

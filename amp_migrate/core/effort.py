@@ -50,6 +50,15 @@ def spend(steps: int) -> None:
         raise TooLargeError
 
 
+def take(steps: float) -> bool:
+    """Count the steps that were spent elsewhere; not where that is too many, which is not told by them:
+    what both came to need is counted twice."""
+    if steps > _effort.left:
+        return False
+    _effort.left -= steps
+    return True
+
+
 @contextmanager
 def limited() -> Iterator[Effort]:
     """So many steps for what this thread does inside."""

@@ -24,6 +24,11 @@ def show_to(watcher: Watcher) -> None:
     _watchers.append(watcher)
 
 
+def hide() -> None:
+    """Call nobody from now on."""
+    _watchers.clear()
+
+
 @contextmanager
 def shown_to(watcher: Watcher) -> Iterator[None]:
     """Call ``watcher`` for what is done inside."""

@@ -5,11 +5,44 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 
 from amp_migrate.core.findings import Finding
 from amp_migrate.core.options import LintOptions
 from amp_migrate.lint.context import Context
+
+_BRACE = "\0"
+"""In place of a brace that is meant, so that those are left that hold patterns together."""
+
+
+class Words:
+    """What a text holds if a check may find something in it: one of several patterns."""
+
+    def __init__(self, pattern: str) -> None:
+        """``pattern``: the patterns, between bars; a bar within one stands in parentheses."""
+        self._literal: list[str] = []
+        others: list[str] = []
+        for part in re.split(r"\|(?![^()]*\))", pattern.replace(r"\(", _BRACE)):
+            plain = part.replace(_BRACE, "(")
+            either = re.fullmatch(r"\[(\w)(\w)\](\w+)", plain)
+            if either:
+                self._literal += (either[1] + either[3], either[2] + either[3])
+            elif re.fullmatch(r"[\w/(]+", plain):
+                self._literal.append(plain)
+            else:
+                others.append(part.replace(_BRACE, r"\("))
+        self._other = re.compile("|".join(others)) if others else None
+
+    def are_in(self, text: str) -> bool:
+        """Whether a text holds one: a search for a plain word is far cheaper than one for a pattern."""
+        return any(word in text for word in self._literal) or bool(
+            self._other and self._other.search(text)
+        )
+
+
+_words = lru_cache(Words)
+"""The same for the same patterns, which several checks look for."""
 
 Run = Callable[[Context, str], Iterable[Finding]]
 """A check of one file of a program, by its path."""
@@ -22,7 +55,7 @@ class Check:
     module: str
     """Below ``amp_migrate.lint``."""
     codes: tuple[str, ...]
-    words: re.Pattern[str]
+    words: Words
     """What a text holds if the check may find something in it."""
     extended: bool = False
     """So do the names of layers of the user's own (``extend-rules``)."""
@@ -48,10 +81,10 @@ _TRAINS = r"\.(backward|zero_grad)\("
 
 
 def _throughput(module: str, words: str, *codes: str) -> Check:
-    return Check(f"throughput.{module}", codes, re.compile(words))
+    return Check(f"throughput.{module}", codes, _words(words))
 
 
-_LAYERS = re.compile(
+_LAYERS = _words(
     r"Linear|Conv|Embedding|RNN|LSTM|GRU|Attention|Transformer|AdaptiveLog"
     r"|linear\(|embedding\(|conv|matmul|\bb?mm\b|[\w)\]]\s*@\s*[\w(]"
 )
@@ -66,15 +99,15 @@ SHAPES: tuple[Check, ...] = (
         _LAYERS,
         extended=True,
     ),
-    Check("shapes.widths", ("TCU107",), re.compile(r"\bint\(|\bround\(|//")),
-    Check("shapes.attention", ("TCU108",), re.compile("softmax|Softmax")),
+    Check("shapes.widths", ("TCU107",), _words(r"\bint\(|\bround\(|//")),
+    Check("shapes.attention", ("TCU108",), _words("softmax|Softmax")),
     Check("shapes.fine", ("TCU110", "TCU111", "TCU114"), _LAYERS, extended=True),
-    Check("shapes.batches", ("TCU113",), re.compile("batch_size")),
+    Check("shapes.batches", ("TCU113",), _words("batch_size")),
 )
 
 
 def _misuse(module: str, words: str, *codes: str) -> Check:
-    return Check(f"misuse.{module}", codes, re.compile(words))
+    return Check(f"misuse.{module}", codes, _words(words))
 
 
 def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:

@@ -71,11 +71,12 @@ class Line(int):
 
 
 class _Known:
-    """Room for the hash of an expression: to find it is a walk through all of it."""
+    """Room for the hash of an expression, which to find is a walk through all of it, and for that walk."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "known_walk")
 
     _hash: int
+    known_walk: tuple[Expr, ...]
 
 
 _Expression = TypeVar("_Expression", bound=type[_Known])
@@ -395,6 +396,19 @@ _PARTS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything inside it, outermost first, left to right."""
+    if isinstance(expr, (Name, Const)):
+        spend(1)
+        return iter((expr,))
+    try:
+        found = expr.known_walk
+    except AttributeError:
+        found = tuple(_walked(expr))
+        object.__setattr__(expr, "known_walk", found)
+    spend(len(found))
+    return iter(found)
+
+
+def _walked(expr: Expr) -> list[Expr]:
     found: list[Expr] = []
     stack = [expr]
     while stack:
@@ -403,8 +417,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
         parts = _PARTS.get(type(current))
         if parts is not None:
             stack.extend(reversed(parts(current)))
-    spend(len(found))
-    return iter(found)
+    return found
 
 
 def calls_in(expr: Expr) -> Iterator[Call]:

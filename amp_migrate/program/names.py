@@ -336,18 +336,21 @@ class Names:
             return None
         # What a name is called is told apart faster than names are, which are asked for most.
         asked = (function, expr.id if isinstance(expr, ir.Name) else expr)
-        if asked not in self._imported:
-            parts = ir.dotted(expr)
-            if parts is None:
-                self._imported[asked] = None
-                return None
+        try:
+            return self._imported[asked]
+        except KeyError:
+            pass
+        found: str | tuple[ir.Expr, str] | None = None
+        parts = ir.dotted(expr)
+        if parts is not None:
             owner = self.owner(parts[0], function) or ir.top_of(function)
             if owner == function or ir.file_of(owner) != ir.file_of(function):
-                self._imported[asked] = self._follow_import(expr, function)
+                found = self._follow_import(expr, function)
             else:
                 # What it means in the scope that it is a name of, which many functions share.
-                self._imported[asked] = self._import(expr, owner)
-        return self._imported[asked]
+                found = self._import(expr, owner)
+        self._imported[asked] = found
+        return found
 
     def _follow_import(
         self, expr: ir.Expr, function: str

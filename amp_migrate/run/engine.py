@@ -302,8 +302,11 @@ def _all_done(
     # Imported here: who finds nothing to do, or asks for help, does without it.
     from amp_migrate.run.executors import mapped, opened, processors
 
-    workers = 1 if alone else jobs or processors()
+    most = jobs or processors()
+    workers = 1 if alone else most
     sent: Iterable[Task] = chain(ahead, tasks)
+    if most > 1 and executor == LOCAL:
+        sent = (replace(task, helped=True) for task in sent)
     if executor != LOCAL:
         # Imported here: most runs stay where their files are.
         from amp_migrate.run.packing import packed

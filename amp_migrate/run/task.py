@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
+from amp_migrate.core.beside import helped
 from amp_migrate.core.deep import with_room
 from amp_migrate.core.effort import TooLargeError, limited
 from amp_migrate.core.options import Options
@@ -12,6 +13,9 @@ from amp_migrate.core.results import Result, SourceError
 from amp_migrate.program.programs import ProgramSources
 from amp_migrate.run.jobs import Job, Work, subject
 from amp_migrate.run.outcome import Failure, Migration
+
+WORTH_HELP = 24
+"""Below this many files, a program is done sooner by one core alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class Task:
     given: tuple[str, ...]
     options: Options
     job: Job
+    helped: bool = False
+    """Whether more than one core may be used for it."""
 
 
 Outcome = dict[str, "Migration | Failure"]
@@ -75,7 +81,8 @@ def work(job: Job) -> Work:
 
 def _found(task: Task) -> tuple[dict[str, Result | SourceError], bool]:
     """The results, and whether this machine cut them short."""
-    with limited() as effort:
+    many = len(task.sources.texts) >= WORTH_HELP
+    with limited() as effort, helped(task.helped and many):
         found = work(task.job)(
             task.sources,
             task.options,

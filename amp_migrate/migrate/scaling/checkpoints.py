@@ -352,7 +352,7 @@ def _sibling(program: Program, key: str) -> str:
 
     Not a name that the file may already use as a key, for something else.
     """
-    taken = program.strings | _keyword_keys(program) | {key}
+    taken = program.strings | program.noted(_keyword_keys) | {key}
     for word in _WORDS:
         name = _OPTIMIZER_WORD.sub(word, key, count=1)
         if name == key:

@@ -134,11 +134,20 @@ class Amp:
             call.argument(99, "cache_enabled") != ir.Const(False),
         )
 
+    @cached_property
+    def _may_hold_regions(self) -> Carriers:
+        """What may hold regions, or what makes them."""
+        return Carriers(self.program, ("autocast",), (), self._makes_regions)
+
+    def _makes_regions(self, expr: ir.Expr, function: str) -> bool:
+        return any(map(AUTOCAST.fullmatch, self.names(expr, function)))
+
     def _regions(self, expr: ir.Expr, function: str) -> list[tuple[Object, Region]]:
         """The regions that entering an expression may open, each with what makes it."""
+        may_be = self._may_hold_regions.may_be(expr, function)
         found = [
             (one, region)
-            for one in self.points_to.of(expr, function)
+            for one in (self.points_to.of(expr, function) if may_be else ())
             if isinstance(one.expr, ir.Call) and not one.fields
             if (region := self.autocast(one.expr, one.function)) is not None
         ]
@@ -204,6 +213,8 @@ class Amp:
 
     def text(self, expr: ir.Expr, function: str) -> str | None:
         """A string where it is the only one that can be meant."""
+        if isinstance(expr, ir.Const):
+            return expr.value if isinstance(expr.value, str) else None
 
         def read(one: Object) -> str | None:
             value = one.expr.value if isinstance(one.expr, ir.Const) else None

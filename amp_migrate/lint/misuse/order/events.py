@@ -157,6 +157,7 @@ class AmpEvents(Events):
                 name = target.id if isinstance(target, ir.Name) else target.attr
                 if re.search(r"(?i)opt", name) or (
                     isinstance(value, ir.Call)
+                    and self.optimizers.may_make(value, function)
                     and self.optimizers.makers.construction(value, function) is not None
                 ):
                     yield AmpEvent("new optimizer", *where, subject=target)

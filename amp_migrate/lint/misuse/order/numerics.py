@@ -206,9 +206,10 @@ class Numerics:
             return ""
         for position, keyword in _GIVEN[name]:
             value = call.argument(first + position, keyword)
-            if value is None or not self._is_too_large(value, function):
+            # Whether it is half is told sooner: most of what a tensor is given leads far away.
+            if value is None or not self.is_half(held, function, stmt):
                 continue
-            if self.is_half(held, function, stmt):
+            if self._is_too_large(value, function):
                 return _beyond(value)
         return ""
 
@@ -216,8 +217,8 @@ class Numerics:
         """``scores[mask] = -1e9``."""
         match stmt:
             case ir.Stmt(kind="assign", targets=(ir.Item(value=held),), value=value):
-                if value is not None and self._is_too_large(value, function):
-                    if self.is_half(held, function, stmt):
+                if value is not None and self.is_half(held, function, stmt):
+                    if self._is_too_large(value, function):
                         return _beyond(value)
         return ""
 

@@ -21,6 +21,8 @@ class Regions:
         self.amp = amp
         self.program = amp.program
         self._entered: dict[str, list[tuple[ir.Path, Region]]] = {}
+        self._open_around: dict[str, Region | None] = {}
+        """Of functions, what is open where they are called."""
 
     def around(self, function: str, stmt: ir.Stmt | None) -> Region | None:
         """The innermost region that a function opens around one of its statements."""
@@ -63,7 +65,10 @@ class Regions:
             found = self.around(*place)
             if found is not None:
                 return None if found.enabled is False else found
-        return next(self._of_callers(places[-1][0]), None)
+        outermost = places[-1][0]
+        if outermost not in self._open_around:
+            self._open_around[outermost] = next(self._of_callers(outermost), None)
+        return self._open_around[outermost]
 
     def _of_callers(self, function: str) -> Iterator[Region]:
         pending = [function]

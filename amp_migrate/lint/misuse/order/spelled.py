@@ -30,7 +30,7 @@ class Spelled:
             return call, origin
         key = call.func, function
         if key not in self._made:
-            self._made[key] = self.points_to.of(*key)
+            self._made[key] = self.points_to.of(*key, enough=_Mixed())
         found = self._made[key]
         if found and all(one.kind == "external" and not one.fields for one in found):
             # Out of a table; that they all do the same is for who asks.
@@ -95,6 +95,19 @@ class Spelled:
             if len(bound) == 1:
                 return ir.Call(bound[0], call.args, call.line, call.column)
         return None
+
+
+class _Mixed:
+    """Whether there are several of which one is not a library's: no call could be written out then."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._is_other = False
+
+    def __call__(self, one: Object) -> bool:
+        self._seen += 1
+        self._is_other |= one.kind != "external" or bool(one.fields)
+        return self._seen > 1 and self._is_other
 
 
 def _filled(expr: ir.Expr, given: dict[str, ir.Expr]) -> ir.Expr | None:
