@@ -215,6 +215,11 @@ class Program(Names):
         ]
 
     @cached_property
+    def deletions(self) -> list[tuple[str, ir.Stmt]]:
+        """The ``del`` statements, each with its function."""
+        return [one for one in self.all_statements() if one[1].kind == "delete"]
+
+    @cached_property
     def attribute_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
         """By attribute: what it is set on, whatever that may be."""
         found: dict[str, list[tuple[ir.Expr, Definition]]] = defaultdict(list)

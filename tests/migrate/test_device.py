@@ -59,6 +59,21 @@ PLAIN = {
         + OPT,
         'device.type == "cuda"',
     ),
+    "deleted before the optimizer is made": (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        + NET
+        + "model.to(device)\ndel device\n"
+        + OPT,
+        "torch.cuda.is_available()",
+    ),
+    "deleted behind the loop": (
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        + NET
+        + "model.to(device)\n"
+        + OPT
+        + "def end():\n    global data\n    del data\n",
+        'device.type == "cuda"',
+    ),
     "bound on one way only": (
         NET
         + "if torch.cuda.is_available():\n"

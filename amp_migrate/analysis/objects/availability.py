@@ -88,6 +88,8 @@ class Sight:
         self, expr: ir.Expr, name: str, owner: str, at: str, line: int, place: Place
     ) -> Seen | None:
         program = self.program
+        if self._may_be_deleted(name, owner, place):
+            return None
         definitions = program.definitions(owner, name)
         params = [p for p in program.functions[owner].params if p.name == name]
         if not isinstance(expr, ir.Name):
@@ -103,6 +105,19 @@ class Sight:
             return None
         bound = bool(params) or self.is_bound(name, owner, place)
         return Seen(expr) if bound else None
+
+    def _may_be_deleted(self, name: str, owner: str, place: Place) -> bool:
+        """Whether a ``del`` of a variable may have run before a place."""
+        program = self.program
+        return any(
+            ir.Name(name) in stmt.exprs
+            and program.owner(name, function) == owner
+            and (
+                function != place.function
+                or program.control(function).leads(stmt.path, place.stmt.path)
+            )
+            for function, stmt in program.deletions
+        )
 
     def _member(self, expr: ir.Expr, at: str, line: int, place: Place) -> Seen | None:
         """``args.device``, where ``args`` is in sight: not if it is assigned only afterwards."""

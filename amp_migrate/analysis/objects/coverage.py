@@ -55,11 +55,6 @@ _MOST_CALLS = 5
 _MOST_WAYS = 64
 
 
-def _deletions(program: Program) -> list[tuple[str, ir.Stmt]]:
-    """The ``del`` statements of a program, each with its function."""
-    return [found for found in program.all_statements() if found[1].kind == "delete"]
-
-
 class Coverage:
     """Answers for one group of optimizers."""
 
@@ -79,7 +74,6 @@ class Coverage:
             for method in ("append", "extend", "add_param_group")
             for found in program.calls_named(method)
         ]
-        self._deletions = program.noted(_deletions)
         self.flow = Flow(program)
         self._busy: set[tuple[str, str, ir.Path]] = set()
         self.points_to = program.noted(PointsTo)
@@ -528,7 +522,7 @@ class Coverage:
         """Whether an attribute may be another one later, or be gone."""
         return len(self.program.attribute_definitions(class_name, attr)) != 1 or any(
             isinstance(inner, ir.Attr) and inner.attr == attr
-            for _, stmt in self._deletions
+            for _, stmt in self.program.deletions
             for inner in stmt.exprs
         )
 
@@ -911,7 +905,7 @@ class Coverage:
             isinstance(inner, ir.Item)
             and inner.value == expr
             and program.owner(expr.id, function) == owner
-            for function, stmt in self._deletions
+            for function, stmt in self.program.deletions
             for inner in stmt.exprs
         )
 
