@@ -460,7 +460,7 @@ CLASSES = {
                 self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                 self.model.to(self.device)
         """,
-        "AMP041",
+        "torch.cuda.is_available()",
     ),
     "set by the base before the birth": (
         """\
