@@ -231,7 +231,8 @@ class PointsTo:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._known: dict[tuple[object, ...], tuple[Object, ...]] = {}
+        self._known: dict[tuple[object, ...], tuple[State, tuple[Object, ...]]] = {}
+        """With the question, since its key has identities of what might be gone else, and those come again."""
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._level = 0
 
@@ -253,13 +254,13 @@ class PointsTo:
         start = State(expr, function, stmt, (), context, same=same)
         key = (self._level, *start.key)
         if key in self._known:
-            return self._known[key]
+            return self._known[key][1]
         found: list[Object] = []
         for one in self._search(start):
             found.append(one)
             if enough(one):
                 return tuple(found)
-        self._known[key] = tuple(found)
+        self._known[key] = start, tuple(found)
         return tuple(found)
 
     def whole(
@@ -286,7 +287,7 @@ class PointsTo:
         outside of the calls that lead to it, and the objects that it makes or these calls make.
         """
         pending = [start]
-        seen = {start.key}
+        seen = {start.key: start}
         while pending:
             at = pending.pop()
             spend(40)
@@ -298,7 +299,7 @@ class PointsTo:
                 if isinstance(one, Object):
                     yield one
                 elif one.key not in seen:
-                    seen.add(one.key)
+                    seen[one.key] = one
                     pending.append(one)
             if len(seen) > _MOST_STATES:
                 yield self._lost(start, "it takes too many paths")
@@ -335,8 +336,8 @@ class PointsTo:
 
     def _search(self, start: State) -> Iterator[Object]:
         pending = [start]
-        seen = {start.key}
-        given: set[tuple[object, ...]] = set()
+        seen = {start.key: start}
+        given: dict[tuple[object, ...], Object] = {}
         while pending:
             state = pending.pop()
             spend(40)
@@ -346,7 +347,7 @@ class PointsTo:
                     found.append(one)
                     continue
                 if one.key not in given:
-                    given.add(one.key)
+                    given[one.key] = one
                     # Told first: it may be enough.
                     is_filled = self._made_by(one) in _HOLDERS
                     if not is_filled:
@@ -367,7 +368,7 @@ class PointsTo:
                 if more.same:
                     more = self._into_loops(state, more)
                 if more.key not in seen:
-                    seen.add(more.key)
+                    seen[more.key] = more
                     pending.append(more)
             if len(seen) > _MOST_STATES:
                 yield self._lost(start, "it takes too many paths")

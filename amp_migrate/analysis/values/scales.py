@@ -100,7 +100,8 @@ class Scales:
         self.values = values
         self.is_scaler = is_scaler
         self._asked: set[tuple[object, ...]] = set()
-        self._known: dict[tuple[object, ...], Value | Unclear] = {}
+        self._known: dict[tuple[object, ...], tuple[Context, Value | Unclear]] = {}
+        """With the calls whose identities are in the key."""
         self._cut = False
         """An answer within the present question is not the last word."""
         self._left = 0
@@ -172,7 +173,7 @@ class Scales:
         path = None if stmt is None else stmt.path
         key = (expr, function, path, tuple(map(id, context)), id(given) if given else 0)
         if key in self._known:
-            known = self._known[key]
+            _, known = self._known[key]
             if isinstance(known, Unclear):
                 raise known
             return known
@@ -195,7 +196,7 @@ class Scales:
             answer = unclear
         self._asked.discard(key)
         if not self._cut and not given:
-            self._known[key] = answer
+            self._known[key] = context, answer
         self._cut = self._cut or before
         if isinstance(answer, Unclear):
             raise answer

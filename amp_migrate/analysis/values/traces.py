@@ -168,7 +168,8 @@ class Traces:
         self._busy: dict[object, int] = {}
         """The questions that are being answered, with how many are around each."""
         self._left = 0
-        self._known: dict[object, Trace] = {}
+        self._known: dict[object, tuple[ir.Expr, Trace]] = {}
+        """With the expression, since its identity is part of the key and comes again once it is gone."""
         self._cut = _WHOLE
 
     def of(self, at: At) -> Trace:
@@ -191,7 +192,7 @@ class Traces:
             return FULL
         key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
         if key in self._known:
-            return self._known[key]
+            return self._known[key][1]
         if key in self._busy:
             self._cut = min(self._cut, self._busy[key])
             return _NOTHING
@@ -206,7 +207,7 @@ class Traces:
         del self._busy[key]
         # Where the answer waits for no question around this one, it is the same for all.
         if self._cut >= depth or not depth:
-            self._known[key] = found
+            self._known[key] = at.expr, found
             self._cut = _WHOLE
         self._cut = min(outer, self._cut)
         return found
