@@ -212,11 +212,19 @@ def test_steps_that_were_taken_elsewhere_count() -> None:
 
 
 @linux
-def test_help_ends_with_who_asked_for_it() -> None:
+def test_help_ends_with_who_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork, children = os.fork, []
+
+    def noted() -> int:
+        children.append(fork())
+        return children[-1]
+
     def work() -> None:
         signal.pause()
 
+    monkeypatch.setattr(os, "fork", noted)
     with pytest.raises(KeyboardInterrupt), helped(True), beside(work):
         raise KeyboardInterrupt
+    (child,) = children
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(child, os.WNOHANG)

@@ -444,10 +444,9 @@ class Program(Names):
                         through_self = own is not None and value == ir.Name(own[0])
                         for method in self.methods(ref.name, attr, through_self):
                             found = Ref("function", method)
+                            yield found
                             if ref.kind == "instance" and self.is_property(method):
                                 yield from self._result_of(found)
-                            else:
-                                yield found
                         set_here = self.attribute_definitions(ref.name, attr)
                         # `for callback in callbacks: callback.learner = self`
                         for definition in set_here or self._set_by_name(attr):

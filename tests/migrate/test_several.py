@@ -1075,19 +1075,19 @@ worker.classify()
 
 
 @pytest.mark.parametrize(
-    ("model", "given", "left"),
+    ("model", "given"),
     (
-        ("nn.Linear(8, 1).to(device)", "x", 1),
-        ("self.a", "x", 2),
-        ("nn.Linear(8, 1).to(device)", "self.a(x)", 2),
+        ("nn.Linear(8, 1).to(device)", "x"),
+        ("self.a", "x"),
+        ("nn.Linear(8, 1).to(device)", "self.a(x)"),
     ),
 )
 def test_more_ways_than_are_followed_are_those_of_other_loops(
-    model: str, given: str, left: int
+    model: str, given: str
 ) -> None:
     result = migrate_source(_many_ways(model, given))
-    assert [found.code for found in result.diagnostics] == ["AMP012"] * left
-    assert ("scaler.step(optimizer)" in result.output) is (left == 1)
+    assert [found.code for found in result.diagnostics] == ["AMP012"]
+    assert "scaler.step(optimizer)" in result.output
 
 
 ON = "    for p in model.parameters():\n        p.requires_grad = True\n"

@@ -27,6 +27,8 @@ Scaler = frozenset[Slot]
 _MOST_CONDITIONS = 16
 
 _MOST_CALLS = 20_000
+_MOST_PAIRS = 4_000
+"""Of ways and optimizers: at each step all of them are looked through."""
 
 _Held = tuple[int, int]
 """Two sets of (optimizer, way to a backward), a bit each: the gradients that may wait for a step, and
@@ -77,7 +79,7 @@ class Association(Walk[_Held]):
     @property
     def is_exhausted(self) -> bool:
         """Whether there are more ways than are followed."""
-        return self._calls > _MOST_CALLS
+        return self._calls > _MOST_CALLS or self._pairs > _MOST_PAIRS
 
     @cached_property
     def _concerned(self) -> frozenset[str]:

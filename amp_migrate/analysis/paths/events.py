@@ -24,8 +24,8 @@ class Event:
 
     ``kind``: ``backward``, ``step``, ``zero`` (gradients dropped), ``access`` (gradients read or
     edited), ``exchange``, ``rescale`` and ``mixture`` (see `Exchange`), ``birth`` (an optimizer is
-    made), ``call`` (of functions of this program that hold events themselves), ``enter`` and ``exit``
-    (of what a ``with`` enters, likewise: before and behind its block).
+    made), ``call`` (of functions of this program that hold events themselves), ``prologue`` and
+    ``epilogue`` (of what a ``with`` enters, likewise: before and behind its block).
     """
 
     kind: str
@@ -252,16 +252,16 @@ class Events:
             entered = self._entered(call, function) if call in managers else ()
             if entered:
                 where = (stmt.line, stmt.column)
-                yield Event("enter", *where, call, callees=entered)
-                yield Event("exit", *where, call, callees=entered)
+                yield Event("prologue", *where, call, callees=entered)
+                yield Event("epilogue", *where, call, callees=entered)
             else:
                 yield from self._of_call(call, stmt, function)
         for expr in managers:
-            for kind in ("enter", "exit"):
+            for kind, name in (("prologue", "__enter__"), ("epilogue", "__exit__")):
                 methods = tuple(
                     method
                     for one in self.program.instance_classes(expr, function)
-                    if (method := self.program.method(one, f"__{kind}__"))
+                    if (method := self.program.method(one, name))
                 )
                 if methods:
                     yield Event(kind, stmt.line, stmt.column, callees=methods)
@@ -427,7 +427,7 @@ class Events:
         )
 
 
-CALLS = ("call", "enter", "exit")
+CALLS = ("call", "prologue", "epilogue")
 """The kinds of event that run functions of the program."""
 
 UNKNOWN = ir.Const("?")

@@ -283,13 +283,15 @@ class Walk(ABC, Generic[Held]):
                 return self._try(function, stmt, states)
             case "with":
                 states = self._line(function, stmt, states)
-                states = self._managed(function, stmt, "enter", states)
+                states = self._managed(function, stmt, "prologue", states)
                 with self._observed(states) as observed:
                     flow = self._block(function, stmt.blocks[0].body, states)
                 if self.handlers and swallows(self.program, function, stmt):
                     flow.after |= observed
                 for name in ("after", "breaks", "continues", "returns"):
-                    left = self._managed(function, stmt, "exit", getattr(flow, name))
+                    left = self._managed(
+                        function, stmt, "epilogue", getattr(flow, name)
+                    )
                     setattr(flow, name, left)
                 return flow
             case "match":
@@ -324,7 +326,7 @@ class Walk(ABC, Generic[Held]):
                 scope = self.program.functions[callee]
                 body = scope.body
                 if scope.is_generator:
-                    body = _around_yield(body, kind == "exit")
+                    body = _around_yield(body, kind == "epilogue")
                 self._entered.add(callee)
                 if callee not in self._active:
                     self._active.append(callee)

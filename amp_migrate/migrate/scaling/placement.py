@@ -400,7 +400,7 @@ class Placer:
         """Whether a way leads from a ``with`` into what it enters."""
         (function, path), *inner = frames
         return any(
-            stmt.path == path and event.kind in ("enter", "exit")
+            stmt.path == path and event.kind in ("prologue", "epilogue")
             for stmt, event in self.events.direct(function)
             if inner and inner[0][0] in event.callees
         )
