@@ -369,7 +369,8 @@ class Births:
         )
         if slot.key is not None and slot.kind == "variable" and slot.owner != function:
             reason = (
-                f"{slot.shown} is made in a function that does not make {slot.name}"
+                f"the optimizer is made here, and {slot.name}, which holds it, elsewhere: "
+                "its scaler has no place there"
             )
             raise Blocked(Refusal("AMP012", reason, stmt.line))
         targets = [
