@@ -232,7 +232,7 @@ class PointsTo:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._known: dict[tuple[object, ...], tuple[State, tuple[Object, ...]]] = {}
-        """With the question, since its key has identities of what might be gone else, and those come again."""
+        """With the question: its key has identities of what would be gone else, and those come again."""
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._level = 0
 
