@@ -822,9 +822,8 @@ class Program(Names):
             for stmt in ir.statements(function.body):
                 for expr in stmt.exprs:
                     found |= self._escapes(expr, stmt, qualname)
-            if not all(
-                self.keeps_function(d, qualname) and d != ir.Name("property")
-                for d in function.decorators
+            if self.is_property(qualname) or not all(
+                self.keeps_function(d, qualname) for d in function.decorators
             ):
                 found.add(qualname)
             if ir.file_of(qualname) in self.imported_by_name:

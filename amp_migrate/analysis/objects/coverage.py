@@ -29,7 +29,7 @@ from amp_migrate.analysis.objects.held import (
 )
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.points_to import Bound, Context, Object, PointsTo
+from amp_migrate.analysis.objects.points_to import Bound, Context, Object, PointsTo, State
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
@@ -745,7 +745,8 @@ class Coverage:
         held = Held()
         several: list[Held] = []
         known = False
-        definitions, given = self._definitions(owner, expr.id, function, at)
+        here = State(expr, function, at, (), self._context)
+        definitions, given = self.points_to.visible(owner, expr.id, here)
         for definition in definitions:
             stmt = definition.stmt
             value = definition.value if definition.index is None else None
@@ -1055,49 +1056,6 @@ class Coverage:
         for stmt in ir.statements(self.program.functions[callee].body):
             if stmt.kind == "return" and stmt.value is not None:
                 yield callee, stmt
-
-    def _definitions(
-        self, owner: str, name: str, function: str, stmt: ir.Stmt | None
-    ) -> tuple[list[Definition], bool]:
-        """The definitions whose value a variable may have at a statement, and whether it may be what
-        its function was called with."""
-        found = self.program.definitions(owner, name)
-        if len(found) < 2 and not self.flow.is_param(owner, name):
-            return found, True
-        reaching = self._reaching(owner, name, function, stmt)
-        if reaching is None:
-            return found, True
-        paths, from_start = reaching
-        return [
-            d for d in found if d.function != owner or d.stmt.path in paths
-        ], from_start
-
-    def _reaching(
-        self, owner: str, name: str, function: str, stmt: ir.Stmt | None
-    ) -> tuple[set[ir.Path], bool] | None:
-        """The paths of the statements that may have bound a variable of this function, or of one that
-        all ways here lead through; None where there may be others."""
-        paths: set[ir.Path] = set()
-        from_start = False
-        pending = [(function, stmt)]
-        seen = {function}
-        while pending:
-            here, at = pending.pop()
-            if at is None:
-                return None
-            if here == owner:
-                stmts, start = self.flow.reaching(name, Made(ir.Name(name), owner, at))
-                paths |= {one.path for one in stmts}
-                from_start |= start
-                continue
-            sites = self._sites(here)
-            if not sites or here in self.program.escaping:
-                return None
-            for site in sites:
-                if site.caller == owner or site.caller not in seen:
-                    seen.add(site.caller)
-                    pending.append((site.caller, site.stmt))
-        return paths, from_start
 
 
 def definitions_of(program: Program, one: Identity) -> list[Definition]:

@@ -207,10 +207,6 @@ class SlotMentions:
         """The slots that are mentioned, and may hold what is born there."""
         return self._by_birth.get(birth, set())
 
-    def members_holding(self, birth: Birth) -> set[Slot]:
-        """Those of them that are attributes of a namespace, as `Member` has it."""
-        return self._members_by_birth.get(birth, set())
-
     def _mentioned(self, function: str, stmt: ir.Stmt) -> frozenset[Slot]:
         """The slots that a statement of a function mentions."""
         if id(stmt) in self.program.class_statements:
@@ -231,29 +227,17 @@ class SlotMentions:
     @cached_property
     def _properties(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
-        for function in self.program.functions.values():
-            kept = _kept_by(function)
+        for name, function in self.program.functions.items():
+            kept = _kept_by(self.program, name)
             if kept is not None:
                 found.setdefault(kept, set()).add(function.name)
         return found
 
     @cached_property
-    def _all(self) -> frozenset[Slot]:
-        """The slots that are mentioned, and may hold an optimizer, as far as that is easily told."""
-        places = self.optimizers.carriers.mentions(self._shown_as)
-        return frozenset().union(*(self._mentioned(*place) for place in places))
-
-    @cached_property
     def _by_birth(self) -> dict[Birth, set[Slot]]:
-        return self._sorted(self._all)
-
-    @cached_property
-    def _members_by_birth(self) -> dict[Birth, set[Slot]]:
-        return self._sorted(s for s in self._all if isinstance(s.key, Member))
-
-    def _sorted(self, slots: Iterable[Slot]) -> dict[Birth, set[Slot]]:
+        places = self.optimizers.carriers.mentions(self._shown_as)
         found: dict[Birth, set[Slot]] = {}
-        for slot in slots:
+        for slot in frozenset().union(*(self._mentioned(*place) for place in places)):
             if self.optimizers.leads_nowhere(slot):
                 continue
             for birth in self.optimizers.trace(slot).births:
@@ -261,9 +245,10 @@ class SlotMentions:
         return found
 
 
-def _kept_by(function: ir.Function) -> str | None:
+def _kept_by(program: Program, name: str) -> str | None:
     """The attribute that a property does nothing but hand out."""
-    if function.decorators != (ir.Name("property"),):
+    function = program.functions[name]
+    if len(function.decorators) != 1 or not program.is_property(name):
         return None
     match [s for s in function.body if not isinstance(s.value, ir.Const)]:
         case [ir.Stmt(kind="return", value=ir.Attr(ir.Name(function.self_name), kept))]:
@@ -331,7 +316,7 @@ class Optimizers:
         """The attribute that a property hands out; of what is no property, itself."""
         methods = self.program.methods(class_name, attr, True)
         if len(methods) == 1:
-            return _kept_by(self.program.functions[methods[0]]) or attr
+            return _kept_by(self.program, methods[0]) or attr
         return attr
 
     def given(self, site: CallSite, slot: Slot) -> ir.Expr | None:

@@ -553,7 +553,7 @@ class PointsTo:
                 yield from self._of_class(scope.class_name, at)
                 return
         yield from self._put_there(at)
-        definitions, from_start = self._visible(owner, name, at)
+        definitions, from_start = self.visible(owner, name, at)
         for one in definitions:
             yield from self._of_definition(owner, name, one, at)
         param = next((p for p in scope.params if p.name == name), None)
@@ -580,7 +580,7 @@ class PointsTo:
                         return [replace(at, expr=iterable, fields=fields)]
         return []
 
-    def _visible(
+    def visible(
         self, owner: str, name: str, at: State
     ) -> tuple[list[Definition], bool]:
         """The definitions whose value a variable may have, and whether it may be what its function was
@@ -612,7 +612,9 @@ class PointsTo:
                 from_start |= start
                 continue
             sites = [site for site in context if site.callee == here][-1:]
-            sites = sites or program.call_sites.get(here, [])
+            if not sites:
+                sites = program.call_sites.get(here, [])
+                sites = [s for s in sites if self._may_run(s.caller, context)] or sites
             if not sites or here in program.escaping:
                 return found, True
             for site in sites:
@@ -940,9 +942,8 @@ class PointsTo:
             return
         methods = [] if found else program.methods(class_name, attr, not exact)
         for method in methods:
-            scope = program.functions[method]
             here = replace(at, function=method, stmt=None, fields=left)
-            if ir.Name("property") in scope.decorators:
+            if program.is_property(method):
                 here = replace(here, context=inside or ())
                 yield from self._returned(method, here)
             else:

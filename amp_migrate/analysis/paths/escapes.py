@@ -121,9 +121,8 @@ class Kept:
             birth for s in self.slots for birth in self.optimizers.trace(s).births
         }
         mentions = self.optimizers.mentions
-        held = {slot for birth in births for slot in mentions.members_holding(birth)}
-        own = {s for s in self.slots if isinstance(s.key, Member)}
-        return {slot.holder for slot in own | held}
+        held = {slot for birth in births for slot in mentions.holding(birth)}
+        return {s.holder for s in {*self.slots} | held if isinstance(s.key, Member)}
 
     def _find_appended(self) -> None:
         slot_of = self.optimizers.slot

@@ -54,11 +54,8 @@ class Events:
         self.dispatch = program.noted(Dispatch)
         self._properties = frozenset(
             function.name
-            for function in program.functions.values()
-            if any(
-                isinstance(d, ir.Name) and d.id in ("property", "cached_property")
-                for d in function.decorators
-            )
+            for qualname, function in program.functions.items()
+            if program.is_property(qualname)
         )
         self._of: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
         self._kinds: dict[str, frozenset[str]] = {}

@@ -437,7 +437,7 @@ class Traces:
         known: list[Trace] = []
         for class_name in self.program.instance_classes(expr.value, at.function):
             method = self.program.method(class_name, expr.attr)
-            if method is not None and self._is_property(method):
+            if method is not None and self.program.is_property(method):
                 known.append(self._returned(method, self.is_under(at), at.part))
             definitions = self.program.attribute_definitions(class_name, expr.attr)
             resets = [d for d in definitions if self._is_reset(d, at)]
@@ -480,10 +480,6 @@ class Traces:
             and definition.function != at.function
             and name != "__init__"
         )
-
-    def _is_property(self, method: str) -> bool:
-        decorators = self.program.functions[method].decorators
-        return any("property" in (ir.key_of(one) or "") for one in decorators)
 
     # -- calls --------------------------------------------------------------------------------
 

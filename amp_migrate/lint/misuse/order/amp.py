@@ -190,10 +190,8 @@ class Amp:
 
     def is_shared(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression names one instance of autocast, made before."""
-        functions = self.program.functions
         return isinstance(expr, (ir.Name, ir.Attr)) and any(
-            not one.context
-            and ir.Name("property") not in functions[one.function].decorators
+            not one.context and not self.program.is_property(one.function)
             for one, _ in self._regions(expr, function)
         )
 
