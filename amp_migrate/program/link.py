@@ -110,6 +110,17 @@ class Program(Names):
 
     # -- attributes ---------------------------------------------------------------------------
 
+    def definitions_of(self, expr: ir.Expr, function: str) -> list[Definition]:
+        """Every statement that gives the variable or attribute that an expression names a value."""
+        expr, function = self.elsewhere(expr, function) or (expr, function)
+        if isinstance(expr, ir.Name):
+            return self.defined(expr.id, function)
+        found: list[Definition] = []
+        if isinstance(expr, ir.Attr):
+            for class_name in self.instance_classes(expr.value, function):
+                found += self.attribute_definitions(class_name, expr.attr)
+        return found
+
     def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
         """Every ``self.attr = ...`` in the methods of a class, its bases and its subclasses here."""
         family = self.family(class_name)

@@ -255,10 +255,6 @@ UNKNOWN = {
     "a variable of a lambda": (
         f"{NAMESPACE}{STEPS}    (lambda state: state.optimizer.step())(data)\n"
     ),
-    "a method that is called on it": (
-        f"class Other:\n    def set(self):\n        self.optimizer = {ADAM}\n"
-        f"{NAMESPACE}Other.set(state)\n{STEPS}"
-    ),
     "all that the module has": (
         f"{NAMESPACE}setattr(globals()['state'], 'optimizer', {ADAM})\n{STEPS}"
     ),
@@ -283,6 +279,9 @@ WHOLE = {
     ),
     "a function that is given others, too": (
         "def log(s):\n    s.epoch = 1\nlog(state)\nlog(argparse)"
+    ),
+    "a method that is called on it": (
+        f"class Other:\n    def set(self):\n        self.optimizer = {ADAM}\nOther.set(state)"
     ),
     "a method that is called on it, and on others": (
         "class Other:\n    def set(self):\n        self.optimizer = None\n"

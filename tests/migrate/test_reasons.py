@@ -885,8 +885,8 @@ NOT_FOLLOWED = {
         "def train(held):\n    for opt, name in held:\n        held[name, opt] = opt\n"
         "    for x, y in data:\n        opt.zero_grad()\n"
         "        criterion(model(x.to(device)), y.to(device)).backward()\n"
-        "        opt.step()\n\n\nmodel = nn.Linear(8, 3).to(device)\ntrain({})\n",
-        "opt is taken out of itself again and again",
+        "        opt.step()\n\n\nmodel = nn.Linear(8, 3).to(device)\ntrain(sys.path)\n",
+        "the optimizer comes out of a collection that is not written out",
     ),
 }
 

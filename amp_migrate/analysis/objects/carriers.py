@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from amp_migrate.analysis.objects.collections import Collections
 from amp_migrate.analysis.objects.contents import PUTS, Contents
 from amp_migrate.analysis.objects.points_to import HANDS_BACK, hands_on
 from amp_migrate.program import ir
@@ -290,8 +289,8 @@ class Carriers:
             self._is_anywhere = True
         for kind, owner, name in self._nodes(holder, function):
             self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
-        place = program.noted(Collections).place(holder, function)
-        for owner, name in program.noted(Contents).together(place):
+        contents = program.noted(Contents)
+        for owner, name in contents.together(contents.place(holder, function)):
             kind = "variable" if owner in program.functions else "attribute"
             self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
 

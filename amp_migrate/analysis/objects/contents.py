@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.analysis.objects.appended import Place
-from amp_migrate.analysis.objects.collections import Collections
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 from amp_migrate.program.link import Program
+
+Place = tuple[str, str]
+"""What a variable or attribute is known by, wherever it is named: its owner and its name."""
 
 _POSITIONS = {
     "append": 0,
@@ -39,8 +40,11 @@ class Put:
     value: ir.Expr
     function: str
     stmt: ir.Stmt
+    holder: ir.Expr
     spread: bool = False
     key: ir.Expr | None = None
+    call: ir.Call | None = None
+    """The call that puts it there, where that is none of ``holder[key] = value``."""
 
 
 class Contents:
@@ -48,11 +52,64 @@ class Contents:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._place = program.noted(Collections).place
+        self._tops: dict[Place, str] = {}
+
+    def place(self, expr: ir.Expr, function: str) -> Place | None:
+        """What a variable or attribute is known by."""
+        there = self.program.elsewhere(expr, function)
+        if there is not None:
+            expr, function = there
+        if isinstance(expr, ir.Name):
+            owner = self.program.owner(expr.id, function)
+            return None if owner is None else (owner, expr.id)
+        if isinstance(expr, ir.Attr):
+            classes = self.program.instance_classes(expr.value, function)
+            if len(classes) == 1:
+                return self.holder(next(iter(classes)), expr.attr), expr.attr
+        return None
+
+    def holder(self, class_name: str, attr: str) -> str:
+        """The topmost class here that sets an attribute, so that subclasses share it."""
+        asked = (class_name, attr)
+        if asked not in self._tops:
+            self._tops[asked] = self._find_holder(class_name, attr)
+        return self._tops[asked]
+
+    def _find_holder(self, class_name: str, attr: str) -> str:
+        bases = self.program.bases(class_name)
+        for base in reversed(bases):
+            if self._sets(base, attr):
+                return base
+        # A mixin knows what the classes set that it is mixed into: one, or the base of all.
+        beside = {
+            self.holder(other, attr)
+            for other in self.program.family(class_name)
+            if other not in bases and self._sets(other, attr)
+        }
+        return beside.pop() if len(beside) == 1 else class_name
+
+    def _sets(self, class_name: str, attr: str) -> bool:
+        """Whether a method of a class itself sets an attribute of its instance."""
+        for _, method in self.program.classes[class_name].methods:
+            function = self.program.functions[method]
+            wanted = ir.Attr(ir.Name(function.self_name or "?"), attr)
+            for stmt in ir.statements(function.body):
+                if any(wanted in ir.walk(target) for target in stmt.targets):
+                    return True
+        return False
+
+    @cached_property
+    def puts(self) -> dict[Place, list[Put]]:
+        """What is put into what a variable or attribute holds by that name, and no other."""
+        found: dict[Place, list[Put]] = defaultdict(list)
+        for places in (self._items, self._methods):
+            for place, puts in places.items():
+                found[place] += [p for p in puts if not isinstance(p.holder, ir.Item)]
+        return found
 
     def put_into(self, expr: ir.Expr, function: str) -> list[Put]:
         """What is put into what a variable or attribute holds."""
-        place = self._place(expr, function)
+        place = self.place(expr, function)
         group = None if place is None else self._groups.get(place)
         if group is None:
             return []
@@ -74,7 +131,7 @@ class Contents:
 
     def is_made_anew(self, expr: ir.Expr, function: str) -> bool:
         """Whether each call of a function has a collection of its own, which nothing else names."""
-        place = self._place(expr, function)
+        place = self.place(expr, function)
         return (
             isinstance(expr, ir.Name)
             and place == (function, expr.id)
@@ -100,13 +157,13 @@ class Contents:
             return place
 
         for one, value, function in self._named:
-            other = self._place(value, function)
+            other = self.place(value, function)
             if other is not None:
                 above[top(one)] = top(other)
         for place in (*self._methods, *self._items):
             top(place)
         for one, outer, function in self._elements:
-            other = self._place(outer, function)
+            other = self.place(outer, function)
             if other is not None and (one in self._methods or one in self._items):
                 # What is put into an element is in the whole.
                 above[top(one)] = top(other)
@@ -119,7 +176,7 @@ class Contents:
         for function, stmt in self._statements():
             for target, value, index in unpacked(stmt):
                 if index is None and isinstance(value, (ir.Name, ir.Attr)):
-                    place = self._place(target, function)
+                    place = self.place(target, function)
                     if place is not None:
                         found.append((place, value, function))
         for callee, sites in self.program.call_sites.items():
@@ -136,7 +193,7 @@ class Contents:
         found: list[tuple[Place, ir.Expr, str]] = []
         for function, stmt in self._statements():
             for target, value, _ in unpacked(stmt):
-                place = self._place(target, function)
+                place = self.place(target, function)
                 whole = stmt.value if stmt.kind == "for" else value
                 if place is None or not isinstance(whole, (ir.Item, ir.Call, ir.Name)):
                     continue
@@ -179,7 +236,8 @@ class Contents:
                     value = call.args[position].value
                     spread = name in _SPREAD
                     key = call.args[0].value if position else None
-                    found[place].append(Put(value, function, stmt, spread, key))
+                    put = Put(value, function, stmt, call.func.value, spread, key, call)
+                    found[place].append(put)
         return found
 
     @cached_property
@@ -192,14 +250,18 @@ class Contents:
                     place = self._holder(target, function)
                     if place is not None:
                         spread = index is not None
-                        put = Put(value, function, stmt, spread, target.key)
+                        put = Put(
+                            value, function, stmt, target.value, spread, target.key
+                        )
                         found[place].append(put)
         for function, stmt, call in self.program.calls_named("update"):
             if isinstance(call.func, ir.Attr):
                 place = self._holder(call.func.value, function)
                 if place is not None:
+                    holder = call.func.value
                     found[place] += (
-                        Put(value, function, stmt, True) for value in _merged(call)
+                        Put(value, function, stmt, holder, True, None, call)
+                        for value in _merged(call)
                     )
         return found
 
@@ -207,7 +269,7 @@ class Contents:
         """What holds a collection, or the collections in it."""
         while isinstance(expr, ir.Item):
             expr = expr.value
-        return self._place(expr, function)
+        return self.place(expr, function)
 
     @cached_property
     def _containers(self) -> set[Place]:
@@ -216,7 +278,7 @@ class Contents:
         for function, stmt in self._statements():
             for target, value, _ in unpacked(stmt):
                 if value is not None and self._is_container(value, function):
-                    place = self._place(target, function)
+                    place = self.place(target, function)
                     if place in self._groups:
                         found.add(self._groups[place])
         # ``**parts`` is a dict of each call's own.

@@ -29,7 +29,13 @@ from amp_migrate.analysis.objects.held import (
 )
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.points_to import Bound, Context, Object, PointsTo, State
+from amp_migrate.analysis.objects.points_to import (
+    Bound,
+    Context,
+    Object,
+    PointsTo,
+    State,
+)
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
@@ -808,7 +814,7 @@ class Coverage:
 
     def _of_attribute(self, expr: ir.Attr, function: str, depth: int) -> Held | None:
         """What a list of parameters holds that is made once and kept as an attribute."""
-        made = self.optimizers.collections.definitions(expr, function)
+        made = self.program.definitions_of(expr, function)
         if len(made) != 1 or made[0].index is not None or made[0].value is None:
             return None
         value = made[0].value
@@ -843,9 +849,8 @@ class Coverage:
                 self._way = {**outer, site.callee: site}
                 for callee, returned in self._returned(site.callee):
                     assert returned.value is not None
-                    item = self.optimizers.collections.element(
-                        returned.value, index, callee
-                    )
+                    elements = self.optimizers.collections.elements
+                    item = elements(returned.value, callee).get(index)
                     if not isinstance(item, ir.Name) or not self._is_list(item, callee):
                         return None
                     held.join(self._of(item, callee, returned, depth + 1))
@@ -985,7 +990,7 @@ class Coverage:
         if one.context and (outer := self._result(one)) is not None:
             return self._root(outer)
         if bound is not None and bound.kind == "attribute":
-            holder = self.optimizers.collections.holder(bound.owner, bound.name)
+            holder = self.optimizers.contents.holder(bound.owner, bound.name)
             return bound.kind, holder, bound.name
         if bound is None:
             if not isinstance(one.expr, ir.Call):

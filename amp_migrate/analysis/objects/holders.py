@@ -73,7 +73,7 @@ class Holders:
     def _is_there(self, holder: ir.Expr, function: str, at: ir.Stmt) -> bool:
         """Whether a variable or an attribute has its one value before a loop around a statement."""
         program = self.program
-        found = self.optimizers.collections.definitions(holder, function)
+        found = program.definitions_of(holder, function)
         if isinstance(holder, ir.Attr):
             return len(found) == 1 and (
                 program.functions[found[0].function].name == "__init__"

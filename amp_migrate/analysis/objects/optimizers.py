@@ -24,9 +24,11 @@ from amp_migrate.analysis.objects.collections import (
     key_of,
     path_of,
 )
+from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED, Makers
 from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
 from amp_migrate.analysis.objects.points_to import (
+    EACH,
     Field,
     Fields,
     Object,
@@ -266,6 +268,7 @@ class Optimizers:
         self.makers = program.noted(Makers)
         self.points_to = program.noted(PointsTo)
         self.collections = program.noted(Collections)
+        self.contents = program.noted(Contents)
         self.mentions = SlotMentions(program, self)
         self._traces: dict[Slot, Trace] = {}
         self._nowhere: set[Slot] = set()
@@ -309,7 +312,7 @@ class Optimizers:
             if len(classes) == 1:
                 (owner,) = classes
                 attr = self._kept_behind(owner, expr.attr)
-                return Slot("attribute", self.collections.holder(owner, attr), attr)
+                return Slot("attribute", self.contents.holder(owner, attr), attr)
         return None
 
     def _kept_behind(self, class_name: str, attr: str) -> str:
@@ -528,31 +531,38 @@ class Optimizers:
 
     def _follow_each(self, slot: Slot, definition: Definition, trace: Step) -> bool:
         """Follow a loop's variable to all elements of the collection that the loop goes through."""
-        function = definition.function
-        turns = self.collections.turns(definition.stmt, slot.name, function)
-        if turns is None:
-            return False
-        found, taken = turns
+        stmt, function = definition.stmt, definition.function
         members: list[Slot] = []
-        if isinstance(found, ir.Display):
-            for one in found.items:
-                member = self.slot(one, function)
-                if member is None or slot.key is not None:
+        for taken in (f for t in stmt.targets for f in positions(t, slot.name)):
+            assert stmt.value is not None
+            start = State(stmt.value, function, stmt, (EACH, *taken, *slot.fields))
+            for one in self.points_to.given(start):
+                found = self._elements(one) if isinstance(one, State) else []
+                if not found:
                     return False
-                members.append(member)
-        else:
-            holder = self.slot(found, function)
-            if holder is None or holder.key is not None:
-                return False
-            inside = (*taken, *path_of(slot.key))
-            members = [
-                replace(holder, key=key_along(key, *inside))
-                for key in self.collections.keys(found, function)
-            ]
-        for member in members:
-            trace.onward.append(member)
+                members += found
+        trace.onward += members
         trace.each = tuple(members)
         return bool(members)
+
+    def _elements(self, at: State) -> list[Slot]:
+        """The slots of what a loop takes out of a collection, or of what one holds that is written out."""
+        if not at.fields:
+            one = self.slot(at.expr, at.function)
+            return [] if one is None else [one]
+        taken, *inside = at.fields
+        holder = self.slot(at.expr, at.function)
+        if holder is None or holder.key is not None or taken not in (EACH, ANY_ITEM):
+            return []
+        if taken == EACH and self.collections.is_dict(at.expr, at.function):
+            return []
+        along: list[Key] = []
+        for kind, key in inside:
+            if not isinstance(key, (str, int)):
+                return []
+            along.append(Member(str(key)) if kind == "attribute" else key)
+        keys = self.collections.keys(at.expr, at.function)
+        return [replace(holder, key=key_along(key, *along)) for key in keys]
 
     def _follow_parameter(self, slot: Slot, trace: Step) -> None:
         program = self.program

@@ -64,7 +64,7 @@ COPIES = frozenset(("copy.copy", "copy.deepcopy"))
 _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
 )
-_DICTS = frozenset(("builtins.dict", "collections.OrderedDict"))
+DICTS = frozenset(("builtins.dict", "collections.OrderedDict"))
 _IN_TURN = frozenset(("builtins.enumerate", "builtins.zip"))
 _HOLDERS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 _GIVES_ELEMENT = frozenset(("get", "pop", "setdefault"))
@@ -234,6 +234,7 @@ class PointsTo:
         self._known: dict[tuple[object, ...], tuple[State, tuple[Object, ...]]] = {}
         """With the question: its key has identities of what would be gone else, and those come again."""
         self._stores: dict[tuple[int, str], _Stores] = {}
+        self._rests: dict[tuple[int, str, str], tuple[CallSite, ir.Display]] = {}
         self._level = 0
 
     def of(
@@ -312,7 +313,7 @@ class PointsTo:
         to its default, or gives it in a way that is not followed."""
         params = self.program.functions[site.callee].params
         param = next((p for p in params if p.name == name), None)
-        if param is None:
+        if param is None or (param.kind in ("*", "**") and not fields):
             return None
         starred = any(arg.star for arg in site.call.args)
         if param.kind == "positional" and not starred:
@@ -334,7 +335,18 @@ class PointsTo:
                 case _:
                     return None
 
-    def _search(self, start: State) -> Iterator[Object]:
+    def trail(self, start: State) -> Iterator[State | Object]:
+        """All that a search comes by, what it begins with first, and the objects that it finds."""
+        passed = [start]
+        for one in self._search(start, passed):
+            yield from passed
+            passed.clear()
+            yield one
+        yield from passed
+
+    def _search(
+        self, start: State, passed: list[State] | None = None
+    ) -> Iterator[Object]:
         pending = [start]
         seen = {start.key: start}
         given: dict[tuple[object, ...], Object] = {}
@@ -370,6 +382,8 @@ class PointsTo:
                 if more.key not in seen:
                     seen[more.key] = more
                     pending.append(more)
+                    if passed is not None:
+                        passed.append(more)
             if len(seen) > _MOST_STATES:
                 yield self._lost(start, "it takes too many paths")
                 return
@@ -760,19 +774,8 @@ class PointsTo:
             for p in program.functions[site.callee].params
             if p.kind == "positional"
         ][site.bound_self :]
-        plain = [arg for arg in site.call.args if arg.name is None]
-        if param.kind == "*":
-            yield from self._rest(plain[len(positional) :], here)
-            return
-        if param.kind == "**":
-            taken = at.fields[0] if at.fields else None
-            for arg in site.call.args:
-                if arg.name is not None and taken in (item(arg.name), ANY):
-                    yield replace(here, expr=arg.value, fields=at.fields[1:])
-                elif arg.star == "**":
-                    yield replace(here, expr=arg.value)
-            if taken is None:
-                yield self._lost(here, "it is a call's keywords")
+        if param.kind in ("*", "**"):
+            yield replace(here, expr=self._rest(site, param, positional))
             return
         named = next((arg for arg in site.call.args if arg.name == param.name), None)
         if named is not None:
@@ -796,22 +799,36 @@ class PointsTo:
         else:
             yield self._lost(here, f"the call gives no value to {param.name}")
 
-    def _rest(self, args: list[ir.Arg], at: State) -> Iterator[_Next]:
-        """What is taken out of a function's ``*args``."""
-        starred = [position for position, arg in enumerate(args) if arg.star]
-        taken = at.fields[0] if at.fields else ("", None)
-        for position, arg in enumerate(args):
-            if arg.star:
-                step = taken
-                if isinstance(taken[1], int) and taken[0] == "item":
-                    step = item(taken[1] - position)
-                yield replace(at, expr=arg.value, fields=(step, *at.fields[1:]))
-            elif taken in (EACH, ANY) or (
-                taken == item(position) and not any(s < position for s in starred)
-            ):
-                yield replace(at, expr=arg.value, fields=at.fields[1:])
-        if not at.fields:
-            yield self._lost(at, "it is a call's positional arguments")
+    def _rest(
+        self, site: CallSite, param: ir.Param, positional: list[str]
+    ) -> ir.Display:
+        """What a call gives to ``*args``, or ``**options``, as it would be written out."""
+        key = id(site.call), site.callee, param.kind
+        if key not in self._rests:
+            args = site.call.args
+            if param.kind == "*":
+                plain = [arg for arg in args if arg.name is None and arg.star != "**"]
+                rest = [
+                    ir.Operation("starred", (arg.value,)) if arg.star else arg.value
+                    for arg in plain[len(positional) :]
+                ]
+                made = ir.Display("tuple", tuple(rest))
+            else:
+                named = {
+                    p.name
+                    for p in self.program.functions[site.callee].params
+                    if not p.kind.startswith("*")
+                }
+                given = [
+                    (None if arg.star else ir.Const(arg.name), arg.value)
+                    for arg in args
+                    if arg.star == "**"
+                    or (arg.name is not None and arg.name not in named)
+                ]
+                keys = tuple(key for key, _ in given)
+                made = ir.Display("dict", tuple(value for _, value in given), keys)
+            self._rests[key] = site, made
+        return self._rests[key][1]
 
     # -- objects and their attributes ---------------------------------------------------------
 
@@ -1093,6 +1110,10 @@ class PointsTo:
             return replace(at, expr=func.value, fields=(ANY, *left))
         if at.fields[:2] == _SECOND and func.attr == "items":
             return replace(at, expr=func.value, fields=(ANY, *left[1:]))
+        if taken == (EACH,) and func.attr == "keys":
+            return replace(at, expr=func.value)
+        if at.fields[:2] == (EACH, item(0)) and func.attr == "items":
+            return replace(at, expr=func.value, fields=(EACH, *left[1:]))
         if taken == (EACH,) and func.attr in _INNER:
             left = left[func.attr.startswith("named_") :]
             # What is inside of a part is inside.
@@ -1169,10 +1190,10 @@ class PointsTo:
             if isinstance(position, int) and 0 <= position < len(args):
                 fields = (EACH, *at.fields[2:])
                 yield replace(at, expr=args[position], fields=fields)
-        elif origin in _DICTS | _HOLDERS:
+        elif origin in DICTS | _HOLDERS:
             kind = "attribute" if origin in _HOLDERS else "item"
             for arg in call.args:
-                if arg.star == "**" or (arg.name is None and origin in _DICTS):
+                if arg.star == "**" or (arg.name is None and origin in DICTS):
                     fields = at.fields if kind == "item" else (item(taken[1]), *left)
                     yield replace(at, expr=arg.value, fields=fields)
                 elif taken in ((kind, arg.name), ANY):
@@ -1240,8 +1261,11 @@ class PointsTo:
                     if isinstance(index, int) and index < 0:
                         index += len(items)
                     if isinstance(value, ir.Operation) and value.op == "starred":
+                        step = ANY
+                        if isinstance(index, int) and index >= position and not starred:
+                            step = item(index - position)
                         starred = True
-                        yield replace(at, expr=value.operands[0], fields=(ANY, *left))
+                        yield replace(at, expr=value.operands[0], fields=(step, *left))
                     elif starred or taken in (EACH, ANY) or index == position:
                         yield replace(at, expr=value, fields=left)
             case ir.Comprehension(elements=elements):
@@ -1276,7 +1300,7 @@ class PointsTo:
 
 def hands_on(origin: str | None, func: ir.Expr) -> bool:
     """Whether a library's function may give what it is given, or a collection of it."""
-    known = WRAPPERS | COPIES | _LISTS | _DICTS | _HOLDERS | _IN_TURN
+    known = WRAPPERS | COPIES | _LISTS | DICTS | _HOLDERS | _IN_TURN
     return origin in known or _wraps(origin, func)
 
 

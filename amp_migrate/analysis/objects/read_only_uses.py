@@ -84,7 +84,7 @@ class Looked:
             self.program.owner(name, where) == owner
             and self._only_looks(expr, name, where, depth)
             for where, stmt in self.program.mentioning(name)
-            if self.collections.place(ir.Name(name), where) == (owner, name)
+            if self.collections.contents.place(ir.Name(name), where) == (owner, name)
             for expr in stmt.exprs
             if expr not in stmt.targets
             and not (stmt.kind == "if" and expr == ir.Name(name))

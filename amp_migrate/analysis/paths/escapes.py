@@ -117,6 +117,8 @@ class Kept:
 
     def _find_namespaces(self) -> set[Slot]:
         """Also those by which nobody steps."""
+        if not self.optimizers.collections.has_namespaces:
+            return set()
         births = {
             birth for s in self.slots for birth in self.optimizers.trace(s).births
         }
@@ -132,13 +134,13 @@ class Kept:
                     made.value, made.function
                 ):
                     self._appended.add(id(made.value))
-        for calls in self.optimizers.collections.appended.values():
+        for calls, _ in self.optimizers.collections.appended.values():
             for one in calls:
-                at, value = one.definition.function, one.definition.value
-                holder = slot_of(one.holder, at)
-                if holder is None or value is None:
-                    continue
-                if holder in self.holders or slot_of(value, at) in self.slots:
+                holder = slot_of(one.holder, one.function)
+                given = slot_of(one.value, one.function)
+                if holder is not None and (
+                    holder in self.holders or given in self.slots
+                ):
                     self.holders.add(holder)
                     self._appended |= {id(other.call) for other in calls}
 
@@ -373,9 +375,13 @@ class Kept:
         }
         if any(slot.turn in bound for slot in self._each):
             return True
-        through = self.optimizers.collections.iterated
+        through = self.optimizers.collections.gone_through
         names = [
-            turn.name for turn in bound if through(stmt, turn.name, function) is mention
+            turn.name
+            for turn in bound
+            for target in stmt.targets
+            if stmt.value is not None
+            if through(target, stmt.value, turn.name, function) is mention
         ]
         return bool(names) and all(
             self.looked.each_only_looks(name, function) for name in names

@@ -512,7 +512,7 @@ class Finder:
         program = self.program
         for caller, stmt, call in program.calls_named("step"):
             for arg in call.args:
-                found = self.optimizers.collections.definitions(arg.value, caller)
+                found = program.definitions_of(arg.value, caller)
                 given = [(one.function, one.value) for one in found]
                 for at, value in ((caller, arg.value), *given):
                     if isinstance(value, ir.Call) and value.args:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from amp_migrate.analysis.objects.availability import Place, Seen, Sight, root_of
-from amp_migrate.analysis.objects.collections import Collections
 from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.objects.points_to import Place as Where
@@ -74,7 +73,6 @@ class Devices:
         self.torch = "torch"
         """What the file of the birth that is being decided calls torch."""
         self.points_to = program.noted(PointsTo)
-        self.collections = program.noted(Collections)
         self.moves = Moves(program, files)
         self.sight = Sight(program, files)
 
@@ -430,7 +428,7 @@ class Devices:
             # Each way makes a model of its own, and moves it.
             made = [
                 d.value
-                for d in self.collections.definitions(target, move.function)
+                for d in self.program.definitions_of(target, move.function)
                 if d.value is not None
                 and d.value != ir.Const(None)
                 and target not in ir.walk(d.value)

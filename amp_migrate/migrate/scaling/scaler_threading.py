@@ -450,7 +450,7 @@ class Travel:
                     # It is put there later, with a switch of its own.
                     value = None
                     break
-                value = collections.element(value, key, at) or ir.Item(
+                value = collections.elements(value, at).get(key) or ir.Item(
                     value, ir.Const(key)
                 )
             if value is None and slot.key is not None:
