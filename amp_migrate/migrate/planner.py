@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePath
@@ -12,7 +12,7 @@ from typing import NoReturn
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.holders import Holders
-from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.objects.live import Arms, Live
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
 from amp_migrate.analysis.paths.association import Association, Scalers
@@ -113,7 +113,7 @@ class Planner:
         self.mentions = Mentions(program)
         self.state_files = StateFiles(program, self.os_names)
         self._devices: dict[frozenset[str], Devices] = {}
-        self._live: dict[tuple[frozenset[str], frozenset[str]], Live] = {}
+        self._live: dict[tuple[frozenset[str], frozenset[str], Arms], Live] = {}
         self._unfollowed: list[TrainingLoop] = []
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
@@ -128,7 +128,15 @@ class Planner:
         self._unfollowed = [
             loop for loop in loops if not loop.slots and self._is_called_unseen(loop)
         ]
-        usage = Usage(self.program, self.optimizers, self.events, loops)
+        usage = Usage(
+            self.program,
+            self.optimizers,
+            self.events,
+            loops,
+            lambda loop: self._live_with(
+                [loop], self.program.around(frozenset((ir.file_of(loop.function),)))
+            ),
+        )
         for loop in phases.each("following optimizers", loops):
             usage.settle(loop)
             traces = [
@@ -141,11 +149,28 @@ class Planner:
         for slots in finder.together():
             touching = [group for group in groups if group.slots & slots]
             if len(touching) > 1:
-                apart = [group for group in groups if group not in touching]
-                groups = [*apart, joined(*touching)]
+                groups = [group for group in groups if group not in touching]
+                while touching:
+                    first = touching.pop(0)
+                    beside = [one for one in touching if self._run_together(first, one)]
+                    touching = [one for one in touching if one not in beside]
+                    groups.append(joined(first, *beside) if beside else first)
         for group in groups:
             self._follow_onwards(group)
         return groups
+
+    def _run_together(self, one: Group, other: Group) -> bool:
+        """Whether one run may come to the loops of both."""
+        files = self.program.around(one.files | other.files)
+
+        def may_meet(one: Group, other: Group) -> bool:
+            live = self._live_with(one.loops, files)
+            return live is None or any(
+                live.reaches(loop.function, loop.backwards[0].stmt.path)
+                for loop in other.loops
+            )
+
+        return may_meet(one, other) and may_meet(other, one)
 
     def _is_called_unseen(self, loop: TrainingLoop) -> bool:
         """Whether what computes gradients is handed on as a value, or got by a name that is put
@@ -229,14 +254,10 @@ class Planner:
 
     def _fill_group(self, group: Group, taken: set[str]) -> None:
         around = self.program.around(group.files)
+        live = self._live_with(group.loops, around)
         self._refuse_cpu_only(group, around)
         hazards = Hazards(
-            self.program,
-            self.forward,
-            self.options,
-            around,
-            self._live_with(group, around),
-            self.spans,
+            self.program, self.forward, self.options, around, live, self.spans
         )
         hazard = hazards.of_setup()
         if hazard is not None:
@@ -256,7 +277,7 @@ class Planner:
         ownership = Ownership(
             self.program, self.optimizers, self.events, identities, slots, group.births
         )
-        scalers, together = self._scalers(identities, ownership, sites, around)
+        scalers, together = self._scalers(identities, ownership, sites, around, live)
         if self.options.scaled:
             line = min(b.event.line for b in backwards)
             if any(c.held.twice for c in ownership.coverages(identities.all)):
@@ -342,7 +363,7 @@ class Planner:
                 around,
                 holders,
                 self._newborn(group),
-                hazards.live,
+                live,
             ).place()
         if isinstance(placement, Refusal):
             raise Blocked(placement)
@@ -422,9 +443,12 @@ class Planner:
         ownership: Ownership,
         backwards: frozenset[Site],
         files: frozenset[str],
+        live: Live | None,
     ) -> tuple[Scalers, Scalers]:
         """The scalers of a group's optimizers, by what these step on; and what they have in common."""
-        walk = Association(self.program, self.events, identities, ownership, backwards)
+        walk = Association(
+            self.program, self.events, identities, ownership, backwards, live=live
+        )
         for root in roots(self.program, self.events, files):
             walk.run(root)
         if walk.is_exhausted and len(identities.all) > 1:
@@ -480,11 +504,13 @@ class Planner:
             and newborn.holds_only_new(birth)
         )
 
-    def _live_with(self, group: Group, around: frozenset[str]) -> Live | None:
-        """What can run with a group's loops, where all that runs them is in sight."""
-        loops = {ir.file_of(loop.function) for loop in group.loops}
+    def _live_with(
+        self, loops: Sequence[TrainingLoop], around: frozenset[str]
+    ) -> Live | None:
+        """What can run with some loops, where all that runs them is in sight."""
+        files = {ir.file_of(loop.function) for loop in loops}
         started = frozenset(
-            file for file in around if self.program.may_import(file, loops)
+            file for file in around if self.program.may_import(file, files)
         )
         live = self._live_from(around, started)
         if 1 < len(started) <= _MOST_SCRIPTS and not live.is_open:
@@ -495,17 +521,32 @@ class Planner:
                 if any(
                     loop.function
                     in self._live_from(around, frozenset({file})).functions
-                    for loop in group.loops
+                    for loop in loops
                 )
             )
             live = self._live_from(around, run or started)
-        is_run = all(loop.function in live.functions for loop in group.loops)
-        return live if is_run and not live.is_open else None
+            started = run or started
+        is_run = all(loop.function in live.functions for loop in loops)
+        if live.is_open or not is_run:
+            return None
+        taken = frozenset.intersection(
+            *(
+                live.required(backward.function, backward.stmt.path)
+                for loop in loops
+                for backward in loop.backwards
+            )
+        )
+        return self._live_from(around, started, taken)
 
-    def _live_from(self, around: frozenset[str], started: frozenset[str]) -> Live:
-        key = (around, started)
+    def _live_from(
+        self,
+        around: frozenset[str],
+        started: frozenset[str],
+        taken: Arms = frozenset(),
+    ) -> Live:
+        key = (around, started, taken)
         if key not in self._live:
-            self._live[key] = Live(self.program, around, started)
+            self._live[key] = Live(self.program, around, started, taken)
         return self._live[key]
 
     def _evaluation(self, group: Group) -> list[Run]:

@@ -17,65 +17,7 @@ from torch import nn
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 data = [(torch.randn(4, 8), torch.randn(4, 3))]
 """
-TRAIN = """\
-def train():
-    model = nn.Linear(8, 3).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for x, y in data:
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
-        loss.backward()
-        optimizer.step()
-"""
 LOOPS = {
-    "an optimizer that another arm of an if makes": (
-        "which objects one run makes together is not followed",
-        """\
-class Own(torch.optim.Optimizer):
-    def __init__(self, params):
-        params = list(params)
-        super().__init__(params, {})
-        self.inner = torch.optim.SGD(params, lr=0.1)
-    def step(self):
-        self.inner.step()
-class Natural:
-    def __init__(self, net):
-        self.net, self.optimizer = net, Own(net.parameters())
-    def update(self, x, y):
-        self.optimizer.zero_grad()
-        loss = nn.functional.mse_loss(self.net(x), y)
-        loss.backward()
-        self.optimizer.step()
-class Plain:
-    def __init__(self, net):
-        self.net, self.optimizer = net, torch.optim.Adam(net.parameters())
-    def update(self, x, y):
-        self.optimizer.zero_grad()
-        loss = nn.functional.mse_loss(self.net(x), y)
-        loss.backward()
-        self.optimizer.step()
-net = nn.Linear(8, 3).to(device)
-if sys.argv[-1] == "natural":
-    agent = Natural(net)
-else:
-    agent = Plain(net)
-for x, y in data:
-    agent.update(x.to(device), y.to(device))
-""",
-    ),
-    "hooks that another arm of an if sets": (
-        "what runs together in one run is not followed",
-        f"""\
-{TRAIN}def prune():
-    model = nn.Linear(8, 3).to(device)
-    model.register_full_backward_hook(lambda module, given, out: print(out[0].norm()))
-    model(data[0][0].to(device)).sum().backward()
-if sys.argv[-1] == "prune":
-    prune()
-else:
-    train()
-""",
-    ),
     "a BCELoss that this program never makes": (
         "which objects one run makes together is not followed",
         """\

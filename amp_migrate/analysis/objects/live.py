@@ -2,6 +2,9 @@
 
 What is mentioned in code that can run can run itself. A class whose name is looked up out of sight may
 be any; then nothing is left out.
+
+An ``if`` that a run meets once takes one of its arms. Where all that leads to a place leads through one
+arm, the other does not run beside that place, nor what only the other brings to life: `Live.required`.
 """
 
 from __future__ import annotations
@@ -13,10 +16,14 @@ from functools import cached_property
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
-from amp_migrate.program.control_flow import is_main_guard
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
+from amp_migrate.program.control_flow import ends, is_main_guard
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
+
+Arm = tuple[str, ir.Path, str]
+"""A block of an ``if``: its function, the path of the ``if``, and ``body`` or ``orelse``."""
+Arms = frozenset[Arm]
 
 _LOOKUPS = frozenset(
     """builtins.globals builtins.locals builtins.vars builtins.eval builtins.exec builtins.__import__
@@ -36,11 +43,13 @@ _ASK = frozenset(f"builtins.{name}" for name in "super isinstance issubclass".sp
 class _Effects:
     """What a function brings to life when it runs."""
 
-    functions: dict[str, None] = field(default_factory=dict)
-    """Those that can run then."""
+    functions: dict[str, Arms] = field(default_factory=dict)
+    """Those that can run then, each with the arms that lead to every mention of it."""
     classes: dict[str, list[str | None]] = field(default_factory=dict)
     """Those of which there may be instances, and where these are kept: names, or None where they may
     be anywhere."""
+    made: dict[str, Arms] = field(default_factory=dict)
+    """The same classes, with the arms that lead to every mention of them."""
     loose: set[str] = field(default_factory=set)
     """Names whose values are more than called."""
     is_open: bool = False
@@ -53,24 +62,34 @@ class Live:
     """What can run when one of some files is run as a script."""
 
     def __init__(
-        self, program: Program, files: Collection[str], started: Collection[str]
+        self,
+        program: Program,
+        files: Collection[str],
+        started: Collection[str],
+        taken: Arms = frozenset(),
     ) -> None:
-        """``started``: those that may be the script; the others are imported."""
+        """``started``: those that may be the script; the others are imported. ``taken``: the arms that
+        are known to run."""
         self.program = program
+        self._taken = {(function, path): block for function, path, block in taken}
         self.functions: dict[str, None] = {}
         self.classes: dict[str, None] = {}
         """Those of which there may be instances."""
         self._all = _Effects()
-        reader = program.noted(_Reader)
-        self._pending = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
-        self._pending += reader.entry_points(started)
+        self._effects: dict[str, _Effects] = {}
+        self._reader = reader = program.noted(_Reader)
+        self._roots = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
+        self._roots += reader.entry_points(started)
+        self._pending = list(self._roots)
         while self._pending:
             function = self._pending.pop()
             if function not in self.functions and function in program.functions:
                 self.functions[function] = None
                 spend(40)
                 is_started = ir.file_of(function) in started
-                self._add(reader.of(function, is_started))
+                own = frozenset(arm for arm in taken if arm[0] == function)
+                self._effects[function] = effects = reader.of(function, is_started, own)
+                self._add(effects)
 
     @property
     def is_open(self) -> bool:
@@ -92,6 +111,67 @@ class Live:
                     methods = self.program.classes[base].methods
                     self._pending += [name for _, name in methods]
 
+    def takes(self, function: str, path: ir.Path, block: str) -> bool:
+        """Whether the ``body``, or the ``orelse``, of an ``if`` can run."""
+        return self._taken.get((function, path), block) == block
+
+    def reaches(self, function: str, path: ir.Path) -> bool:
+        """Whether a statement of a function can run, other arms aside that are not known to be taken."""
+        return self.runs(function) and all(
+            self.takes(*arm) for arm in self._reader.arms(function, path)
+        )
+
+    def required(self, function: str, path: ir.Path) -> Arms:
+        """The arms that a run takes in which a statement of a function runs."""
+        own = self._reader.arms(function, path)
+        found = self._needed.get(function, frozenset()) | own
+        # Both arms of one `if`: it cannot run at all, as far as is known.
+        return found if len({arm[:2] for arm in found}) == len(found) else frozenset()
+
+    @cached_property
+    def _needed(self) -> dict[str, Arms]:
+        """By function, the arms that every way to it leads through."""
+        found: dict[str, Arms] = {}
+        mentioned: dict[str, Arms] = {}
+        made: dict[str, Arms] = {}
+        pending = [root for root in self._roots if root in self._effects]
+        found |= dict.fromkeys(pending, frozenset())
+        left = dict.fromkeys(self._effects)
+        while pending or left:
+            if not pending:
+                # What only what is not made leads to.
+                pending.append(left.popitem()[0])
+                found.setdefault(pending[-1], frozenset())
+            function = pending.pop()
+            left.pop(function, None)
+            for name in self._passed_on(function, found[function], mentioned, made):
+                owner = self.program.functions[name].class_name
+                if owner in self.classes and owner not in made:
+                    continue
+                arms = mentioned.get(name, frozenset()) | made.get(
+                    owner or "", frozenset()
+                )
+                if name not in self._roots and found.get(name) != arms:
+                    found[name] = arms
+                    pending.append(name)
+        return found
+
+    def _passed_on(
+        self, function: str, here: Arms, mentioned: dict[str, Arms], made: dict[str, Arms]
+    ) -> Iterator[str]:
+        """The functions to which more ways lead by what one of them brings to life."""
+        program, effects = self.program, self._effects[function]
+        changed: dict[str, None] = {}
+        for class_name, arms in effects.made.items():
+            for base in program.bases(class_name):
+                if _meet(made, base, here | arms):
+                    methods = program.classes[base].methods
+                    changed |= dict.fromkeys(name for _, name in methods)
+        for name, arms in effects.functions.items():
+            if _meet(mentioned, name, here | arms):
+                changed[name] = None
+        return (name for name in changed if name in self._effects)
+
     def runs(self, function: str) -> bool:
         """Whether a function can run: a method only where there may be an instance."""
         owner = self.program.functions[function].class_name
@@ -111,19 +191,86 @@ class _Reader:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._known: dict[tuple[str, bool], _Effects] = {}
+        self._known: dict[tuple[str, bool, Arms], _Effects] = {}
+        self._once: dict[str, bool] = {}
         self._found = _Effects()
         """Of what is being read."""
+        self._arms: Arms = frozenset()
+        """Those that lead to what is being read."""
         self._is_started = False
+        self._taken: dict[ir.Path, str] = {}
 
-    def of(self, function: str, is_started: bool) -> _Effects:
-        """What a function does; ``is_started``: its file may be the script."""
-        if (function, is_started) not in self._known:
+    def of(
+        self, function: str, is_started: bool, taken: Arms = frozenset()
+    ) -> _Effects:
+        """What a function does; ``is_started``: its file may be the script. ``taken``: the arms of it
+        that are known to run."""
+        key = (function, is_started, taken)
+        if key not in self._known:
             self._found, self._is_started = _Effects(), is_started
+            self._taken = {path: block for _, path, block in taken}
             for stmt in self._run(self.program.functions[function].body, function):
+                self._arms = self.arms(function, stmt.path)
                 self._read(stmt, function)
-            self._known[function, is_started] = self._found
-        return self._known[function, is_started]
+            self._known[key] = self._found
+        return self._known[key]
+
+    def arms(self, function: str, path: ir.Path) -> Arms:
+        """The arms that a run takes on its way to a statement of a function, of each ``if`` that it
+        meets once."""
+        control = self.program.control(function)
+        if path not in control.statements or not self._runs_once(function):
+            return frozenset()
+        found: list[Arm] = []
+        for outer in (*control.around(path), None):
+            for earlier in control.block(path)[: path[-1][1]]:
+                leaving = {block.field for block in earlier.blocks if ends(block.body)}
+                if _chooses(earlier) and len(leaving) == 1:
+                    # What is behind it is come to through the other arm.
+                    other = "orelse" if leaving == {"body"} else "body"
+                    found.append((function, earlier.path, other))
+            if outer is None:
+                break
+            if outer.kind in ("for", "while"):
+                found.clear()
+            elif _chooses(outer):
+                found.append((function, outer.path, path[len(outer.path)][0]))
+            path = outer.path
+        return frozenset(found)
+
+    def _runs_once(self, function: str) -> bool:
+        """Whether a run of a program calls a function once at most."""
+        if function not in self._once:
+            self._once[function] = False  # of one that calls itself
+            self._once[function] = ir.is_top(function) or self._is_called_once(function)
+        return self._once[function]
+
+    def _is_called_once(self, function: str) -> bool:
+        program = self.program
+        scope = program.functions[function]
+        sites = program.call_sites.get(function, ())
+        if len(sites) != 1 or function in program.escaping or scope.is_generator:
+            return False
+        if not all(program.keeps_function(d, function) for d in scope.decorators):
+            return False
+        if scope.class_name is not None:
+            # A base class may call it, or an operator.
+            hidden = scope.name.startswith("__") and scope.name != "__init__"
+            if hidden or program.external_bases(scope.class_name):
+                return False
+        stmt, caller, call = sites[0].stmt, sites[0].caller, sites[0].call
+        control = program.control(caller)
+        return (
+            stmt.path in control.statements
+            and stmt.kind not in ("for", "while")
+            and not any(o.kind in ("for", "while") for o in control.around(stmt.path))
+            and not any(
+                isinstance(inner, (ir.Comprehension, ir.Deferred))
+                and any(part is call for part in ir.walk(inner))
+                for inner in parts_of(stmt)
+            )
+            and self._runs_once(caller)
+        )
 
     def entry_points(self, started: Collection[str]) -> Iterator[str]:
         """What nothing in a script calls, and can be called without arguments: a package's command
@@ -153,16 +300,20 @@ class _Reader:
             chosen = None
             if stmt.kind == "if" and stmt.value is not None:
                 chosen = self._outcome(stmt.value, function)
+                if stmt.path in self._taken:
+                    chosen = self._taken[stmt.path] == "body"
             for block in stmt.blocks:
                 if chosen is None or (block.field == "body") is chosen:
                     yield from self._run(block.body, function)
+                    if chosen is not None and ends(block.body):
+                        return
 
     def _read(self, stmt: ir.Stmt, function: str) -> None:
         program, found = self.program, self._found
         if stmt.kind == "functiondef":
             decorators = program.functions[stmt.names[1]].decorators
             if not all(self._is_plain(d, function) for d in decorators):
-                self._found.functions[stmt.names[1]] = None
+                self._mention(stmt.names[1])
         elif stmt.kind == "classdef":
             self._define(stmt, function)
         held = self._held(stmt, function)
@@ -199,7 +350,7 @@ class _Reader:
                 found.is_unfolded = found.is_unfolded or name in _UNFOLDED
                 for ref in program.resolve(inner, function):
                     if ref.kind == "function":
-                        found.functions[ref.name] = None
+                        self._mention(ref.name)
                     elif ref.kind == "class" and id(inner) not in asked:
                         self._make(ref.name, held.get(id(inner)))
 
@@ -276,6 +427,10 @@ class _Reader:
 
     def _make(self, class_name: str, holder: str | None = None) -> None:
         self._found.classes.setdefault(class_name, []).append(holder)
+        _meet(self._found.made, class_name, self._arms)
+
+    def _mention(self, function: str) -> None:
+        _meet(self._found.functions, function, self._arms)
 
     def _is_plain(self, decorator: ir.Expr, function: str) -> bool:
         """Whether a decorator is known not to keep what it is given."""
@@ -338,7 +493,8 @@ class _Reader:
             }
             run = list(facts.functions)
             run += [ref.name for ref in refs if ref.kind == "function"]
-            self._found.functions |= dict.fromkeys(run)
+            for function in run:
+                self._mention(function)
             made = list(facts.classes)
             made += [ref.name for ref in refs if ref.kind == "class"]
             for class_name in made:
@@ -462,6 +618,20 @@ class _Reader:
             elif holder is None or self._is_imported(holder, function):
                 found.add(None)
         return frozenset(found)
+
+
+def _chooses(stmt: ir.Stmt) -> bool:
+    """Whether a statement is an ``if``, other than the one that asks for the script itself: of that,
+    each process has its own answer."""
+    return stmt.kind == "if" and stmt.value is not None and not is_main_guard(stmt.value)
+
+
+def _meet(known: dict[str, Arms], name: str, arms: Arms) -> bool:
+    """Keep what all ways to something have in common; whether that is news."""
+    common = known[name] & arms if name in known else arms
+    is_new = name not in known or common != known[name]
+    known[name] = common
+    return is_new
 
 
 def _package_of(name: ir.Expr | None) -> str | None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from amp_migrate.analysis.objects.collections import Turn
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities, order
@@ -46,9 +47,10 @@ class Association(Walk[_Held]):
         ownership: Ownership,
         backwards: Collection[Site],
         by_site: bool = False,
+        live: Live | None = None,
     ) -> None:
         """``by_site``: a backward is known by its place, whatever the way to it."""
-        super().__init__(program, events)
+        super().__init__(program, events, live=live)
         self.by_site = by_site
         self._told: dict[str, bool] = {}
         self._walked_for: dict[tuple[Slot, ...], dict[tuple[object, ...], Any]] = {}

@@ -104,10 +104,9 @@ class Protocol(Walk[Held]):
         live: Live | None = None,
     ) -> None:
         """``births``: the optimizers that a statement makes anew; ``newborn``: those of the statements
-        that make all their parameters anew as well. ``live``: what can run, where that is known.
+        that make all their parameters anew as well.
         """
-        super().__init__(program, events, handlers)
-        self.live = live
+        super().__init__(program, events, handlers, live)
         self.slots = slots
         self.backwards = backwards
         self.births = births
@@ -128,9 +127,6 @@ class Protocol(Walk[Held]):
         """The scaler's states at ``continue``, ``break`` and ``return``."""
         self._optimizers: tuple[Slot, ...] = ()
         self._training: dict[Site, bool] = {}
-
-    def _can_run(self, callee: str) -> bool:
-        return self.live is None or self.live.runs(callee)
 
     def _fault(self, code: str, function: str, line: int, reason: str) -> None:
         self.faults.setdefault(Fault(code, function, line, reason))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.events import CALLS, Event, Events
 from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
@@ -81,8 +82,16 @@ class _Walked(Generic[Held]):
 class Walk(ABC, Generic[Held]):
     """Walks the ways that begin at a function; what is met on them is for a subclass to judge."""
 
-    def __init__(self, program: Program, events: Events, handlers: bool = True) -> None:
-        """``handlers``: whether exceptions may take a way through their handlers."""
+    def __init__(
+        self,
+        program: Program,
+        events: Events,
+        handlers: bool = True,
+        live: Live | None = None,
+    ) -> None:
+        """``handlers``: whether exceptions may take a way through their handlers. ``live``: what can
+        run, where that is known."""
+        self.live = live
         self.program = program
         self.events = events
         self.handlers = handlers
@@ -163,7 +172,11 @@ class Walk(ABC, Generic[Held]):
 
     def _can_run(self, callee: str) -> bool:
         """Whether a called function is one that can run at all."""
-        return True
+        return self.live is None or self.live.runs(callee)
+
+    def _can_take(self, function: str, stmt: ir.Stmt, branch: str) -> bool:
+        """Whether a branch of an ``if`` is one that can run at all."""
+        return self.live is None or self.live.takes(function, stmt.path, branch)
 
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether a ``for`` does the same with each of a few optimizers: one turn shows it all."""
@@ -347,6 +360,8 @@ class Walk(ABC, Generic[Held]):
         tracked = test is not None and test in self._tests(function)
         flow: Flow[Held] = Flow()
         for branch, taken in (("body", True), ("orelse", False)):
+            if not self._can_take(function, stmt, branch):
+                continue
             entering = set()
             for state in states:
                 value = taken if outcome else not taken

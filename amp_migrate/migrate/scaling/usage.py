@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from amp_migrate.analysis.objects.coverage import Coverage
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths.association import Association
 from amp_migrate.analysis.paths.events import Events
@@ -27,7 +29,10 @@ class Usage:
         optimizers: Optimizers,
         events: Events,
         loops: list[TrainingLoop],
+        live_with: Callable[[TrainingLoop], Live | None],
     ) -> None:
+        """``live_with``: what can run where a loop does."""
+        self.live_with = live_with
         self.program = program
         self.optimizers = optimizers
         self.events = events
@@ -41,7 +46,7 @@ class Usage:
         )
 
     def _settle_alone(self, loop: TrainingLoop) -> None:
-        """Let a loop go whose gradients the only optimizer never meets: they are another model's,
+        """Let a loop go whose gradients its only optimizer never meets: they are another model's,
         trained by hand, dropped before, or made to take the time of a backward()."""
         beside = [
             stmt.path
@@ -139,6 +144,19 @@ class Usage:
                 used.setdefault(way[-1], set()).add(one)
         return used
 
+    def _made_beside(self, loop: TrainingLoop, used: set[Slot]) -> set[Slot]:
+        """Those of some optimizers that a run makes in which a loop runs."""
+        live = self.live_with(loop) if used - loop.slots else None
+        if live is None:
+            return used
+        made = {
+            (self._identities.of_birth(birth), birth.function)
+            for slot in self._slots
+            for birth in self.optimizers.trace(slot).births
+        }
+        apart = used - {one for one, function in made if live.runs(function)}
+        return used - {one for one, _ in made if one in apart}
+
     def settle(self, loop: TrainingLoop) -> None:
         """Make a loop's optimizers those that step on its gradients, near or far."""
         if loop.refusal is not None or not self._identities.all:
@@ -149,6 +167,7 @@ class Usage:
         used: set[Slot] = set()
         for backward in loop.backwards:
             used |= self._used.get((backward.function, backward.stmt.path), set())
+        used = self._made_beside(loop, used)
         if self._is_exhausted:
             if self._is_local(loop):
                 return
@@ -163,6 +182,8 @@ class Usage:
                 loop.slots = frozenset()
                 message = "no optimizer steps on this backward()"
                 loop.refuse(Refusal("AMP011", message))
+            else:
+                self._settle_alone(loop)
             return
         near = loop.slots
         loop.slots = frozenset(

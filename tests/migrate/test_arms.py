@@ -1,0 +1,157 @@
+"""One run takes one arm of an ``if`` that it meets once: what only the other brings to life does not meet
+what this one does. All scripts really run."""
+
+from __future__ import annotations
+
+import pytest
+from half_support import check_runs
+
+from amp_migrate.api import Outcome, migrate_source
+
+HEAD = """\
+import sys
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [(torch.randn(4, 8), torch.randn(4, 3)) for _ in range(4)]
+class Own(torch.optim.Optimizer):
+    def __init__(self, params):
+        params = list(params)
+        super().__init__(params, {})
+        self.inner = torch.optim.SGD(params, lr=0.1)
+    def step(self):
+        self.inner.step()
+class Natural:
+    def __init__(self, net):
+        self.net, self.optimizer = net, Own(net.parameters())
+    def update(self, x, y):
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+class Plain:
+    def __init__(self, net):
+        self.net, self.optimizer = net, torch.optim.Adam(net.parameters())
+    def update(self, x, y):
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+net = nn.Linear(8, 3).to(device)
+mode = "natural" if len(sys.argv) > 4 else "plain"
+"""
+WATCH = """\
+def watch():
+    model = nn.Linear(8, 3).to(device)
+    model.register_full_backward_hook(lambda module, given, out: print(out[0].norm()))
+    model(data[0][0].to(device)).sum().backward()
+"""
+STEPS = """\
+for x, y in data:
+    print(agent.update(x.to(device), y.to(device)))
+"""
+CHOSEN = """\
+if mode == "natural":
+    agent = Natural(net)
+else:
+    agent = Plain(net)
+"""
+TRAINING = """\
+    agent = Plain(net)
+    for x, y in data:
+        print(agent.update(x.to(device), y.to(device)))
+"""
+
+
+def _inside(head: str, text: str) -> str:
+    """A block."""
+    return head + "".join(f"    {line}\n" for line in text.splitlines())
+
+
+_LINE = HEAD.splitlines().index("class Plain:") + 7
+"""Of its backward()."""
+
+APART = {
+    "an optimizer": CHOSEN + STEPS,
+    "an optimizer, of an elif": """\
+if mode == "other":
+    raise SystemExit
+elif mode != "plain":
+    agent = Natural(net)
+else:
+    agent = Plain(net)
+"""
+    + STEPS,
+    "an optimizer, in a function that is called once": _inside(
+        "def main():\n", CHOSEN + STEPS
+    )
+    + 'if __name__ == "__main__":\n    main()\n',
+    "hooks": f"{WATCH}if mode == 'natural':\n    watch()\nelse:\n{TRAINING}",
+    "hooks, and the end of the run behind them": f"""\
+{WATCH}def main():
+    if mode == "natural":
+        watch()
+        return
+{TRAINING}
+main()
+""",
+    "hooks, behind an arm that ends the run": f"""\
+{WATCH}if mode == "plain":
+{TRAINING}    sys.exit()
+watch()
+""",
+}
+MEETING = {
+    "the arms take turns": (
+        "AMP014",
+        _inside("for mode in (mode, 'plain'):\n", CHOSEN + STEPS),
+    ),
+    "its function is called twice": (
+        "AMP014",
+        _inside("def main(mode):\n", CHOSEN + STEPS) + "main(mode)\nmain('plain')\n",
+    ),
+    "both arms make it": (
+        "AMP014",
+        """\
+if mode == "natural":
+    agent = Natural(net)
+    others = [Plain(net)]
+else:
+    agent = Plain(net)
+    others = []
+for other in others:
+    for x, y in data:
+        other.update(x.to(device), y.to(device))
+""" + STEPS,
+    ),
+    "the optimizer of all runs": (
+        "AMP014",
+        f"agent = Natural(net)\n{STEPS}if mode == 'plain':\n    agent = Plain(net)\n{STEPS}",
+    ),
+}
+
+
+def _of_plain(source: str) -> tuple[str, str | None]:
+    """What becomes of the script, and why not of the loop of `Plain`."""
+    result = migrate_source(source, path="train.py")
+    (loop,) = [one for one in result.loops if one.place.line == _LINE]
+    assert (loop.outcome is Outcome.MIGRATED) is (loop.diagnostic is None)
+    return result.output, None if loop.diagnostic is None else loop.diagnostic.code
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_another_arm_brings_to_life_is_no_reason(name: str) -> None:
+    source = HEAD + APART[name]
+    output, code = _of_plain(source)
+    assert code is None
+    check_runs(source, output)
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_what_may_meet_the_loop_is(name: str) -> None:
+    code, text = MEETING[name]
+    source = HEAD + text
+    assert _of_plain(source) == (source, code)
