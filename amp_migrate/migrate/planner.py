@@ -451,7 +451,7 @@ class Planner:
         )
         for root in roots(self.program, self.events, files):
             walk.run(root)
-        if walk.is_exhausted and len(identities.all) > 1:
+        if walk.exhausted and len(identities.all) > 1:
             message = (
                 "more paths lead through these loops and optimizers than are followed"
             )

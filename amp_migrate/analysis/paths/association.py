@@ -56,6 +56,9 @@ class Association(Walk[_Held]):
         self._walked_for: dict[tuple[Slot, ...], dict[tuple[object, ...], Any]] = {}
         self._bits: dict[Slot, dict[Frames, int]] = {}
         self._pairs = 0
+        self.exhausted: dict[str, None] = {}
+        """The roots whose ways are not all followed: there are too many of them, or of those before."""
+        self._root = ""
         self._of_one: dict[Slot, int] = {}
         self.sure: dict[tuple[Site, Slot], set[Frames]] = {}
         """The ways to the backwards whose gradients a step finds in any case."""
@@ -76,12 +79,13 @@ class Association(Walk[_Held]):
             one for one in found if one in own or one.owner == root
         )
         self._walked = self._walked_for.setdefault(self._optimizers, {})
+        self._root = root
         return 0, 0
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether there are more ways than are followed."""
-        return self._calls > _MOST_CALLS or self._pairs > _MOST_PAIRS
+    def _is_exhausted(self) -> bool:
+        if self._calls > _MOST_CALLS or self._pairs > _MOST_PAIRS:
+            self.exhausted[self._root] = None
+        return self._root in self.exhausted
 
     @cached_property
     def _concerned(self) -> frozenset[str]:
@@ -102,7 +106,7 @@ class Association(Walk[_Held]):
         if not any(self.events.leads_to(c, self._concerned) for c in event.callees):
             return {state}
         self._calls += 1
-        return {state} if self.is_exhausted else super()._call(event, state)
+        return {state} if self._is_exhausted() else super()._call(event, state)
 
     def _bit(self, one: Slot, way: Frames) -> int:
         bits = self._bits.setdefault(one, {})

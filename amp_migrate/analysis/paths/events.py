@@ -162,7 +162,11 @@ class Events:
         pending, seen = [function], {function}
         while pending:
             direct = self.direct(pending.pop())
-            called = {callee for _, event in direct for callee in event.callees} - seen
+            called = {
+                callee
+                for _, event in direct
+                for callee in (self.brought(event) if event.maybe else event.callees)
+            } - seen
             pending += called
             seen |= called
         return seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from amp_migrate.analysis.objects.coverage import Coverage
@@ -37,7 +37,7 @@ class Usage:
         self.optimizers = optimizers
         self.events = events
         self.loops = loops
-        self._is_exhausted = False
+        self._exhausted: Collection[str] = ()
         self._walked: set[str] = set()
         self._slots = frozenset(
             event.slot
@@ -60,7 +60,7 @@ class Usage:
             return
         sites = [(backward.function, backward.stmt.path) for backward in loop.backwards]
         used = any(self._used.get(site) for site in sites)
-        if not used and loop.function in self._walked and not self._is_exhausted:
+        if not used and loop.function in self._walked and not self._is_cut(loop):
             loop.slots = frozenset()
             message = "no optimizer steps on this backward()"
             loop.refuse(Refusal("AMP011", message))
@@ -136,13 +136,19 @@ class Usage:
         )
         for root in roots(self.program, self.events, files):
             walk.run(root)
-        self._is_exhausted = walk.is_exhausted
+        self._exhausted = walk.exhausted
         self._walked = {function for function, _ in walk.visited}
         used: dict[Site, set[Slot]] = {}
         for one, ways in walk.uses.items():
             for way in ways:
                 used.setdefault(way[-1], set()).add(one)
         return used
+
+    def _is_cut(self, loop: TrainingLoop) -> bool:
+        """Whether more ways lead to a loop than are followed."""
+        return any(
+            self.events.leads_to(root, (loop.function,)) for root in self._exhausted
+        )
 
     def _made_beside(self, loop: TrainingLoop, used: set[Slot]) -> set[Slot]:
         """Those of some optimizers that a run makes in which a loop runs."""
@@ -168,7 +174,7 @@ class Usage:
         for backward in loop.backwards:
             used |= self._used.get((backward.function, backward.stmt.path), set())
         used = self._made_beside(loop, used)
-        if self._is_exhausted:
+        if self._is_cut(loop):
             if self._is_local(loop):
                 return
             message = (
