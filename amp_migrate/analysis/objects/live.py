@@ -157,7 +157,11 @@ class Live:
         return found
 
     def _passed_on(
-        self, function: str, here: Arms, mentioned: dict[str, Arms], made: dict[str, Arms]
+        self,
+        function: str,
+        here: Arms,
+        mentioned: dict[str, Arms],
+        made: dict[str, Arms],
     ) -> Iterator[str]:
         """The functions to which more ways lead by what one of them brings to life."""
         program, effects = self.program, self._effects[function]
@@ -623,7 +627,9 @@ class _Reader:
 def _chooses(stmt: ir.Stmt) -> bool:
     """Whether a statement is an ``if``, other than the one that asks for the script itself: of that,
     each process has its own answer."""
-    return stmt.kind == "if" and stmt.value is not None and not is_main_guard(stmt.value)
+    return (
+        stmt.kind == "if" and stmt.value is not None and not is_main_guard(stmt.value)
+    )
 
 
 def _meet(known: dict[str, Arms], name: str, arms: Arms) -> bool:

@@ -21,7 +21,7 @@ from amp_migrate.analysis.values.conditions import (
 )
 from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
@@ -88,8 +88,11 @@ class Devices:
             return Undecided(True, "nothing here is moved to an accelerator")
         own, known = self.moves.own(function, birth)
         decided = self._by_own(own, place) if own else self._by_others(known, place)
+        moved = [move for move in own if move in reaching]
         if decided is None and own:
-            decided = self._by_availability([m for m in own if m in reaching], place)
+            decided = self._by_availability(moved, place)
+        if moved and not isinstance(decided, Decision):
+            decided = self._by_parameters(moved, place) or decided
         unseen = "it cannot be seen from the optimizer where the device is decided"
         return decided or Undecided(False, unseen)
 
@@ -148,6 +151,54 @@ class Devices:
             if not self.moves.is_cuda_if_available(move):
                 return None
         return Decision(f"{self.torch}.cuda.is_available()")
+
+    def _by_parameters(self, moves: Iterable[Move], place: Place) -> Decision | None:
+        """Where the decision is out of sight, but made before: a parameter that the optimizer is given is
+        where it was put."""
+        if not all(self._is_before(m.function, m.stmt, place, ()) for m in moves):
+            return None
+        given = {
+            inner.func.value
+            for call in calls_of(place.stmt)
+            for arg in call.args
+            for inner in (_unfiltered(arg.value),)
+            if isinstance(inner, ir.Call) and not inner.args
+            if isinstance(inner.func, ir.Attr) and inner.func.attr == "parameters"
+        }
+        text = ir.render(given.pop()) if len(given) == 1 else None
+        if text is None or text.endswith(")"):
+            return None
+        return Decision(f'next({text}.parameters()).device.type == "cuda"')
+
+    def _is_before(
+        self, function: str, stmt: ir.Stmt, place: Place, asked: tuple[str, ...]
+    ) -> bool:
+        """Whether a statement is not run any more once a place is come to."""
+        program = self.program
+        own = [path for caller, path in self._leading_to(place) if caller == function]
+        control = program.control(function)
+        if own:
+            return not any(control.leads(path, stmt.path) for path in own)
+        sites = program.call_sites.get(function, ())
+        return (
+            bool(sites)
+            and function not in (*program.escaping, *asked)
+            and all(
+                self._is_before(s.caller, s.stmt, place, (*asked, function))
+                for s in sites
+            )
+        )
+
+    def _leading_to(self, place: Place) -> set[tuple[str, ir.Path]]:
+        """A place, and the calls that lead to it."""
+        found = {(place.function, place.stmt.path)}
+        pending = [place.function]
+        while pending:
+            for site in self.program.call_sites.get(pending.pop(), ()):
+                if all(site.caller != function for function, _ in found):
+                    pending.append(site.caller)
+                found.add((site.caller, site.stmt.path))
+        return found
 
     def _have_same_instances(self, one: str, other: str) -> bool:
         """Whether what is of one class is of the other: the same, or a mixin and the only class that it is
@@ -617,6 +668,15 @@ def _is_chosen(stmt: ir.Stmt, call: ir.Call) -> bool:
         for operand in inner.operands[1:]
         for one in ir.walk(operand)
     )
+
+
+def _unfiltered(expr: ir.Expr) -> ir.Expr:
+    """What ``filter(lambda p: p.requires_grad, model.parameters())`` takes from."""
+    while isinstance(expr, ir.Call) and expr.args:
+        if expr.func not in (ir.Name("filter"), ir.Name("list")):
+            break
+        expr = expr.args[-1].value
+    return expr
 
 
 def _latest_first(moves: list[Move], place: Place) -> list[Move]:
