@@ -109,6 +109,8 @@ class Runner:
         """Whether scripts see a stand-in for CUDA."""
         self.launched = False
         """Whether scripts find in the environment what a launcher says to the only process."""
+        self.paths: list[str] = []
+        """Folders that modules are looked for in where they are nowhere else."""
         self._scratch = scratch
         self._made: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
@@ -211,6 +213,7 @@ class Runner:
                 "name": program.entry.name,
                 "arguments": list(program.entry.arguments),
                 "module": program.entry.module,
+                "paths": self.paths,
             },
             "steps": self.limits.steps,
             "threads": self.limits.threads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,8 @@ _ASKS_LAUNCHER = re.compile(
     r"(KeyError: '|environment variable )(MASTER_(ADDR|PORT)|(LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE)\b"
 )
 """What a script says that is to be started by ``torchrun``."""
+
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 
 SLOW = 2.0
 """Seconds by which a run is longer, at least, whose time is to be another one."""
@@ -221,7 +224,25 @@ class Validation:
             self.runner.launched = True
             self.notes.append("it ran as torchrun would run it in one process")
             record = self._run(order)
+        while folder := self._not_installed(record.failure):
+            self.runner.paths.append(folder)
+            self.notes.append(f"{folder} was taken to be on PYTHONPATH")
+            record = self._run(order)
         return record
+
+    def _not_installed(self, failure: str) -> str | None:
+        """A folder with a package of the program that a script expects to be installed."""
+        missing = _MISSING_MODULE.search(failure)
+        if missing is None:
+            return None
+        program = self.runner.program
+        for folder in program.folder.joinpath(program.entry.name).parents:
+            module = folder / missing[1]
+            inside = (str(module.with_suffix(".py")), f"{module}{os.sep}")
+            if any(path.startswith(inside) for path in program.files):
+                path = str(folder)
+                return None if path in self.runner.paths else path
+        return None
 
     def _flaky(self, reference: Record) -> Verdict | None:
         """Of a GPU: not every kernel gives the same bits each time, and some differ seldom."""

@@ -48,6 +48,23 @@ def test_a_habit_is_proven(validate: Any, habit: str) -> None:
     assert (said.code, said.only["steps"]) == (0, 4), said.out
 
 
+def test_a_package_that_is_not_installed(validate: Any) -> None:
+    model = "nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))"
+    files = {
+        "nets/__init__.py": "",
+        "nets/plain.py": f"from torch import nn\ndef make():\n    return {model}\n",
+        "scripts/first/train.py": "from nets.plain import make\n"
+        + PLAIN.replace(model, "make()"),
+    }
+    said = validate(files, "scripts/first/train.py", "--json")
+    assert said.code == 0, said.out
+    assert any("PYTHONPATH" in note for note in said.only["notes"])
+    files["scripts/first/train.py"] = "import nets.missing\n" + PLAIN
+    said = validate(files, "scripts/first/train.py", "--json")
+    assert said.code == 2
+    assert "No module named 'nets.missing'" in said.only["reason"]
+
+
 def test_why_a_script_stopped_itself(validate: Any) -> None:
     text = "import argparse\np = argparse.ArgumentParser()\np.parse_args()\n" + PLAIN
     said = validate({"train.py": text}, "train.py", "--json", "--", "--epochs", "3")

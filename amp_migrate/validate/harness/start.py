@@ -193,6 +193,7 @@ def _send_output(order: dict[str, Any]) -> None:
 def _execute(entry: dict[str, Any]) -> None:
     """Run a script or a module as ``python`` and ``python -m`` would."""
     sys.argv = [entry["name"], *entry["arguments"]]
+    sys.path += entry["paths"]
     try:
         if entry["module"]:
             sys.path[0] = os.getcwd()
