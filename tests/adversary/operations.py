@@ -455,7 +455,7 @@ h = ?z
 === isinstance_legacy
 + $fc = nn.Linear(8, 8)
 ?z = $fc(h)
-if isinstance(?z, torch.FloatTensor):
+if isinstance(?z, (torch.FloatTensor, torch.cuda.FloatTensor)):
     ?z = ?z * 1.5
 h = ?z
 === numpy_constant

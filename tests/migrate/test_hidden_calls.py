@@ -60,6 +60,21 @@ class Norms:
     def __exit__(self, *error):
         print(sum(p.grad.norm().item() for p in self.net.parameters()))
 """
+METER = """\
+class Meter:
+    def __init__(self, net):
+        self.net = net
+    def norm(self):
+        return sum(p.grad.norm().item() for p in self.net.parameters())
+    def __iadd__(self, other):
+        print(self.norm())
+        return self
+    def __rmul__(self, other):
+        return other * self.norm()
+    def __getitem__(self, key):
+        return self.norm()
+meter = Meter(model)
+"""
 EACH = """\
 a = torch.optim.SGD(model[0].parameters(), lr=0.1)
 b = torch.optim.Adam(model[2].parameters(), lr=0.01)
@@ -114,6 +129,9 @@ MIGRATED = {
     + MANAGED.replace("    opt.zero_grad()\n", "")
     .replace("    opt.step()\n", "")
     .replace("CALL", "Stepping(opt)"),
+    "an operator in place": METER + LOOP.replace("CALL", "meter += 1"),
+    "an operator, from the right": METER + LOOP.replace("CALL", "print(2 * meter)"),
+    "an item": METER + LOOP.replace("CALL", 'print(meter["norm"])'),
     "each of some optimizers": EACH.replace(
         "CALL", 'nn.utils.clip_grad_norm_(opt.param_groups[0]["params"], 0.1)'
     ),
@@ -141,6 +159,12 @@ MIGRATED = {
 }
 
 LEFT_ALONE = {
+    "an operator whose operand has the gradients": (
+        "AMP030",
+        "class Meter:\n    def __iadd__(self, net):\n"
+        "        print(sum(p.grad.norm().item() for p in net.parameters()))\n"
+        "        return self\nmeter = Meter()\n" + LOOP.replace("CALL", "meter += model"),
+    ),
     "a decorator that calls twice": (
         "AMP031",
         "def twice(f):\n    def inner():\n        f()\n        return f()\n    return inner\n"

@@ -377,6 +377,26 @@ PRECISION = {
         around(body="assert h.dtype in (torch.float32, torch.float64)"),
         "AMP020",
     ),
+    "the type of a tensor": (
+        around(body="if isinstance(h, torch.cuda.FloatTensor):\n    h = h + torch.ones(3).cuda()"),
+        "AMP020",
+    ),
+    "the type of a tensor, one of several": (
+        around(body="assert isinstance(h, (torch.FloatTensor, torch.cuda.FloatTensor))"),
+        "AMP020",
+    ),
+    "the type of a tensor, by its name": (
+        around(body="if h.type() == 'torch.cuda.FloatTensor':\n    h = h + torch.ones(3).cuda()"),
+        "AMP020",
+    ),
+    "the type of what is fp32": (
+        around(body="if isinstance(x, torch.cuda.FloatTensor):\n    x = x + torch.ones(3).cuda()"),
+        "plain",
+    ),
+    "the type of a tensor, on the CPU": (
+        around(body="if isinstance(h, torch.FloatTensor):\n    h = h + torch.ones(3)"),
+        "plain",
+    ),
 }  # fmt: skip
 
 

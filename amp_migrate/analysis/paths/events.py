@@ -57,6 +57,10 @@ class Events:
             for qualname, function in program.functions.items()
             if program.is_property(qualname)
         )
+        special = frozenset[str]().union(*_OPERATORS.values())
+        self._operators = special.intersection(
+            function.name for function in program.functions.values()
+        )
         self._of: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
         self._kinds: dict[str, frozenset[str]] = {}
         self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
@@ -245,9 +249,11 @@ class Events:
             yield Event(exchange, stmt.line, stmt.column, targets=holders)
         elif holders:
             yield Event("access", stmt.line, stmt.column, targets=holders)
-        properties = self._properties_in(stmt, function)
-        if properties:
-            yield Event("call", stmt.line, stmt.column, callees=properties)
+        unseen = self._properties_in(stmt, function) + self._operators_in(
+            stmt, function
+        )
+        if unseen:
+            yield Event("call", stmt.line, stmt.column, callees=unseen)
         managers = () if stmt.kind != "with" else stmt.exprs
         for call in calls_of(stmt):
             entered = self._entered(call, function) if call in managers else ()
@@ -427,6 +433,40 @@ class Events:
             if ref.kind == "function"
         )
 
+    def _operators_in(self, stmt: ir.Stmt, function: str) -> tuple[str, ...]:
+        """Methods of this program's classes that operators and items of a statement run: ``meter += model``
+        runs ``__iadd__``."""
+        if not self._operators:
+            return ()
+        held = [(stmt.op, target) for target in stmt.targets if stmt.op]
+        held += [("[]=", t.value) for t in stmt.targets if isinstance(t, ir.Item)]
+        for expr in stmt.exprs:
+            for inner in ir.walk(expr):
+                if isinstance(inner, ir.Operation):
+                    held += ((inner.op, operand) for operand in inner.operands)
+                elif isinstance(inner, ir.Item):
+                    held.append(("[]", inner.value))
+        return tuple(
+            method
+            for op, operand in held
+            if op in _OPERATORS and isinstance(operand, (ir.Name, ir.Attr, ir.Call))
+            for one in self.program.instance_classes(operand, function)
+            for word in _OPERATORS[op] & self._operators
+            if (method := self.program.method(one, word))
+        )
+
+
+_OPERATORS = {
+    op: frozenset(f"__{name}__" for word in words.split() for name in (word, f"r{word}", f"i{word}"))
+    for op, words in {
+        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+        "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+        "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "in": "contains",
+        "compare": "eq ne lt le gt ge contains", "[]": "getitem", "[]=": "setitem",
+        "-x": "neg", "~": "invert",
+    }.items()
+}  # fmt: skip
+"""The methods that an operator may run."""
 
 CALLS = ("call", "prologue", "epilogue")
 """The kinds of event that run functions of the program."""

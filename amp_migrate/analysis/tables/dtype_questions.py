@@ -20,6 +20,7 @@ _ASKS = frozenset(
 _CASTS = frozenset("to type astype".split())
 _DTYPE = re.compile(r"torch\.(u?int\d*|b?float\d*|double|half|long|short|u?char|bool)")
 _TYPED = re.compile(r"torch\.(cuda\.)?[A-Z]\w+Tensor")
+_CUDA_FLOATS = "torch.cuda.FloatTensor"
 _RANGES = frozenset(("torch.finfo", "torch.iinfo"))
 _ABOUT_SHAPES = frozenset(
     """shape ndim is_cuda device requires_grad size dim numel is_contiguous isinstance len stride
@@ -36,14 +37,25 @@ def tested(
     """The tensors whose dtype a statement compares, ``h.dtype == torch.float32``, where it makes a
     difference whether they are ``half``, the dtype of autocast."""
     for inner in parts_of(stmt):
+        if isinstance(inner, ir.Call) and len(inner.args) == 2:
+            if program.origin(inner.func, function) == "builtins.isinstance":
+                # No tensor of half precision is one.
+                kinds = ir.walk(inner.args[1].value)
+                if _CUDA_FLOATS in {program.origin(one, function) for one in kinds}:
+                    yield inner.args[0].value
         if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
             continue
+        if ir.Const(_CUDA_FLOATS) in inner.operands:
+            for operand in inner.operands:
+                match operand:
+                    case ir.Call(func=ir.Attr(value=tensor, attr="type"), args=()):
+                        yield tensor
         if any(
             _is_integer_dtype(program, one, function)
             or _is_no_dtype_of_torch(program, one, function)
             or _are_both_precisions(program, one, function, half)
             for one in inner.operands
-        ):
+        ) or _casts_up(program, function, stmt):
             continue
         for operand in inner.operands:
             match operand:
@@ -79,6 +91,37 @@ def _are_both_precisions(
     return bool(names & halves) and not names.isdisjoint(
         ("torch.float", "torch.float32")
     )
+
+
+def _casts_up(program: Program, function: str, stmt: ir.Stmt) -> bool:
+    """``if x.dtype == torch.float16: x = x.float()``, which is as it should be."""
+    match stmt:
+        case ir.Stmt(
+            kind="if",
+            value=ir.Operation(
+                op="==", operands=(ir.Attr(value=tensor, attr="dtype"), named)
+            ),
+            blocks=(
+                ir.Block(
+                    body=(ir.Stmt(kind="assign", targets=(target,), value=value),)
+                ),
+                *others,
+            ),
+        ) if target == tensor and not any(block.body for block in others):
+            half = program.origin(named, function) in ("torch.float16", "torch.half")
+            match value:
+                case ir.Call(func=ir.Attr(value=cast, attr="float"), args=()):
+                    return half and cast == tensor
+                case ir.Call(
+                    func=ir.Attr(value=cast, attr="to" | "type"), args=(dtype,)
+                ):
+                    origin = program.origin(dtype.value, function) or ""
+                    return (
+                        half
+                        and cast == tensor
+                        and bool(dtype_table.FLOAT.fullmatch(origin))
+                    )
+    return False
 
 
 def _is_integer_dtype(program: Program, expr: ir.Expr, function: str) -> bool:

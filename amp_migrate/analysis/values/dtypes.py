@@ -1,4 +1,4 @@
-"""Which values are fp32 tensors when AMP is off."""
+"""Which values are tensors, and which of them are fp32, when AMP is off."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 
 _MOST = 400
+_TORCH = ("torch", "torch.nn.functional")
+_SEVERAL = operations("chosen").union(
+    "chunk split tensor_split unbind hsplit vsplit dsplit".split()
+)
+"""They may give a tuple of tensors."""
+_GIVES_TENSOR = operations(
+    "first", "made", "counted", "given", "promoted", "joined", "product", "half", "fp32"
+).union(operations("new", "compares", "integers"), _SEVERAL) - {"equal", "nonzero"}
+_ALSO_OF_MODULES = frozenset(
+    "to float half bfloat16 double cuda cpu requires_grad_".split()
+)
 
 
 class Shown:
@@ -57,6 +68,109 @@ class Shown:
         """Whether it holds of what a function of the program gives."""
         returned = self.flow.returned(function, index)
         return bool(returned) and all(map(self._is, returned or ()))
+
+
+class Tensors(Shown):
+    """Says of one program's values whether they are tensors, of whatever dtype: no number, no module, no
+    collection."""
+
+    def is_tensor(self, at: Made) -> bool:
+        """Whether a value is shown to be a tensor when AMP is off."""
+        self._begin()
+        return not rebinds(at) and self._is(at)
+
+    def _holds(self, at: Made) -> bool:
+        expr = at.expr
+        match expr:
+            case ir.Attr() if (view := dtype_table.view_of(expr)) is not None and (
+                self._within(at, view)
+            ):
+                return True
+            case ir.Name() | ir.Attr():
+                made = self.flow.made(at)
+                if at.index is None:
+                    return bool(made) and all(map(self._is, made or ()))
+                return bool(made) and all(
+                    one.index is None and self._is(one.inner(one.expr, at.index))
+                    for one in made or ()
+                )
+            case ir.Display(kind="list" | "tuple", items=items):
+                index = at.index
+                return index is not None and (
+                    -len(items) <= index < len(items) and self._within(at, items[index])
+                )
+            case ir.Item(value=value, key=key):
+                if at.index is None and isinstance(value, (ir.Name, ir.Attr)):
+                    elements = self.flow.elements(at.inner(value))
+                    if elements and all(map(self._is, elements)):
+                        return True
+                if self._within(at, value):
+                    return True
+                return (
+                    isinstance(key, ir.Const)
+                    and isinstance(key.value, int)
+                    and (self._within(at, value, key.value))
+                )
+            case ir.Operation(op="if", operands=(_, body, orelse)):
+                return self._within(at, body, at.index) and (
+                    self._within(at, orelse, at.index)
+                )
+            case ir.Operation(op=op, operands=operands) if op in (
+                *dtype_table.ARITHMETIC,
+                "-x",
+                "**",
+                "@",
+            ):
+                return any(self._within(at, one) for one in operands)
+            case ir.Call():
+                return self._is_called(at, expr)
+        return False
+
+    def _is_called(self, at: Made, call: ir.Call) -> bool:
+        program, func = self.program, call.func
+        origin = program.origin(func, at.function)
+        if any(arg.name in ("return_indices", "out") for arg in call.args):
+            return False
+        if origin is not None:
+            package, _, name = origin.rpartition(".")
+            if origin == "torch.nn.Parameter":
+                return True
+            several = name in _SEVERAL and at.index is None and len(call.args) > 1
+            return package in _TORCH and name in _GIVES_TENSOR and not several
+        refs = program.resolve(func, at.function)
+        if refs and all(ref.kind == "function" for ref in refs):
+            return all(self._returns(ref.name, at.index) for ref in refs)
+        modules = self.modules.of(func, at.function)
+        if modules is not None:
+            return all(self._gives_tensor(one, at.index) for one in modules)
+        if refs or not isinstance(func, ir.Attr):
+            return False
+        if func.attr in _ALSO_OF_MODULES:
+            return self._within(at, func.value)
+        return func.attr in _GIVES_TENSOR and not (
+            func.attr in _SEVERAL and at.index is None and bool(call.args)
+        )
+
+    def _gives_tensor(self, made: Construction, index: int | None) -> bool:
+        """Whether calling a module gives a tensor."""
+        program = self.program
+        origin = program.origin(made.call.func, made.function)
+        if origin is None:
+            forwards = [
+                program.method(ref.name, "forward")
+                for ref in program.resolve(made.call.func, made.function)
+            ]
+            return bool(forwards) and all(
+                one is not None and self._returns(one, index) for one in forwards
+            )
+        if dtype_table.RECURRENT.fullmatch(origin):
+            return index == 0
+        known = (dtype_table.PARAMETRIC, dtype_table.KEEPING, dtype_table.FP32_LAYERS)
+        if any(one.fullmatch(origin) for one in known):
+            return not any(arg.name == "return_indices" for arg in made.call.args)
+        layers = self.modules.layers(made)
+        last = self.modules.of(*layers[-1]) if layers else None
+        return bool(last) and all(self._gives_tensor(one, index) for one in last or ())
 
 
 class Dtypes(Shown):

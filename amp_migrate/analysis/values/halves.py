@@ -149,7 +149,7 @@ class Halves(Shown):
                     return False
                 if func.attr in _ENTRIES and not args:
                     return self._plainly(at, func.value)
-                if func.attr in ("float", "item") or func.attr in operations(
+                if func.attr in ("float", "double", "item") or func.attr in operations(
                     "integers"
                 ):
                     return True

@@ -74,9 +74,17 @@ class Casts(Planner):
 
     # -- one dtype ------------------------------------------------------------------------------
 
-    def source_of(self, call: ir.Call, function: str) -> tuple[ir.Expr, ir.Expr] | None:
+    def source_of(
+        self, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> tuple[ir.Expr, ir.Expr] | None:
         """What a function or method puts into a tensor of whose dtype it has to be, and the tensor."""
         method = ir.method_of(call)
+        match call:
+            case ir.Call(
+                func=ir.Attr(value=into, attr="__setitem__"),
+                args=(_, ir.Arg(value=put)),
+            ) if self.remedies.is_tensor(Made(into, function, stmt)):
+                return put, into
         if method not in operations("source") or not isinstance(call.func, ir.Attr):
             return None
         position = 1 if method.startswith(("masked", "put", "index_put")) else 2
@@ -161,39 +169,7 @@ class Casts(Planner):
                 self.remedies.edit(function, Upcast(stmt.path, steps))
                 return True
             return False
-        if number and not self._is_tensor(given):
+        if number and not self.remedies.is_tensor(given):
             return False
         self.remedies.edit(function, CastLike(stmt.path, steps, text))
         return True
-
-    def _is_tensor(self, at: Made) -> bool:
-        """Whether a value is a tensor, and no number."""
-        if self.dtypes.is_fp32(at) or self._is_of_layers(at):
-            return True
-        expr = at.expr
-        if isinstance(expr, ir.Item):
-            inner = expr.value
-            return isinstance(inner, ir.Call) and _is_tensor_method(inner)
-        return isinstance(expr, ir.Call) and _is_tensor_method(expr)
-
-    def _is_of_layers(self, at: Made) -> bool:
-        """Whether a value is what layers of torch give, whatever goes into them."""
-        modules = self.remedies.modules
-        made = self.remedies.flow.made(at) if isinstance(at.expr, ir.Name) else [at]
-        return bool(made) and all(
-            one.index is None
-            and isinstance(one.expr, ir.Call)
-            and any(
-                (self.program.origin(m.call.func, m.function) or "").startswith(
-                    "torch.nn."
-                )
-                for m in modules.of(one.expr.func, one.function) or ()
-            )
-            for one in made or ()
-        )
-
-
-def _is_tensor_method(call: ir.Call) -> bool:
-    return isinstance(call.func, ir.Attr) and (
-        call.func.attr in operations("first", "chosen")
-    )

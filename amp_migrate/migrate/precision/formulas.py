@@ -6,6 +6,8 @@ means and sigmoids it does not know.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
@@ -17,6 +19,9 @@ from amp_migrate.program.bindings import parts_of
 _LOGS = operations("log")
 _REDUCES = frozenset("mean sum".split())
 _MEANS = frozenset(("mean",))
+_TURNS = frozenset("sin cos tan".split())
+_PRODUCTS = frozenset("einsum matmul bmm mm".split())
+_KEEP_PLACES = operations("view", "turns").union("to type_as float repeat".split())
 _DEEPEST = 4
 
 
@@ -39,6 +44,7 @@ class Formulas(Planner):
         for inner in parts_of(stmt):
             at = Made(inner, function, stmt)
             found = self._of_log(at) or self._of_reduced(at) or self._of_spread(at)
+            found = found or self._of_angle(at) or self._of_places(at)
             if found is not None:
                 return found
         return None
@@ -110,6 +116,75 @@ class Formulas(Planner):
         return operand is not None and any(
             _squared(made.expr) is not None for made in self._same(at.inner(operand), 0)
         )
+
+    # -- angles ---------------------------------------------------------------------------------
+
+    def _of_angle(self, at: Made) -> Refusal | None:
+        """``torch.sin(angle.type_as(h))``: half precision has no digits behind the point from 1024 on."""
+        operand = self._operand(at, _TURNS)
+        for like in () if operand is None else self._cast_like(at.inner(operand), 0):
+            if not self.halves.is_never_half(like):
+                message = "the sine of what is cast to half precision, which may be a large number"
+                return Refusal("AMP020", message, at.stmt.line)
+        return None
+
+    def _cast_like(self, at: Made, depth: int) -> Iterator[Made]:
+        """What a value, or what it is computed from, takes its dtype from by a cast."""
+        match at.expr:
+            case ir.Operation(operands=operands):
+                for operand in operands:
+                    yield from self._cast_like(at.inner(operand), depth)
+            case ir.Name() | ir.Attr():
+                for made in self._same(at, depth):
+                    if made != at:
+                        yield from self._cast_like(made, depth + 1)
+            case ir.Call(func=ir.Attr(value=value, attr=method), args=args):
+                given = [arg.value for arg in args if arg.name in (None, "dtype")]
+                if method in ("to", "type", "type_as") and len(given) == 1:
+                    match given[0]:
+                        case ir.Attr(value=like, attr="dtype"):
+                            yield at.inner(like)
+                        case like if method == "type_as":
+                            yield at.inner(like)
+                elif not self.program.resolve(at.expr.func, at.function):
+                    yield from self._cast_like(at.inner(value), depth)
+
+    def _of_places(self, at: Made) -> Refusal | None:
+        """``torch.einsum("i,j->ij", torch.arange(n), frequencies)``, for a sine: autocast multiplies places
+        in half precision."""
+        match at.expr:
+            case ir.Operation(op="@", operands=operands):
+                pass
+            case ir.Call(func=ir.Attr(value=value, attr=name), args=args) if (
+                name in _PRODUCTS
+            ):
+                operands = (value, *(arg.value for arg in args))
+            case _:
+                return None
+        names = self.program.modules[ir.file_of(at.function)].identifiers
+        if id(at.expr) in self.halves.made_full or names.isdisjoint(_TURNS):
+            return None
+        if not any(self._counts(at.inner(one), 0) for one in operands):
+            return None
+        message = "the angle of a sine is multiplied in half precision"
+        return Refusal("AMP020", message, at.stmt.line)
+
+    def _counts(self, at: Made, depth: int) -> bool:
+        """Whether a value is a range of numbers, or computed from one."""
+        match at.expr:
+            case ir.Name() | ir.Attr():
+                made = [one for one in self._same(at, depth) if one != at]
+                return any(self._counts(one, depth + 1) for one in made)
+            case ir.Item(value=value):
+                return self._counts(at.inner(value), depth)
+            case ir.Operation(op="+" | "-" | "*" | "/", operands=operands):
+                return any(self._counts(at.inner(one), depth) for one in operands)
+            case ir.Call(func=ir.Attr(value=value) as func):
+                origin = self.program.origin(func, at.function)
+                if origin is None and func.attr in _KEEP_PLACES:
+                    return self._counts(at.inner(value), depth)
+                return origin == "torch.arange"
+        return False
 
     # -- what helps -----------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
 )
+_ASKS = "is_autocast_enabled"
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 
 
@@ -241,7 +242,23 @@ class Hazards:
             pending = []
 
     def _is_isolated(self, function: str, stmt: ir.Stmt) -> bool:
-        return any(span.holds(function, stmt.path) for span in self.spans)
+        return self._is_without_autocast(function, stmt) or any(
+            span.holds(function, stmt.path) for span in self.spans
+        )
+
+    def _is_without_autocast(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement stands under ``if not torch.is_autocast_enabled():``."""
+        if _ASKS not in self.program.modules[ir.file_of(function)].identifiers:
+            return False
+        return any(
+            outer.kind == "if"
+            and stmt.path[len(outer.path)][0] == "body"
+            and isinstance(outer.value, ir.Operation)
+            and outer.value.op == "not"
+            and isinstance(outer.value.operands[0], ir.Call)
+            and ir.method_of(outer.value.operands[0]) == _ASKS
+            for outer in self.program.control(function).around(stmt.path)
+        )
 
     def _isolated(self) -> Iterator[tuple[str, ir.Path]]:
         for span in self.spans:
@@ -404,7 +421,7 @@ class Hazards:
         if any(arg.name == "per_sample_weights" for arg in call.args):
             message = "the weights of an embedding bag may be half, and the bag is not"
             return Refusal("AMP020", message, call.line)
-        put = self._casts.source_of(call, function)
+        put = self._casts.source_of(function, stmt, call)
         if put is not None and not (refs and origin is None):
             source, tensor = put
             name = ir.method_of(call)

@@ -35,16 +35,6 @@ _KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
 
 _TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
 """What takes no number in the place of a tensor."""
-_OF_TENSORS = frozenset(
-    "detach clone contiguous flatten view reshape unsqueeze".split()
-)
-
-
-def _is_tensor(expr: ir.Expr) -> bool:
-    """Whether an expression is a tensor in any case: the result of a method that nothing else has."""
-    return isinstance(expr, ir.Call) and (
-        isinstance(expr.func, ir.Attr) and expr.func.attr in _OF_TENSORS
-    )
 
 
 class Leaving:
@@ -219,7 +209,7 @@ class Leaving:
             name, operands = func.attr, [func.value, *values]
         else:
             name, operands = origin.rsplit(".", 1)[-1], values
-        put = self.casts.source_of(call, function)
+        put = self.casts.source_of(function, stmt, call)
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()", name)
@@ -309,7 +299,13 @@ class Leaving:
         if put.off == "number" or (
             # What is put there is of the other's dtype with AMP off, or it would raise.
             put.off == "?"
-            and not (put.half and (name in _TAKE_TENSORS or _is_tensor(source)))
+            and not (
+                put.half
+                and (
+                    name in _TAKE_TENSORS
+                    or self.remedies.is_tensor(Made(source, function, stmt))
+                )
+            )
         ):
             return False
         held = self._trace(function, stmt, tensor)

@@ -9,7 +9,7 @@ from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
-from amp_migrate.analysis.values.dtypes import Dtypes, rebinds
+from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, rebinds
 from amp_migrate.analysis.values.halves import Halves, Statements, is_slice
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
@@ -46,6 +46,7 @@ class Remedies:
         self.flow = Flow(program)
         self.modules = Modules(program)
         self.dtypes = Dtypes(self.flow, self.modules)
+        self.tensors = Tensors(self.flow, self.modules)
         self.halves = Halves(self.flow, self.modules, under_autocast)
         self.edits: dict[Found, None] = {}
 
@@ -86,6 +87,10 @@ class Remedies:
         if steps is None or name in known or self.has_halves:
             return None
         return [(function, Widen(stmt.path, steps, name, self.dtype))]
+
+    def is_tensor(self, at: Made) -> bool:
+        """Whether a value is shown to be a tensor, of whatever dtype: it can be cast."""
+        return self.dtypes.is_fp32(at) or self.tensors.is_tensor(at)
 
     def raise_(self, at: Made, tensor: bool) -> bool:
         """Plan what makes an operand fp32, as `raised` tells; whether there is that."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.paths import hooks
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
-from amp_migrate.analysis.values.dtypes import rebinds
+from amp_migrate.analysis.values.dtypes import Tensors
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.migrate.precision import strict
 from amp_migrate.program import ir
@@ -25,8 +25,6 @@ _HIGHER_ORDER = re.compile(
 )
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
-_OF_TENSORS = ("torch", "torch.nn.functional")
-_GIVE_TENSORS = operations("made", "counted", "given", "first")
 _ALSO_OF_MODULES = frozenset(
     "to float half bfloat16 double cuda cpu requires_grad_".split()
 )
@@ -38,12 +36,20 @@ _REPLACES_DATA = frozenset(
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 
 
+class _Data(Tensors):
+    """What layers give is no data: to cast that is to decide on precision by hand."""
+
+    def _gives_tensor(self, made: Construction, index: int | None) -> bool:
+        return False
+
+
 class Setup:
     """Answers for one program, whose calls it looks at once."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.forward = program.noted(Forward)
+        self._data = _Data(Flow(program), Modules(program))
         self._found: dict[bool, list[tuple[str, Refusal, bool]]] = {}
         self._aborts: dict[str, Refusal | None] = {}
 
@@ -153,33 +159,8 @@ class Setup:
             (isinstance(call.func.value, ir.Attr) and call.func.value.attr == "data")
             or (
                 call.func.attr in ("half", "bfloat16", "to")
-                and self._is_tensor(Made(call.func.value, function, stmt), set())
+                and self._data.is_tensor(Made(call.func.value, function, stmt))
             )
-        )
-
-    def _is_tensor(self, at: Made, asked: set[tuple[ir.Expr, str, ir.Path]]) -> bool:
-        """Whether a value is shown to be a tensor, which no module is."""
-        expr = at.expr
-        key = (expr, at.function, at.stmt.path)
-        if key in asked:
-            # Round a loop: what goes into the loop decides.
-            return True
-        asked.add(key)
-        if isinstance(expr, ir.Call):
-            origin = self.program.origin(expr.func, at.function)
-            if origin is not None:
-                package, _, name = origin.rpartition(".")
-                given = package in _OF_TENSORS and name in _GIVE_TENSORS
-                return given or origin == "torch.nn.Parameter"
-            if not isinstance(expr.func, ir.Attr):
-                return False
-            if expr.func.attr not in _ALSO_OF_MODULES:
-                refs = self.program.resolve(expr.func, at.function)
-                return expr.func.attr in operations("first") and not refs
-            return self._is_tensor(replace(at, expr=expr.func.value), asked)
-        made = None if rebinds(at) else Flow(self.program).made(at)
-        return bool(made) and all(
-            one.index is None and self._is_tensor(one, asked) for one in made or ()
         )
 
     @cached_property

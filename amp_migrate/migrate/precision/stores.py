@@ -13,9 +13,7 @@ from amp_migrate.migrate.precision.remedies import Planner, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.names import Definition
 
-_SAY_THEIR_DTYPE = operations("integers").union(
-    "float to type type_as item tolist numpy size".split()
-)
+_SAY_THEIR_DTYPE = operations("integers").union("float item tolist numpy size".split())
 
 
 class Stores(Planner):
@@ -29,11 +27,6 @@ class Stores(Planner):
         """``buffer[mask] = half``: index_put wants equal dtypes."""
         if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
             return None
-        says_dtype = (
-            isinstance(stmt.value, ir.Call)
-            and isinstance(stmt.value.func, ir.Attr)
-            and stmt.value.func.attr in _SAY_THEIR_DTYPE
-        )
         for target in stmt.targets:
             if not isinstance(target, ir.Item) or _is_text(target.key):
                 continue
@@ -47,8 +40,7 @@ class Stores(Planner):
                 is_buffer = self._may_be_buffer(target.value, function)
             else:
                 continue
-            # A value that says its dtype itself is right for a buffer.
-            is_buffer = is_buffer and not says_dtype
+            is_buffer = is_buffer and not self._says_dtype(function, stmt, target)
             if not is_buffer and stmt.value is not None:
                 is_buffer = self.casts.differ(function, stmt, target.value, stmt.value)
             indexed = not is_buffer and self._has_tensor_key(function, stmt, target)
@@ -67,6 +59,20 @@ class Stores(Planner):
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _says_dtype(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
+        """Whether a value says its dtype itself, and that is right for what it goes into."""
+        match stmt.value:
+            case ir.Call(func=ir.Attr(attr="to" | "type" | "type_as"), args=args):
+                # That of something else may be half.
+                return (
+                    any(target.value in ir.walk(arg.value) for arg in args)
+                    or self.halves.is_never_half(Made(stmt.value, function, stmt))
+                    or not self.halves.is_never_half(Made(target.value, function, stmt))
+                )
+            case ir.Call(func=ir.Attr(attr=method)):
+                return method in _SAY_THEIR_DTYPE
+        return False
 
     def _has_tensor_key(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
         """``h[x > 0] = half``: what has a mask or places for a key is a tensor, of its value's dtype."""
