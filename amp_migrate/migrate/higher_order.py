@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from amp_migrate.analysis.objects.flow import Made
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Refusal
@@ -196,14 +196,18 @@ class HigherOrder:
     def _is_output(self, definition: Definition) -> bool:
         """Whether a variable is what a module gives, which is no parameter."""
         made, function = definition.value, definition.function
-        return (
-            definition.index is None
-            and isinstance(made, ir.Call)
-            and self.forward.is_module(made.func, function)
-            and all(
-                self.program.functions[callee].name in ("forward", "__call__")
-                for callee in self.program.callees(made, function)
+        if not isinstance(made, ir.Call):
+            return False
+        callees = self.program.callees(made, function)
+        flow = Flow(self.program)
+        return self.forward.is_module(made.func, function) and all(
+            self.program.functions[callee].name in ("forward", "__call__")
+            and not any(
+                isinstance(item, ir.Attr)
+                for one in flow.returned(callee, None) or ()
+                for item in _items(one.expr)
             )
+            for callee in callees
         )
 
     def _span(
@@ -449,6 +453,10 @@ def _asks_gradients(value: ir.Expr) -> bool:
                 if arg.name == "requires_grad" and arg.value == ir.Const(True):
                     return True
     return False
+
+
+def _items(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    return expr.items if isinstance(expr, ir.Display) else (expr,)
 
 
 def _end(span: Span) -> tuple[str, int]:

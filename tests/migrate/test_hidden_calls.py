@@ -163,7 +163,8 @@ LEFT_ALONE = {
         "AMP030",
         "class Meter:\n    def __iadd__(self, net):\n"
         "        print(sum(p.grad.norm().item() for p in net.parameters()))\n"
-        "        return self\nmeter = Meter()\n" + LOOP.replace("CALL", "meter += model"),
+        "        return self\nmeter = Meter()\n"
+        + LOOP.replace("CALL", "meter += model"),
     ),
     "a decorator that calls twice": (
         "AMP031",

@@ -109,6 +109,30 @@ CASES = {
 +            g = torch.autograd.grad(out.sum(), fake, create_graph=True)[0]
 +        loss = criterion(model(x), y) + g.pow(2).sum() + out.float().mean()
 """ + BACK,
+    "with respect to one of two things that a model made": """\
+ class Maker(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.style, self.image = nn.Linear(8, 8), nn.Linear(8, 8)
+     def forward(self, z, style=False):
+         latent = self.style(z)
+         if style:
+             return self.image(latent), latent
+         return self.image(latent), None
+ def penalty(fake, latents):
+     (g,) = torch.autograd.grad((fake * torch.ones_like(fake)).sum(), latents, create_graph=True)
+     return g.pow(2).sum()
+ maker = Maker().to(device)
+""" + SETUP + """\
+-    loss = criterion(model(maker(x)[0]), y)
+-    fake, latents = maker(x, style=True)
+-    loss = loss + penalty(fake, latents)
++    AUTOCAST
++        loss = criterion(model(maker(x)[0]), y)
++        with torch.autocast("cuda", enabled=False):
++            fake, latents = maker(x, style=True)
++            loss = loss + penalty(fake, latents)
+""" + BACK,
     "with respect to what is left of what a model made": """\
  head = nn.Linear(3, 1).to(device)
 """ + SETUP + """\

@@ -8,6 +8,47 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== the sine of a large number
+NET
+    h = self.features(x)
+    angle = torch.arange(h.shape[1], device=x.device) * 1000.0
+    return self.fc2(h + torch.sin(angle.type_as(h) + 0.5))
+---
+loss = F.mse_loss(model(x), y)
+---
+return self.fc2(h + torch.sin(angle.type_as(h.float()) + 0.5))
+
+=== the sine of a large number, cast to a dtype
+NET
+    h = self.features(x)
+    angle = torch.arange(h.shape[1], device=x.device) * 1000.0
+    waves = torch.sin(angle.to(h.dtype) + 0.5)
+    return self.fc2(h + waves)
+---
+loss = F.mse_loss(model(x), y)
+---
+waves = torch.sin(angle.to(h.float().dtype) + 0.5)
+
+=== the cosine of places
+NET
+    h = self.features(x)
+    places = torch.arange(h.shape[1], device=x.device).float() * 300.3
+    angles = torch.einsum("i,j->ij", places, torch.linspace(0.1, 1.0, 2, device=x.device))
+    return self.fc2(h * angles.cos()[:, 0])
+---
+loss = F.mse_loss(model(x), y)
+---
+angles = torch.einsum("i,j->ij", places, torch.linspace(0.1, 1.0, 2, device=x.device))
+
+=== places without a sine
+NET
+    h = self.features(x)
+    places = torch.arange(h.shape[1], device=x.device).float()
+    return self.fc2(h + torch.einsum("i,ji->j", places, h).tanh()[:, None])
+---
+loss = F.mse_loss(model(x), y)
+---
+
 === focal function
 LINEAR
 def focal(logits, target, gamma=2.0, alpha=0.25, eps=1e-8):

@@ -18,6 +18,8 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(8, 8)
+    def part(self, x):
+        return (self.fc(x) - x).abs()
     def forward(self, x):
         BODY
         return out
@@ -36,6 +38,17 @@ CAST = {
     "a choice": ("out = torch.where(x > 0, x, x)", "out[x > 0] = self.fc(x)[x > 0]"),
     "a stack": ("out = torch.stack([x, x]).sum(0)", "out[torch.arange(3)] = self.fc(x)[:3]"),
     "a mask that has a name": ("out, mask = x + 1, x > 0", "out[mask] = self.fc(x)[mask]"),
+    "what a function gives": (
+        "out = x.clone()",
+        "rows = torch.arange(6)",
+        "found = self.part(x)",
+        "out[rows] = found",
+    ),
+    "what is cast to another's dtype": (
+        "out, h = torch.zeros(6, 8, device=x.device), self.fc(x)",
+        "out[torch.arange(6)] = x.tanh().to(h.dtype)",
+        "out = out * h",
+    ),
     "a method": (
         "out = torch.zeros(6, 8, device=x.device)",
         "out.index_put_((torch.arange(6),), self.fc(x), accumulate=True)",

@@ -83,6 +83,12 @@ class Precision:
                 if self._is_under(function, stmt):
                     if self.forward.is_forward(expr, function):
                         return True
+                elif self.forward.is_module(expr.func, function):
+                    # The module itself is no value.
+                    return any(
+                        self._may_be_half(arg.value, function, stmt, depth)
+                        for arg in expr.args
+                    )
             case ir.Operation(op="@") if self._is_under(function, stmt):
                 return True
             case ir.Name(id=name):

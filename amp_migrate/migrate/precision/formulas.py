@@ -122,14 +122,18 @@ class Formulas(Planner):
     def _of_angle(self, at: Made) -> Refusal | None:
         """``torch.sin(angle.type_as(h))``: half precision has no digits behind the point from 1024 on."""
         operand = self._operand(at, _TURNS)
-        for like in () if operand is None else self._cast_like(at.inner(operand), 0):
-            if not self.halves.is_never_half(like):
+        for method, like in (
+            () if operand is None else self._cast_like(at.inner(operand), 0)
+        ):
+            if not self.halves.is_never_half(like) and not (
+                method == "type_as" and self.remedies.raise_(like, True)
+            ):
                 message = "the sine of what is cast to half precision, which may be a large number"
                 return Refusal("AMP020", message, at.stmt.line)
         return None
 
-    def _cast_like(self, at: Made, depth: int) -> Iterator[Made]:
-        """What a value, or what it is computed from, takes its dtype from by a cast."""
+    def _cast_like(self, at: Made, depth: int) -> Iterator[tuple[str, Made]]:
+        """What a value, or what it is computed from, takes its dtype from by a cast, and the cast."""
         match at.expr:
             case ir.Operation(operands=operands):
                 for operand in operands:
@@ -143,9 +147,9 @@ class Formulas(Planner):
                 if method in ("to", "type", "type_as") and len(given) == 1:
                     match given[0]:
                         case ir.Attr(value=like, attr="dtype"):
-                            yield at.inner(like)
+                            yield method, at.inner(like)
                         case like if method == "type_as":
-                            yield at.inner(like)
+                            yield method, at.inner(like)
                 elif not self.program.resolve(at.expr.func, at.function):
                     yield from self._cast_like(at.inner(value), depth)
 
