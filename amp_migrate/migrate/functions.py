@@ -108,6 +108,9 @@ class CustomFunctions:
                 continue
             related = sorted(program.family(name))
             seen.update(related)
+            live = self.hazards.live
+            if live is not None and live.classes.keys().isdisjoint(related):
+                continue
             family = _Family(related, found.line, found.name)
             for one in related:
                 for method, qualname in program.classes[one].methods:

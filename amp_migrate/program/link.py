@@ -64,6 +64,13 @@ _MAKES_ANOTHER = ("_replace", "_make")
 """What makes a named tuple otherwise than by a call of its class."""
 
 
+_READERS = frozenset(
+    f"inspect.{name}"
+    for name in "getfile getsourcefile getsource getdoc getmodule signature getfullargspec".split()
+)
+"""They read what is written of a function, and do not call it."""
+
+
 class Program(Names):
     """The linked facts of some files: scopes, imports, classes and calls among them."""
 
@@ -868,6 +875,8 @@ class Program(Names):
             # A call comes before what it calls.
             if isinstance(inner, ir.Call):
                 called.add(id(inner.func))
+                if (self.origin(inner.func, function) or "") in _READERS:
+                    called.update(id(arg.value) for arg in inner.args)
                 continue
             name = inner.id if isinstance(inner, ir.Name) else None
             name = inner.attr if isinstance(inner, ir.Attr) else name

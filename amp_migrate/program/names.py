@@ -365,7 +365,10 @@ class Names:
                 return dotted
             if dotted.startswith(_UNCLEAR):
                 return dotted
-            located = self._locate(ir.file_of(current[1]), dotted)
+            # `import *` brings names that another file imports, as seen from there.
+            head = ir.dotted(current[0]) or ("",)
+            importer = self.owner(head[0], current[1]) or current[1]
+            located = self._locate(ir.file_of(importer), dotted)
             if located is None:
                 return dotted
             there = self._in_file(located)

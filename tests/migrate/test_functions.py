@@ -245,6 +245,7 @@ USES = {
                 self.own = Own.apply
             def forward(self, x):
                 return self.own(x)
+        model = nn.Sequential(model, Net())
         """,
     "a table": 'own = {"own": Own}\ndef use(x):\n    return own["own"].apply(x)\n',
     "a factory": "def choose(name):\n    return Own.apply\nown = choose('own')\n",
@@ -255,7 +256,22 @@ USES = {
         """,
     "its name": "own = globals()['Own'].apply\n",
 }  # fmt: skip
+OPTION = """\
+class Net(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        if kind == "own":
+            self.own = Own()
+    def forward(self, x):
+        return self.own(x) if self.kind == "own" else x
+model = nn.Sequential(model, Net("plain"))
+"""
 NO_USE = LOOP.replace("Own.apply(model(x), model(x).sum())", "model(x)")
+
+
+def test_made_under_an_option_that_is_not_taken() -> None:
+    assert decorators(HEAD + function() + OPTION + NO_USE) == []
 
 
 @pytest.mark.parametrize("name", USES)

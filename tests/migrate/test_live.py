@@ -87,6 +87,26 @@ model = make(NAME).to(device)
 loss = F.mse_loss(model(x), y)
 ---
 
+=== an option that nobody takes
+SPARSE
+PLAIN
+class Chosen(nn.Module):
+    def __init__(self, sparse=False, kind="plain"):
+        super().__init__()
+        self.sparse, self.kind = sparse, kind
+        self.build()
+    def build(self):
+        if self.sparse and self.kind is not None:
+            self.net = Sparse()
+        elif not self.sparse:
+            self.net = Plain()
+    def forward(self, x):
+        return self.net(x)
+model = Chosen().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
 === a default that nobody changes
 SPARSE
 PLAIN
@@ -172,6 +192,78 @@ SPARSE
 PLAIN
 NETS = {"plain": Plain, "sparse": Sparse}
 model = NETS[sys.argv[-1] if len(sys.argv) > 4 else "plain"]().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== an option that somebody takes
+SPARSE
+PLAIN
+class Chosen(nn.Module):
+    def __init__(self, sparse=False, kind="plain"):
+        super().__init__()
+        self.sparse, self.kind = sparse, kind
+        self.build()
+    def build(self):
+        if self.sparse and self.kind is not None:
+            self.net = Sparse()
+        elif not self.sparse:
+            self.net = Plain()
+    def forward(self, x):
+        return self.net(x)
+model = Chosen(True).to(device)
+Chosen()
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== an option that is set from outside
+SPARSE
+PLAIN
+class Chosen(nn.Module):
+    def __init__(self, sparse=False, kind="plain"):
+        super().__init__()
+        self.sparse, self.kind = sparse, kind
+        self.build()
+    def build(self):
+        if self.sparse and self.kind is not None:
+            self.net = Sparse()
+        elif not self.sparse:
+            self.net = Plain()
+    def forward(self, x):
+        return self.net(x)
+model = Chosen()
+model.sparse = True
+model.build()
+model = model.to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== an option of a class
+SPARSE
+PLAIN
+class Chosen(nn.Module):
+    def __init__(self, sparse=False, kind="plain"):
+        super().__init__()
+        self.sparse, self.kind = sparse, kind
+        self.build()
+    def build(self):
+        if self.sparse and self.kind is not None:
+            self.net = Sparse()
+        elif not self.sparse:
+            self.net = Plain()
+    def forward(self, x):
+        return self.net(x)
+class Late(Chosen):
+    sparse = True
+    def build(self):
+        del self.sparse
+        super().build()
+model = Late().to(device)
 ---
 loss = F.mse_loss(model(x), y)
 ---
@@ -457,6 +549,36 @@ def test_each_script_has_its_own_nets(tmp_path: Path) -> None:
     found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
     assert found["plain.py"].changed, found["plain.py"].diagnostics
     assert not found["sparse.py"].changed
+
+
+def test_each_script_has_its_own_options(tmp_path: Path) -> None:
+    """And `import *` brings the nets to it by way of a package."""
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "kinds.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    names = "from .kinds import Plain, Sparse\n"
+    (tmp_path / "nets" / "inner.py").write_text(names)
+    (tmp_path / "nets" / "__init__.py").write_text("from .inner import *\n")
+    made = """\
+class Net(nn.Module):
+    def __init__(self, phase):
+        super().__init__()
+        self.phase = phase
+        if self.phase == "test":
+            self.net = Sparse()
+        else:
+            self.net = Plain()
+    def forward(self, x):
+        return self.net(x)
+"""
+    (tmp_path / "net.py").write_text(_HEAD + "from nets import *\n" + made)
+    for phase in ("train", "test"):
+        text = (
+            _HEAD + "import net as nets\n" + _TRAIN.replace("MAKE()", f"Net({phase!r})")
+        )
+        (tmp_path / f"{phase}.py").write_text(text)
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["train.py"].changed, found["train.py"].diagnostics
+    assert not found["test.py"].changed
 
 
 def test_a_library_is_called_with_any_of_its_nets(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Live:
         self._roots = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
         self._roots += reader.entry_points(started)
         self._pending = list(self._roots)
+        around = frozenset(files)
         while self._pending:
             function = self._pending.pop()
             if function not in self.functions and function in program.functions:
@@ -88,7 +89,8 @@ class Live:
                 spend(40)
                 is_started = ir.file_of(function) in started
                 own = frozenset(arm for arm in taken if arm[0] == function)
-                self._effects[function] = effects = reader.of(function, is_started, own)
+                effects = reader.of(function, is_started, around, own)
+                self._effects[function] = effects
                 self._add(effects)
 
     @property
@@ -195,7 +197,7 @@ class _Reader:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._known: dict[tuple[str, bool, Arms], _Effects] = {}
+        self._known: dict[tuple[str, bool, frozenset[str] | None, Arms], _Effects] = {}
         self._once: dict[str, bool] = {}
         self._found = _Effects()
         """Of what is being read."""
@@ -203,21 +205,34 @@ class _Reader:
         """Those that lead to what is being read."""
         self._is_started = False
         self._taken: dict[ir.Path, str] = {}
+        self._files: Collection[str] = ()
+        """Those that run together."""
+        self._differs = False
+        """Whether what is being read depends on them."""
 
     def of(
-        self, function: str, is_started: bool, taken: Arms = frozenset()
+        self,
+        function: str,
+        is_started: bool,
+        files: frozenset[str],
+        taken: Arms = frozenset(),
     ) -> _Effects:
-        """What a function does; ``is_started``: its file may be the script. ``taken``: the arms of it
-        that are known to run."""
-        key = (function, is_started, taken)
-        if key not in self._known:
-            self._found, self._is_started = _Effects(), is_started
-            self._taken = {path: block for _, path, block in taken}
-            for stmt in self._run(self.program.functions[function].body, function):
-                self._arms = self.arms(function, stmt.path)
-                self._read(stmt, function)
-            self._known[key] = self._found
-        return self._known[key]
+        """What a function does; ``is_started``: its file may be the script. ``files``: with that, those that
+        run together, and so what calls it. ``taken``: the arms of it that are known to run.
+        """
+        for around in (None, files):
+            key = (function, is_started, around, taken)
+            if key in self._known:
+                return self._known[key]
+        self._found, self._is_started = _Effects(), is_started
+        self._files, self._differs = files, False
+        self._taken = {path: block for _, path, block in taken}
+        for stmt in self._run(self.program.functions[function].body, function):
+            self._arms = self.arms(function, stmt.path)
+            self._read(stmt, function)
+        around = files if self._differs else None
+        self._known[function, is_started, around, taken] = self._found
+        return self._found
 
     def arms(self, function: str, path: ir.Path) -> Arms:
         """The arms that a run takes on its way to a statement of a function, of each ``if`` that it
@@ -563,6 +578,18 @@ class _Reader:
                     return None
                 found = {a == b for a in lefts for b in rights}
                 return (found == {True}) is (op == "==") if len(found) == 1 else None
+            case ir.Operation(op="not", operands=(negated,)):
+                outcome = self._outcome(negated, function)
+                return None if outcome is None else not outcome
+            case ir.Operation(op="and" | "or" as op, operands=operands):
+                outcomes = {self._outcome(one, function) for one in operands}
+                decides = op == "or"
+                if decides in outcomes:
+                    return decides
+                return None if None in outcomes else not decides
+            case ir.Name() | ir.Attr():
+                found = set(map(bool, self._values(test, function) or ()))
+                return found.pop() if len(found) == 1 else None
         return None
 
     def _values(
@@ -572,8 +599,12 @@ class _Reader:
         if isinstance(expr, ir.Const):
             return [expr.value]
         program = self.program
+        if depth > _MOST_VALUES:
+            return None
+        if isinstance(expr, ir.Attr):
+            return self._values_of_own(expr, function, depth)
         owner = program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
-        if not isinstance(expr, ir.Name) or owner is None or depth > _MOST_VALUES:
+        if not isinstance(expr, ir.Name) or owner is None:
             return None
         scope = program.functions[owner]
         if ir.is_top(owner) and self._is_set_outside(expr.id):
@@ -589,10 +620,17 @@ class _Reader:
                     return None
                 if any(arg.star for site in sites for arg in site.call.args):
                     return None
+                running = [s for s in sites if ir.file_of(s.caller) in self._files]
+                self._differs |= len(running) < len(sites)
                 given += [
                     (s.caller, program.argument_at(s, expr.id) or param.default)
-                    for s in sites
+                    for s in running
                 ]
+        return self._values_of_all(given, depth)
+
+    def _values_of_all(
+        self, given: list[tuple[str, ir.Expr | None]], depth: int
+    ) -> list[object] | None:
         found: list[object] = []
         for where, value in given:
             values = value and self._values(value, where, depth + 1)
@@ -600,6 +638,52 @@ class _Reader:
                 return None
             found += values
         return found or None
+
+    def _values_of_own(
+        self, expr: ir.Attr, function: str, depth: int
+    ) -> list[object] | None:
+        """Those of an attribute of a class, which its own methods alone set."""
+        program = self.program
+        own = program.self_class(function)
+        if own is None or expr.value != ir.Name(own[0]) or self._sets_any:
+            return None
+        family = program.family(own[1])
+        for where, target in self._sets.get(expr.attr, ()):
+            setter = program.self_class(where)
+            if setter is None or setter[1] not in family:
+                return None
+            if target.value != ir.Name(setter[0]):
+                return None
+        if any(
+            expr.attr in (getattr(target, "id", ""), *stmt.names)
+            for one in family
+            for stmt in program.classes[one].body
+            for target in (*stmt.targets, None)
+        ):
+            return None
+        made = program.attribute_definitions(own[1], expr.attr)
+        given = [(d.function, d.value if d.index is None else None) for d in made]
+        return self._values_of_all(given, depth)
+
+    @cached_property
+    def _sets(self) -> dict[str, list[tuple[str, ir.Attr]]]:
+        """Where attributes are set, by their names."""
+        found: dict[str, list[tuple[str, ir.Attr]]] = {}
+        for function, stmt in self.program.all_statements():
+            for target in stmt.targets:
+                for inner in ir.walk(target):
+                    if isinstance(inner, ir.Attr):
+                        found.setdefault(inner.attr, []).append((function, inner))
+        return found
+
+    @cached_property
+    def _sets_any(self) -> bool:
+        """Whether something sets attributes whose names are not in sight."""
+        program = self.program
+        return any(
+            not isinstance(call.argument(1, "name"), ir.Const)
+            for _, _, call in program.calls_named("setattr")
+        ) or any(program.mentioning(name) for name in ("__dict__", "__setattr__"))
 
     def _is_set_outside(self, name: str) -> bool:
         """Whether a variable of a module may be given a value as its attribute."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.objects.modules import Construction
+from amp_migrate.analysis.objects.points_to import WRAPPERS
 from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
@@ -101,7 +102,10 @@ class Sigmoids(Planner):
                     if unseen and (rebinds(one) or not made):
                         if not (self._is_harmless(one) or is_setting(one)):
                             return True
-                    pending += made or ()
+                    pending += (
+                        m.inner(m.expr, one.index if m.index is None else m.index)
+                        for m in made or ()
+                    )
                     continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
                     if word in SQUASHES:
@@ -148,14 +152,24 @@ class Sigmoids(Planner):
     def _returned(self, call: ir.Call, at: Made) -> list[Made]:
         """What the functions and modules of the program that a call runs return; nothing where one of
         them is not in sight."""
+        program = self.program
+        refs = program.resolve(call.func, at.function)
+        within = [ref for ref in refs if ref.name not in WRAPPERS]
+        names = [
+            (
+                ref.name
+                if ref.kind == "function"
+                else (
+                    program.method(ref.name, "forward")
+                    if ref.kind == "instance"
+                    else None
+                )
+            )
+            for ref in within or refs
+        ]
         found: list[Made] = []
-        for ref in self.program.resolve(call.func, at.function):
-            name = ref.name if ref.kind == "function" else None
-            if ref.kind == "instance":
-                name = self.program.method(ref.name, "forward")
-            if name is None:
-                return []
-            returned = self.flow.returned(name, at.index)
+        for name in names:
+            returned = name and self.flow.returned(name, at.index)
             if not returned:
                 return []
             found += returned
