@@ -613,6 +613,8 @@ class Walk(ABC, Generic[Held]):
                 found = self._observed_call(key, callee, entered)
             else:
                 if key not in self._memo:
+                    # A way that is kept takes memory.
+                    spend(100 * len(self._frames))
                     self._memo[key] = frozenset(self._function(callee, {entered}))
                 found = self._memo[key]
             after |= {State(s.held, state.known) for s in found}
@@ -693,6 +695,7 @@ class Walk(ABC, Generic[Held]):
             for observed in self._observers:
                 observed |= known.observed
             return known.after
+        spend(100 * len(self._frames))
         outer, self._entered = self._entered, set()
         calls = self._calls
         with self._observed() as seen:
