@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import NoReturn
 
+from amp_migrate.analysis.objects.availability import Place, is_over
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.holders import Holders
@@ -284,7 +285,7 @@ class Planner:
                 message = "an optimizer is given some parameters twice: a scaler would unscale them twice"
                 raise Blocked(Refusal("AMP012", message, line))
             for sharing in sorted(scalers.all, key=lambda s: sorted(map(order, s))):
-                doubt = self.disjoint.doubt(ownership.coverages(sharing))
+                doubt = self.disjoint.doubt(ownership.coverages(sharing), live)
                 if doubt is not None:
                     raise Blocked(Refusal("AMP012", doubt, line))
             refuse_instances(self.program, self.events, group, steps)
@@ -544,6 +545,13 @@ class Planner:
         started: frozenset[str],
         taken: Arms = frozenset(),
     ) -> Live:
+        program = self.program
+        # Tests of a package, say, are none of a script's that imports it.
+        around = frozenset(
+            file
+            for file in around
+            if file in started or any(program.may_import(s, {file}) for s in started)
+        )
         key = (around, started, taken)
         if key not in self._live:
             self._live[key] = Live(self.program, around, started, taken)
@@ -845,6 +853,13 @@ class Planner:
                 behind.setdefault(lines[here[-1]], set()).add(way)
         return frozenset(behind[min(behind)]) if behind else ways
 
+    def _is_early(self, group: Group, run: Run, stmt: ir.Stmt) -> bool:
+        """Whether a run is over when an optimizer is made in a function that its own calls."""
+        return all(
+            is_over(self.program, run.function, stmt, Place(birth.function, birth.stmt))
+            for birth in group.births
+        )
+
     @staticmethod
     def _ways_to(group: Group, backward: Backward) -> Ways:
         """The ways on which a backward is met."""
@@ -859,9 +874,13 @@ class Planner:
         """
         kept = []
         for run in runs:
-            start = self.program.control(run.function).statements[run.path].line
+            stmt = self.program.control(run.function).statements[run.path]
             births = [b.stmt.line for b in group.births if b.function == run.function]
-            if not births or start >= min(births):
+            if (
+                stmt.line >= min(births)
+                if births
+                else not self._is_early(group, run, stmt)
+            ):
                 kept.append(run)
         if runs and not kept:
             self._refuse_early(runs[0])

@@ -3,10 +3,12 @@ what this one does. All scripts really run."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from half_support import check_runs
 
-from amp_migrate.api import Outcome, migrate_source
+from amp_migrate.api import Outcome, migrate_paths, migrate_source
 
 HEAD = """\
 import sys
@@ -155,3 +157,39 @@ def test_what_may_meet_the_loop_is(name: str) -> None:
     code, text = MEETING[name]
     source = HEAD + text
     assert _of_plain(source) == (source, code)
+
+
+def test_weights_that_another_script_ties_are_not_tied(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\ndef make():\n    return nn.Linear(8, 8)\n"
+    )
+    tie = "other.weight = net.weight\n"
+    train = tmp_path / "train.py"
+    text = """\
+import torch
+from torch import nn
+from net import make
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net, other = make().to(device), make().to(device)
+TIEone = torch.optim.SGD(net.parameters(), lr=0.1)
+two = torch.optim.Adam(other.parameters())
+for x in torch.randn(4, 2, 8, device=device):
+    one.zero_grad()
+    two.zero_grad()
+    loss = other(net(x)).pow(2).mean()
+    loss.backward()
+    one.step()
+    two.step()
+"""
+    checks = (
+        "from net import make\n\ndef test_make():\n    net, other = make(), make()\n"
+    )
+    (tmp_path / "test_net.py").write_text(checks + f"    {tie}")
+    for said, outcome in (("", Outcome.MIGRATED), (tie, Outcome.LEFT_ALONE)):
+        train.write_text(text.replace("TIE", said))
+        (found,) = [
+            loop.outcome
+            for one in migrate_paths([tmp_path]).migrations
+            for loop in one.result.loops
+        ]
+        assert found is outcome

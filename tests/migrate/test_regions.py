@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import dedent, indent
 
 import pytest
+from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
@@ -619,6 +620,32 @@ def test_a_forward_before_the_optimizer_is_made_stays_as_it_is() -> None:
     output = migrated(source)
     assert output.startswith(first)
     assert output.count("torch.autocast(") == 1
+
+
+def test_a_forward_before_the_call_that_makes_the_optimizer_stays_as_it_is() -> None:
+    first = """\
+def normalizer(name):
+    return {"mean": nn.LayerNorm(8)}.get(name, "no such")
+def load(name):
+    normalize = normalizer(name)
+    return normalize(data[0][0]).detach(), data[0][1]
+features, y = load("mean")
+"""
+    source = f"""\
+{first}def train(net, x, y):
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(4):
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+        print(loss.item())
+train(model, features, y)
+"""
+    output = migrated(source)
+    assert output.startswith(first)
+    assert output.count("torch.autocast(") == 1
+    check_runs(HEAD + source, HEAD + output)
 
 
 def test_an_evaluation_in_the_training_loop_stays() -> None:

@@ -310,6 +310,35 @@ class Sight:
         )
 
 
+def is_over(
+    program: Program,
+    function: str,
+    stmt: ir.Stmt,
+    place: Place,
+    asked: tuple[str, ...] = (),
+) -> bool:
+    """Whether a statement is not run any more once a place is come to."""
+    leading = {(place.function, place.stmt.path)}
+    pending = [place.function]
+    while pending:
+        for site in program.call_sites.get(pending.pop(), ()):
+            if all(site.caller != caller for caller, _ in leading):
+                pending.append(site.caller)
+            leading.add((site.caller, site.stmt.path))
+    own = [path for caller, path in leading if caller == function]
+    if own:
+        control = program.control(function)
+        return not any(control.leads(path, stmt.path) for path in own)
+    sites = program.call_sites.get(function, ())
+    return (
+        bool(sites)
+        and function not in (*program.escaping, *asked)
+        and all(
+            is_over(program, s.caller, s.stmt, place, (*asked, function)) for s in sites
+        )
+    )
+
+
 def root_of(expr: ir.Expr) -> ir.Name | None:
     """The variable at the root of an attribute or item chain."""
     while isinstance(expr, (ir.Attr, ir.Item)):

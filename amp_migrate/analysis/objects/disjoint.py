@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from amp_migrate.analysis.objects.coverage import Coverage, definitions_of
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.held import Identity
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.program import ir
@@ -20,8 +21,11 @@ class Disjoint:
         self.program = program
         self.forward = forward
 
-    def doubt(self, optimizers: Iterable[Coverage]) -> str | None:
-        """Why some of the optimizers may hold the same parameters; None where none does."""
+    def doubt(
+        self, optimizers: Iterable[Coverage], live: Live | None = None
+    ) -> str | None:
+        """Why some of the optimizers may hold the same parameters; None where none does. ``live``: what
+        can run, where that is known."""
         several = list(optimizers)
         if len(several) < 2:
             return None
@@ -32,7 +36,7 @@ class Disjoint:
             for other in made_of[i + 1 :]:
                 if any(_overlap(a, b) for a in one for b in other):
                     return "two optimizers step on the same parameters"
-        line = self._tie()
+        line = self._tie(live)
         if line:
             return f"weights are tied (line {line}): two optimizers may step on them"
         if self.program.calls_named("add_param_group"):
@@ -95,9 +99,11 @@ class Disjoint:
                         )
         return found
 
-    def _tie(self) -> int:
+    def _tie(self, live: Live | None) -> int:
         """The line where one module is given a parameter of another, or 0."""
-        for function in self.program.functions.values():
+        for name, function in self.program.functions.items():
+            if live is not None and not live.runs(name):
+                continue
             for stmt in ir.statements(function.body):
                 if stmt.kind != "assign" or not isinstance(stmt.value, ir.Attr):
                     continue

@@ -7,7 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from amp_migrate.analysis.objects.availability import Place, Seen, Sight, root_of
+from amp_migrate.analysis.objects.availability import (
+    Place,
+    Seen,
+    Sight,
+    is_over,
+    root_of,
+)
 from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.objects.points_to import Place as Where
@@ -155,7 +161,7 @@ class Devices:
     def _by_parameters(self, moves: Iterable[Move], place: Place) -> Decision | None:
         """Where the decision is out of sight, but made before: a parameter that the optimizer is given is
         where it was put."""
-        if not all(self._is_before(m.function, m.stmt, place, ()) for m in moves):
+        if not all(is_over(self.program, m.function, m.stmt, place) for m in moves):
             return None
         given = {
             inner.func.value
@@ -169,36 +175,6 @@ class Devices:
         if text is None or text.endswith(")"):
             return None
         return Decision(f'next({text}.parameters()).device.type == "cuda"')
-
-    def _is_before(
-        self, function: str, stmt: ir.Stmt, place: Place, asked: tuple[str, ...]
-    ) -> bool:
-        """Whether a statement is not run any more once a place is come to."""
-        program = self.program
-        own = [path for caller, path in self._leading_to(place) if caller == function]
-        control = program.control(function)
-        if own:
-            return not any(control.leads(path, stmt.path) for path in own)
-        sites = program.call_sites.get(function, ())
-        return (
-            bool(sites)
-            and function not in (*program.escaping, *asked)
-            and all(
-                self._is_before(s.caller, s.stmt, place, (*asked, function))
-                for s in sites
-            )
-        )
-
-    def _leading_to(self, place: Place) -> set[tuple[str, ir.Path]]:
-        """A place, and the calls that lead to it."""
-        found = {(place.function, place.stmt.path)}
-        pending = [place.function]
-        while pending:
-            for site in self.program.call_sites.get(pending.pop(), ()):
-                if all(site.caller != function for function, _ in found):
-                    pending.append(site.caller)
-                found.add((site.caller, site.stmt.path))
-        return found
 
     def _have_same_instances(self, one: str, other: str) -> bool:
         """Whether what is of one class is of the other: the same, or a mixin and the only class that it is
