@@ -34,6 +34,26 @@ ORIGINS = {
  opt = make_opt(model.parameters(), lr=0.1)
 +scaler = BORN
 {BODY}""",
+    "a class of one's own of a class that is chosen": f"""\
+ def make_opt(params, name):
+     if name == "sgd":
+         base = torch.optim.SGD
+     else:
+         base = torch.optim.Adam
+     class Scheduled(base):
+         def attach(self):
+             self.scheduler = torch.optim.lr_scheduler.StepLR(self, 2)
+         def schedule(self):
+             self.scheduler.step()
+     made = Scheduled(params, lr=0.1)
+     made.attach()
+     return made
+ opt = make_opt(model.parameters(), "sgd")
++scaler = BORN
+ for x, y in data:
+     STEPS
+     opt.schedule()
+""",
     "a maker that chooses a class": f"""\
  def maker(name, **kwargs):
      found = None

@@ -328,7 +328,9 @@ def is_over(
     own = [path for caller, path in leading if caller == function]
     if own:
         control = program.control(function)
-        return not any(control.leads(path, stmt.path) for path in own)
+        # Of what one statement calls, the order is not followed.
+        beside = stmt.path in own and function != place.function
+        return not beside and not any(control.leads(path, stmt.path) for path in own)
     sites = program.call_sites.get(function, ())
     return (
         bool(sites)

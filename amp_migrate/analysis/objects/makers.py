@@ -44,6 +44,8 @@ _LOOKS_LIKE = re.compile(
 )
 _SCHEDULER_KEY = re.compile(r"(?i)\[['\"](\w*sched\w*|lr)['\"]\]$")
 
+_SCHEDULER_NAME = re.compile(r"(?i)(^|[._])(lr_?)?sched(uler)?s?$")
+
 _Class = tuple[ir.Expr, str, Context]
 """An expression that is called, its function, and the calls that led there."""
 
@@ -226,7 +228,7 @@ class Makers:
     def _own_kind(self, class_name: str) -> str | None:
         """Whether a class of the program is an optimizer, and one that a scaler can step."""
         program = self.program
-        bases = program.external_bases(class_name)
+        bases = program.external_bases(class_name) | self._chosen_bases(class_name)
         if not any(
             base.startswith("torch.optim.") and "lr_sched" not in base for base in bases
         ):
@@ -245,11 +247,23 @@ class Makers:
             for stmt in ir.statements(program.functions[method].body)
             for expr in stmt.exprs
             for call in ir.calls_in(expr)
-            if not _is_super(call)
+            if not _is_super(call) and not _is_of_scheduler(call)
         )
         return (
             WRAPPED if inner_steps or {"first_step", "second_step"} & names else "plain"
         )
+
+    def _chosen_bases(self, class_name: str) -> set[str]:
+        """The classes of libraries that a variable holds which a class derives from."""
+        facts = self.program.classes[class_name]
+        return {
+            one.name
+            for base in facts.bases
+            if isinstance(base, ir.Name)
+            and self.program.origin(base, facts.parent) is None
+            for one in self.points_to.of(base, facts.parent)
+            if one.kind == "external" and not one.fields
+        }
 
     def wraps(self, class_name: str) -> bool:
         """Whether a class of the program is an optimizer around another optimizer."""
@@ -309,6 +323,12 @@ def _worst(kinds: set[str | None]) -> str | None:
     if not kinds or None in kinds:
         return None
     return next((kind for kind in (CLOSURE, WRAPPED) if kind in kinds), "plain")
+
+
+def _is_of_scheduler(call: ir.Call) -> bool:
+    """``self.scheduler.step()``: who steps that steps no optimizer."""
+    name = ir.key_of(call.func.value) if isinstance(call.func, ir.Attr) else None
+    return name is not None and bool(_SCHEDULER_NAME.search(name))
 
 
 def _is_super(call: ir.Call) -> bool:
