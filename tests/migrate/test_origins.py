@@ -34,7 +34,7 @@ ORIGINS = {
  opt = make_opt(model.parameters(), lr=0.1)
 +scaler = BORN
 {BODY}""",
-    "a class of one's own of a class that is chosen": f"""\
+    "a class of one's own of a class that is chosen": """\
  def make_opt(params, name):
      if name == "sgd":
          base = torch.optim.SGD
