@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
+from half_support import check_runs
 from programs import HEAD, left_alone, migrated
 
 from amp_migrate.api import migrate_source
@@ -38,6 +41,62 @@ def test_averages_are_taken_of_scaled_gradients() -> None:
     )
 
 
+LISTED = """\
+    grads = []
+    for p in model.parameters():
+        if p.grad is not None:
+            grads.append(p.grad.view(-1))
+    flat = torch.cat(grads)
+"""
+COMPREHENDED = """\
+    grads = [p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]
+    flat = torch.cat(grads)
+"""
+REDUCED = """\
+    dist.all_reduce(flat, op=dist.ReduceOp.SUM)
+"""
+BACK = """\
+    offset = 0
+    for p in model.parameters():
+        if p.grad is not None:
+            p.grad.data.copy_(flat[offset : offset + p.numel()].view_as(p.grad.data) / dist.get_world_size())
+            offset += p.numel()
+"""
+DIVIDED = "    flat /= dist.get_world_size()\n"
+IN_ONE_PIECE = {
+    "listed": LISTED + REDUCED + BACK,
+    "in a comprehension": COMPREHENDED
+    + REDUCED
+    + DIVIDED
+    + BACK.replace(" / dist.get_world_size()", ""),
+    "in the call": REDUCED.join(
+        ("    flat = torch.cat([p.grad.view(-1) for p in model.parameters()])\n", BACK)
+    ),
+    "where there are several processes": "    if dist.get_world_size() > 0:\n"
+    + indent(LISTED + REDUCED + BACK, "    "),
+}
+
+
+@pytest.mark.parametrize("name", IN_ONE_PIECE)
+def test_all_are_exchanged_in_one_piece(name: str) -> None:
+    start = (
+        START
+        + 'dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)\n'
+    )
+    source = (
+        start + LOOP + IN_ONE_PIECE[name] + CLIP + STEP + "    print(loss.item())\n"
+    )
+    output = migrated(source)
+    assert output.endswith(
+        "    scaler.scale(loss).backward()\n"
+        + IN_ONE_PIECE[name]
+        + "    scaler.unscale_(opt)\n"
+        + CLIP
+        + "    scaler.step(opt)\n    scaler.update()\n    print(loss.item())\n"
+    )
+    check_runs(HEAD + source, HEAD + output)
+
+
 def test_a_loss_is_exchanged_as_ever() -> None:
     assert migrated(START + LOOP + CLIP + "    dist.all_reduce(loss)\n" + STEP)
 
@@ -49,6 +108,27 @@ EXCHANGES = {
     "in one piece": "    flat = torch.cat([p.grad.view(-1) for p in model.parameters()])\n"
     "    dist.all_reduce(flat)\n"
     "    model[0].weight.grad.copy_(flat[:128].view(16, 8))\n",
+    "some of them are copied back": LISTED
+    + REDUCED
+    + BACK.replace("if p.grad is not None", "if p.ndim > 1"),
+    "some of them are left out by a jump": LISTED
+    + REDUCED
+    + BACK.replace(
+        "        if p.grad",
+        "        if p.ndim > 1:\n            continue\n        if p.grad",
+    ),
+    "others than were laid side by side": LISTED
+    + REDUCED
+    + BACK.replace("model.", "model[0]."),
+    "looked at while in one piece": LISTED
+    + "    print(flat.norm())\n"
+    + REDUCED
+    + BACK,
+    "clipped while in one piece": LISTED + REDUCED + "    flat.clamp_(-1, 1)\n" + BACK,
+    "the largest, in one piece": LISTED + REDUCED.replace("SUM", "MAX") + BACK,
+    "from parameters that are gone through once": "    params = model.parameters()\n"
+    + (LISTED + REDUCED + BACK).replace("model.parameters()", "params"),
+    "after a clip, in one piece": CLIP + LISTED + REDUCED + BACK,
     "by a function that knows tensors": "    for p in model.parameters():\n"
     "        p.grad = mean(p.grad)\n",
     "by somebody else's function": "    average_gradients(model)\n",

@@ -246,7 +246,9 @@ class Events:
         holders = self._gradient_holders(stmt, function)
         exchange = self.exchange.kind(stmt, function)
         if exchange is not None:
-            yield Event(exchange, stmt.line, stmt.column, targets=holders)
+            # What is exchanged in one piece may be of any.
+            targets = holders or (UNKNOWN,)
+            yield Event(exchange, stmt.line, stmt.column, targets=targets)
         elif holders:
             yield Event("access", stmt.line, stmt.column, targets=holders)
         unseen = self._properties_in(stmt, function) + self._operators_in(
