@@ -12,6 +12,8 @@ _FRAMES = 40_000
 """How deep Python's calls may go."""
 _STACK = 512 * 1024 * 1024
 """Bytes of the stack for them; of these, only what is used takes memory."""
+_WORDS = 1 << 20
+"""Room for the frames of Python's own functions, in one piece; as above."""
 
 _Answer = TypeVar("_Answer")
 
@@ -23,7 +25,7 @@ def with_room(ask: Callable[[], _Answer]) -> _Answer:
 
     def run() -> None:
         try:
-            answers.append(ask())
+            answers.append(_in_one_piece(ask))
         except BaseException as error:
             errors.append(error)
 
@@ -40,6 +42,16 @@ def with_room(ask: Callable[[], _Answer]) -> _Answer:
     if errors:
         raise errors[0]
     return answers[0]
+
+
+def _in_one_piece(ask: Callable[[], _Answer]) -> _Answer:
+    return ask()
+
+
+# CPython has frames in pieces of 16 kB, of which each is got from the system when it is entered, and given
+# back when it is left. A loop whose calls go over the end of one takes a hundred times as long as another.
+# A frame that is larger has a larger piece, up to the next power of two, and others lie in what it leaves.
+_in_one_piece.__code__ = _in_one_piece.__code__.replace(co_stacksize=_WORDS + 1)
 
 
 @contextmanager
