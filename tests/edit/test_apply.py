@@ -326,6 +326,57 @@ def test_what_was_clean_for_black_stays_clean() -> None:
     assert black.format_str(output, mode=black.Mode()) == output
 
 
+ONCE_UNCLEAN = {
+    "quotes": "print('a')",
+    "a comment": "#a comment",
+    "a comment too near": "print(1) # near",
+    "no space behind a comma": "print(1,2)",
+    "a space before a comma": "print(1 ,2)",
+    "an assignment": "x=1",
+    "an operator": "print(1 <2)",
+    "a sum": "print(len('')+1)".replace("'", '"'),
+    "a call": "print (1)",
+    "inside of brackets": "print( 1)",
+    "before the end of brackets": "print([1 ])",
+    "a semicolon": "print(1); print(2)",
+    "the end of a line": "print(1) ",
+    "a blank line": " ",
+    "blank lines": "print(1)\n\n\n\nprint(2)",
+    "indentation": "if device:\n  print(1)",
+    "a tab": "if device:\n\tprint(1)",
+    "a long line": f"print({', '.join(['device'] * 12)})",
+}
+ONCE_CLEAN = {
+    "quotes in quotes": """print('say "no"', "it's", f"{len('a')}{{")""",
+    "a comment": "#!a\n#: b\n##\n#\nprint(1)  # far",
+    "defaults": "print(lambda x=1, *y: x)",
+    "keywords": "print(*(1, 2), sep=(1,)[0])\nprint(not (1), -1, 2**-1)",
+    "slices": "print([1, 2, 3][1:-1], [1][len([1]) - 1 :])",
+    "lines": "print(\n    1,  # one\n    2,\n)",
+    "a text": 'a = """\n \'a\' \t\n\n\n\nb=1 \n"""',
+    "switched off": "# fmt: off\nx='a'\n# fmt: on",
+    "a setting": 'print(f"{device!r:>{10}}", end="")',
+}
+
+
+@pytest.mark.parametrize("name", ONCE_UNCLEAN)
+def test_what_was_not_clean_for_black_is_not_formatted(name: str) -> None:
+    source = f"{CLEAN}{ONCE_UNCLEAN[name]}\nprint(2)\n"
+    assert black.format_str(source, mode=black.Mode()) != source
+    output = migrate_source(source).output
+    assert output != source
+    assert output.endswith(f"{ONCE_UNCLEAN[name]}\nprint(2)\n")
+
+
+@pytest.mark.parametrize("name", ONCE_CLEAN)
+def test_whatever_black_leaves_is_clean(name: str) -> None:
+    source = f"{CLEAN}{ONCE_CLEAN[name]}\n"
+    assert black.format_str(source, mode=black.Mode()) == source
+    output = migrate_source(source).output
+    assert output != source
+    assert black.format_str(output, mode=black.Mode()) == output
+
+
 def test_blacks_own_line_length_counts(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.black]\nline-length = 120\n")
     output = migrate_source(CLEAN, path=str(tmp_path / "train.py")).output
