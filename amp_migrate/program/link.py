@@ -98,6 +98,7 @@ class Program(Names):
         self._bases: dict[str, tuple[str, ...]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._named: dict[str, _Named] = {}
+        self._positionals: dict[str, tuple[str, ...]] = {}
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
         self._said: dict[str, bool] = {}
@@ -823,14 +824,20 @@ class Program(Names):
 
     def argument_at(self, site: CallSite, param: str) -> ir.Expr | None:
         """The expression that a call gives to a parameter of its callee, if it gives one plainly."""
-        params = [
-            p for p in self.functions[site.callee].params if p.kind == "positional"
-        ]
-        names = [p.name for p in params]
+        names = self._positional(site.callee)
         if site.bound_self:
             names = names[1:]
         position = names.index(param) if param in names else len(site.call.args) + 1
         return site.call.argument(position, param)
+
+    def _positional(self, function: str) -> tuple[str, ...]:
+        """The parameters of a function that can be given by their place."""
+        known = self._positionals.get(function)
+        if known is None:
+            params = self.functions[function].params
+            known = tuple(p.name for p in params if p.kind == "positional")
+            self._positionals[function] = known
+        return known
 
     @cached_property
     def escaping(self) -> frozenset[str]:

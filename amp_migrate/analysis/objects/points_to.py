@@ -205,6 +205,13 @@ class State(NamedTuple):
             self.same,
         )
 
+    def given(self, expr: ir.Expr, site: CallSite, context: Context) -> State:
+        """It as what a call gives."""
+        # As `_replace`, which takes longer; most steps are of this kind.
+        kept = self.names, self.rounds, self.places
+        place = expr, site.caller, site.stmt, self.fields, context
+        return State(*place, self.wrapped, self.same, None, *kept)
+
     def named(self, kind: str, owner: str, name: str, stmt: ir.Stmt) -> State:
         """It as the value that a statement gives a name."""
         bound = Bound(kind, owner, name, stmt.path, len(self.fields))
@@ -213,6 +220,19 @@ class State(NamedTuple):
 
 replace = State._replace
 """The same, but for some of its parts."""
+
+
+class _Named(NamedTuple):
+    """What a name means in a function."""
+
+    owner: str | None
+    """Where the variable lives."""
+    self_of: str | None = None
+    """The class whose methods call their own object by this name, and mean it here."""
+    class_of: str | None = None
+    """The same of class methods, and their class."""
+    param: ir.Param | None = None
+    """The parameter that it is of its owner."""
 
 
 _Next = State | Object
@@ -235,6 +255,7 @@ class PointsTo:
         """With the question: its key has identities of what would be gone else, and those come again."""
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._rests: dict[tuple[int, str, str], tuple[CallSite, ir.Display]] = {}
+        self._names: dict[tuple[str, str], _Named] = {}
         self._level = 0
 
     def of(
@@ -547,12 +568,11 @@ class PointsTo:
     # -- names --------------------------------------------------------------------------------
 
     def _of_name(self, name: str, at: State) -> Iterator[_Next]:
-        program = self.program
-        own = program.self_class(at.function)
-        owner = program.owner(name, at.function)
-        if own is not None and name == own[0] and self._is_self(name, owner):
+        named = self._named(name, at.function)
+        owner = named.owner
+        if named.self_of is not None:
             assert owner is not None
-            yield from self._of_self(own[1], owner, at)
+            yield from self._of_self(named.self_of, owner, at)
             return
         bound = self._of_comprehension_target(name, at)
         if bound:
@@ -561,24 +581,39 @@ class PointsTo:
         if owner is None:
             yield self._lost(at, f"no value of {name} was found")
             return
-        scope = program.functions[owner]
-        if ir.Name("classmethod") in scope.decorators and scope.class_name is not None:
-            if scope.params and scope.params[0].name == name:
-                yield from self._of_class(scope.class_name, at)
-                return
+        if named.class_of is not None:
+            yield from self._of_class(named.class_of, at)
+            return
         yield from self._put_there(at)
         definitions, from_start = self.visible(owner, name, at)
         for one in definitions:
             yield from self._of_definition(owner, name, one, at)
-        param = next((p for p in scope.params if p.name == name), None)
-        if param is not None:
+        if named.param is not None:
             if from_start:
-                yield from self._of_parameter(owner, param, at)
+                yield from self._of_parameter(owner, named.param, at)
         elif not definitions:
             yield self._lost(at, f"no value of {name} was found")
 
-    def _is_self(self, name: str, owner: str | None) -> bool:
-        return owner is not None and self.program.functions[owner].self_name == name
+    def _named(self, name: str, function: str) -> _Named:
+        known = self._names.get((name, function))
+        if known is None:
+            known = self._names[name, function] = self._find_named(name, function)
+        return known
+
+    def _find_named(self, name: str, function: str) -> _Named:
+        program = self.program
+        own = program.self_class(function)
+        owner = program.owner(name, function)
+        if owner is None:
+            return _Named(None)
+        scope = program.functions[owner]
+        if own is not None and name == own[0] == scope.self_name:
+            return _Named(owner, self_of=own[1])
+        if ir.Name("classmethod") in scope.decorators and scope.class_name is not None:
+            if scope.params and scope.params[0].name == name:
+                return _Named(owner, class_of=scope.class_name)
+        param = next((p for p in scope.params if p.name == name), None)
+        return _Named(owner, param=param)
 
     def _of_comprehension_target(self, name: str, at: State) -> list[State]:
         """The iterables of the comprehension, on the statement's own line, that binds a variable."""
@@ -762,12 +797,12 @@ class PointsTo:
     ) -> Iterator[_Next]:
         """What a call gives to a parameter."""
         program = self.program
-        here = replace(
-            at, function=site.caller, stmt=site.stmt, context=context, bound=None
-        )
-        value = program.argument_at(site, param.name)
-        if param.kind == "positional" and value is not None:
-            yield replace(here, expr=value)
+        value = None
+        if param.kind == "positional":
+            value = program.argument_at(site, param.name)
+        here = at.given(at.expr if value is None else value, site, context)
+        if value is not None:
+            yield here
             return
         positional = [
             p.name

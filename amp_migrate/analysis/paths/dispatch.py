@@ -7,7 +7,6 @@ edits gradients matters: it is taken to be called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from amp_migrate.analysis.paths import gradients
@@ -27,22 +26,31 @@ class Dispatch:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._taking: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
         """The functions that touch gradients, and that a call of something unknown may run."""
         if not self._touching or self._is_known(call, function):
             return ()
-        found: Iterator[str]
         match call.func:
             case ir.Attr(attr=name) if name in self._methods:
-                found = iter(self._methods[name])
+                found = tuple(self._methods[name])
             case ir.Call(args=(_, ir.Arg(value=ir.Const(value=str() as name)), *_)):
-                found = iter(self._methods.get(name, ()))
+                found = tuple(self._methods.get(name, ()))
             case ir.Call():
-                found = (one for name in self._methods.values() for one in name)
+                found = tuple(one for name in self._methods.values() for one in name)
             case _:
-                found = iter(self._values)
-        return tuple(one for one in found if self._takes(one, call))
+                found = self._values
+        named = frozenset(arg.name for arg in call.args if arg.name)
+        count = len(call.args) - len(named)
+        if any(arg.star for arg in call.args):
+            return found
+        # There are fewer forms of calls than calls.
+        form = (found, count, named)
+        if form not in self._taking:
+            takers = (one for one in found if self._takes(one, count, named))
+            self._taking[form] = tuple(takers)
+        return self._taking[form]
 
     def may_run_expression(self, call: ir.Call, function: str) -> bool:
         """Whether a call of something unknown may run a ``lambda`` or ``partial`` that touches gradients."""
@@ -72,17 +80,13 @@ class Dispatch:
             program, call, function
         )
 
-    def _takes(self, callee: str, call: ir.Call) -> bool:
-        """Whether a function can be called with so many arguments."""
+    def _takes(self, callee: str, count: int, named: frozenset[str]) -> bool:
+        """Whether a function can be called with so many arguments, and those by name."""
         scope = self.program.functions[callee]
-        if any(arg.star for arg in call.args):
-            return True
         params = scope.params[scope.self_name is not None :]
-        named = {arg.name for arg in call.args if arg.name}
         plain = [p for p in params if p.kind in ("positional", "keyword")]
         open_ends = {p.kind for p in params} - {"positional", "keyword"}
         most = len([p for p in plain if p.kind == "positional" and p.name not in named])
-        count = len(call.args) - len(named)
         least = [p for p in plain if p.default is None and p.name not in named]
         return (count <= most or "*" in open_ends) and (
             len([p for p in least if p.kind == "positional"]) <= count

@@ -70,8 +70,9 @@ def is_helper(program: Program, call: ir.Call, function: str) -> bool:
     given = [arg.value for arg in call.args if not isinstance(arg.value, ir.Const)]
     if _GRADIENTS.search(name):
         return bool(given or _BOUNDS.search(name))
+    parameters = program.noted(_Parameters)
     return bool(_BOUNDS.search(name)) and any(
-        _leads_to_parameters(program, value, function) for value in given
+        parameters.lead_from(value, function) for value in given
     )
 
 
@@ -82,36 +83,59 @@ def called(call: ir.Call) -> str:
     return ir.key_of(call.func) or ""
 
 
-def _leads_to_parameters(
-    program: Program, expr: ir.Expr, function: str, depth: int = 0
-) -> bool:
-    """Whether an expression is a module, or made of parameters, also by way of variables."""
-    if isinstance(expr, ir.Attr) and expr.attr in _PARAMETERS:
-        return True
-    if isinstance(expr, (ir.Name, ir.Attr, ir.Call)) and depth <= _MOST_NAMES:
-        for one in program.noted(PointsTo).of(expr, function):
-            if _is_module(program, one) or (
-                one.expr != expr
-                and _leads_to_parameters(program, one.expr, one.function, depth + 1)
-            ):
-                return True
-    if isinstance(expr, (ir.Attr, ir.Operation)):
+class _Parameters:
+    """What leads to parameters; noted once for each program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.objects = program.noted(PointsTo)
+        self._barren: dict[tuple[ir.Expr, str], int] = {}
+        """Expressions that lead to none, and how many variables were followed to know that."""
+        self._modules: set[tuple[ir.Expr, str]] = set()
+        """Expressions that may be modules."""
+
+    def lead_from(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a module, or made of parameters, also by way of variables."""
+        reached = [(expr, function)]
+        seen: dict[tuple[ir.Expr, str], int] = {}
+        for left in range(_MOST_NAMES + 1, -1, -1):
+            pending, reached = reached, []
+            while pending:
+                at = pending.pop()
+                if at in seen or self._barren.get(at, -1) >= left:
+                    continue
+                seen[at] = left
+                if self._is_one(at[0]) or (left and at in self._modules):
+                    return True
+                if left and isinstance(at[0], (ir.Name, ir.Attr, ir.Call)):
+                    found = self.objects.of(*at, enough=self._is_module)
+                    if found and self._is_module(found[-1]):
+                        self._modules.add(at)
+                        return True
+                    reached += [(o.expr, o.function) for o in found if o.expr != at[0]]
+                pending += [(part, at[1]) for part in self._parts(*at)]
+        self._barren |= seen
         return False
-    if isinstance(expr, ir.Call):
-        origin = program.origin(expr.func, function) or ""
-        if isinstance(expr.func, ir.Attr) and expr.func.attr in _PARAMETERS:
-            return True
-        if not origin.startswith(("builtins.", "itertools.")):
-            return False
-    return any(
-        _leads_to_parameters(program, one, function, depth) for one in ir.children(expr)
-    )
 
+    def _is_one(self, expr: ir.Expr) -> bool:
+        named = expr.func if isinstance(expr, ir.Call) else expr
+        return isinstance(named, ir.Attr) and named.attr in _PARAMETERS
 
-def _is_module(program: Program, one: Object) -> bool:
-    bases = {one.name}
-    if one.name in program.classes:
-        bases = set(program.external_bases(one.name))
-    elif isinstance(one.expr, ir.Call):
-        bases = {program.origin(one.expr.func, one.function) or ""}
-    return any(base.startswith("torch.nn.") for base in bases)
+    def _parts(self, expr: ir.Expr, function: str) -> tuple[ir.Expr, ...]:
+        """Those that an expression gives on."""
+        if isinstance(expr, (ir.Attr, ir.Operation)):
+            return ()
+        if isinstance(expr, ir.Call):
+            origin = self.program.origin(expr.func, function) or ""
+            if not origin.startswith(("builtins.", "itertools.")):
+                return ()
+        return ir.children(expr)
+
+    def _is_module(self, one: Object) -> bool:
+        program = self.program
+        bases = {one.name}
+        if one.name in program.classes:
+            bases = set(program.external_bases(one.name))
+        elif isinstance(one.expr, ir.Call):
+            bases = {program.origin(one.expr.func, one.function) or ""}
+        return any(base.startswith("torch.nn.") for base in bases)

@@ -71,7 +71,8 @@ class Heap:
             now = box.state.get(name, _ABSENT)
             left = one[key][2] if key in one else now
             right = other[key][2] if key in other else now
-            self.write(box, name, joined(left, right, fork))
+            alike = left is right and not isinstance(left, Choice)
+            self.write(box, name, left if alike else joined(left, right, fork))
 
 
 def boxes_in(value: Value) -> Iterator[Box]:

@@ -42,18 +42,19 @@ class Expressions(Lookup):
     def evaluate(self, expr: ir.Expr, frame: Frame) -> Value:
         """What an expression is worth; nothing is raised but for the bounds."""
         self.step()
+        # What most expressions are: to match patterns takes longer.
+        if isinstance(expr, ir.Name):
+            return self.name(expr.id, frame)
+        if isinstance(expr, ir.Const):
+            return Known(expr.value)
+        if isinstance(expr, ir.Attr):
+            found = self.dotted(expr, frame)
+            if found is not None:
+                return found
+            return self.attribute(self.evaluate(expr.value, frame), expr.attr)
+        if isinstance(expr, ir.Call):
+            return self._call(expr, frame)
         match expr:
-            case ir.Name(id=name):
-                return self.name(name, frame)
-            case ir.Const(value=value):
-                return Known(value)
-            case ir.Attr(value=value, attr=attr):
-                found = self.dotted(expr, frame)
-                if found is not None:
-                    return found
-                return self.attribute(self.evaluate(value, frame), attr)
-            case ir.Call():
-                return self._call(expr, frame)
             case ir.Operation():
                 return self._operation(expr, frame)
             case ir.Item(value=value, key=key):
