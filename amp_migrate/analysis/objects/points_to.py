@@ -304,6 +304,12 @@ class PointsTo:
             return ()
         return tuple(one for one in found if one.kind != "open")
 
+    def constants(self, expr: ir.Expr, function: str) -> tuple[Object, ...]:
+        """The constants that an expression may be, where there is nothing else that it may be."""
+        found = self.whole(expr, function, closed=True)
+        known = all(isinstance(one.expr, ir.Const) and not one.fields for one in found)
+        return found if known else ()
+
     def given(self, start: State) -> Iterator[State | Object]:
         """Where a value comes from in terms of the function that reads it: the variables and attributes
         outside of the calls that lead to it, and the objects that it makes or these calls make.
