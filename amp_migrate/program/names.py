@@ -74,6 +74,10 @@ class Names:
                 return self.modules[file].top.qualname
         return None
 
+    def is_param(self, function: str, name: str) -> bool:
+        """Whether a function is given what it calls by a name."""
+        return any(param.name == name for param in self.functions[function].params)
+
     def encloses(self, outer: str, function: str) -> bool:
         """Whether a function is another one or lies inside it."""
         current: str | None = function

@@ -281,7 +281,7 @@ class Sight:
     ) -> bool:
         """Whether a variable of ``owner`` is bound on every way to the place."""
         program = self.program
-        if any(p.name == name for p in program.functions[owner].params):
+        if program.is_param(owner, name):
             return True
         found = program.bindings(owner, name)
         places = {(d.function, d.stmt.path) for d in found}

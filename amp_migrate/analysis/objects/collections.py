@@ -368,8 +368,7 @@ class Collections:
         if owner is None or place is None:
             return None
         found = self.program.definitions(owner, name)
-        params = self.program.functions[owner].params
-        if not found or any(param.name == name for param in params):
+        if not found or self.program.is_param(owner, name):
             return None
         for made in found:
             through = self._by_key(made.stmt, name, made.function)

@@ -775,7 +775,7 @@ class Coverage:
                 held.join(self._as_added(one, definition.function, stmt, at))
             elif one.all or one.groups or not one.complete:
                 several.append(one)
-        if given and self.flow.is_param(owner, expr.id):
+        if given and self.program.is_param(owner, expr.id):
             args = Held()
             for site in self._sites(owner):
                 value = program.argument_at(site, expr.id)
@@ -982,7 +982,7 @@ class Coverage:
         bound = one.bound
         if one.kind == "lost" and isinstance(one.expr, ir.Name) and bound is None:
             owner = program.owner(one.expr.id, one.function)
-            if owner is None or not self.flow.is_param(owner, one.expr.id):
+            if owner is None or not self.program.is_param(owner, one.expr.id):
                 return None
             return "variable", owner, one.expr.id
         if one.kind not in ("value", "lost") or one.one_of_several:

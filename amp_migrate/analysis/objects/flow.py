@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.analysis.objects.points_to import PointsTo, State
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings
 from amp_migrate.program.given import Given
 from amp_migrate.program.link import Program
 
@@ -31,6 +31,7 @@ class Flow:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.contents = program.noted(Contents)
+        self.points_to = program.noted(PointsTo)
 
     def made(self, at: Made) -> list[Made] | None:
         """What may have made a variable, attribute, parameter or element; None where unknown.
@@ -63,49 +64,25 @@ class Flow:
         owner = program.owner(name, at.function)
         if owner is None:
             return None
-        given = program.noted(Given).to_variables.get((owner, name), [])
-        if owner != at.function:
-            found = program.definitions(owner, name) + given
-            if not found or any(d.value is None for d in found):
-                return None
-            return [
-                Made(d.value, d.function, d.stmt, d.index)
-                for d in found
-                if d.value is not None
-            ]
-        stmts, from_start = self.reaching(name, at)
+        state = State(at.expr, at.function, at.stmt)
+        found, from_start = self.points_to.visible(owner, name, state)
+        if owner == at.function:
+            _, from_start = self.reaching(name, at)
+        found = found + program.noted(Given).to_variables.get((owner, name), [])
         result: list[Made] = []
-        for stmt in stmts:
-            for bound, value, index in bindings(stmt):
-                if bound != name:
-                    continue
-                if stmt.kind == "augassign":
-                    value = stmt.value
-                if value is None:
-                    return None
-                result.append(Made(value, at.function, stmt, index))
-        for d in program.definitions(owner, name) + given:
-            if d.function != at.function or d in given:
-                # Another function sets it, by a global or nonlocal statement.
-                if d.value is None:
-                    return None
-                result.append(Made(d.value, d.function, d.stmt, d.index))
-        if from_start and not (result and not self.is_param(owner, name)):
-            passed = self._given(at.function, name)
-            if passed is None:
+        for d in found:
+            value = d.stmt.value if d.stmt.kind == "augassign" else d.value
+            if value is None:
                 return None
-            result += passed
-        return result
-
-    def is_param(self, function: str, name: str) -> bool:
-        """Whether a function is given what it calls by that name."""
-        return any(p.name == name for p in self.program.functions[function].params)
+            result.append(Made(value, d.function, d.stmt, d.index))
+        if from_start and program.is_param(owner, name):
+            passed = self._given(owner, name)
+            return None if passed is None else result + passed
+        return result or None
 
     def _given(self, function: str, name: str) -> list[Made] | None:
         """What the callers give to a parameter; None where not all are known."""
         program = self.program
-        if not self.is_param(function, name):
-            return None
         sites = program.call_sites.get(function, [])
         if not sites or function in program.escaping:
             return None
@@ -143,26 +120,16 @@ class Flow:
         return (
             outer is not None
             and outer.kind == "if"
-            and isinstance(outer.value, ir.Name)
-            and self._is_always_true(outer.value.id, at.function)
+            and outer.value is not None
+            and self._is_always_true(outer.value, at.function)
         )
 
-    def _is_always_true(self, name: str, function: str) -> bool:
-        """Whether every call gives a parameter, which nothing else binds, a constant that is true."""
-        program = self.program
-        sites = program.call_sites.get(function, [])
-        params = [p for p in program.functions[function].params if p.name == name]
-        if (
-            not params
-            or not sites
-            or params[0].kind in ("*", "**")
-            or function in program.escaping
-            or program.definitions(function, name)
-            or any(arg.star for site in sites for arg in site.call.args)
-        ):
-            return False
-        given = [program.argument_at(s, name) or params[0].default for s in sites]
-        return all(isinstance(one, ir.Const) and bool(one.value) for one in given)
+    def _is_always_true(self, test: ir.Expr, function: str) -> bool:
+        """Whether a test is of constants that are true, whoever calls its function."""
+        found = self.points_to.constants(test, function)
+        return bool(found) and all(
+            isinstance(one.expr, ir.Const) and bool(one.expr.value) for one in found
+        )
 
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""

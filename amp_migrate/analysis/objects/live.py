@@ -490,8 +490,7 @@ class _Reader:
         if not isinstance(expr, ir.Name):
             return []
         owner = self.program.owner(expr.id, function)
-        params = () if owner is None else self.program.functions[owner].params
-        if owner is None or any(param.name == expr.id for param in params):
+        if owner is None or self.program.is_param(owner, expr.id):
             return []
         return self.program.definitions(owner, expr.id)
 

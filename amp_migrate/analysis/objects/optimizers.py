@@ -447,7 +447,7 @@ class Optimizers:
         else:
             definitions = program.definitions(slot.owner, slot.name)
             function = program.functions[slot.owner]
-            if any(param.name == slot.name for param in function.params):
+            if program.is_param(slot.owner, slot.name):
                 self._follow_parameter(slot, trace)
             elif not definitions:
                 reason = f"no value of {slot.name} was found"

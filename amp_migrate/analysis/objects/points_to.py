@@ -642,7 +642,7 @@ class PointsTo:
         called with."""
         program = self.program
         found = program.definitions(owner, name)
-        is_param = any(p.name == name for p in program.functions[owner].params)
+        is_param = program.is_param(owner, name)
         if len(found) < 2 and not is_param:
             return found, True
         if owner != at.function and at.stmt is not None:

@@ -230,7 +230,7 @@ class Unfollowed:
         owner = self.program.owner(name, function)
         if owner is None or not _OPTIMIZER.fullmatch(name):
             return False
-        named = any(p.name == name for p in self.program.functions[owner].params)
+        named = self.program.is_param(owner, name)
         return named and not self.program.call_sites.get(owner)
 
     def _values(

@@ -557,7 +557,7 @@ class Walk(ABC, Generic[Held]):
         owner = self.program.owner(name.id, function)
         if owner is None:
             return []
-        if any(param.name == name.id for param in self.program.functions[owner].params):
+        if self.program.is_param(owner, name.id):
             return []
         found = self.program.definitions(owner, name.id)
         values = [d.value for d in found if d.value is not None and d.index is None]

@@ -207,7 +207,7 @@ def _turn(program: Program, function: str, expr: ir.Expr) -> ir.Expr | None:
 
 def _only_value(program: Program, function: str, name: ir.Name) -> ir.Expr | None:
     owner = program.owner(name.id, function)
-    if owner is None or any(p.name == name.id for p in program.functions[owner].params):
+    if owner is None or program.is_param(owner, name.id):
         return None
     found = program.definitions(owner, name.id)
     if len(found) != 1 or found[0].index is not None:

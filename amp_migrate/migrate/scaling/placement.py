@@ -358,7 +358,7 @@ class Placer:
         """Whether a variable has a value at a place, whatever way leads there."""
         if slot.kind != "variable" or slot.owner != function:
             return True
-        if any(p.name == slot.name for p in self.program.functions[function].params):
+        if self.program.is_param(function, slot.name):
             return True
         return not self.program.control(function).reaching(slot.name, path)[1]
 
