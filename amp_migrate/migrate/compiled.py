@@ -14,7 +14,7 @@ from amp_migrate.edit.edits import Insert, Placed
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 CONFIG = "torch._functorch.config"
@@ -92,28 +92,24 @@ class Compiled:
         for function, stmt, in_class in self._statements():
             calls = {
                 id(inner.func): inner
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
+                for inner in parts_of(stmt)
                 if isinstance(inner, ir.Call)
             }
             simple = stmt.kind in ("assign", "annassign", "expr", "return")
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    call = calls.get(id(inner)) if simple and not in_class else None
-                    if isinstance(inner, ir.Call) and self._gets_compile(
-                        inner, function
+            for inner in parts_of(stmt):
+                call = calls.get(id(inner)) if simple and not in_class else None
+                if isinstance(inner, ir.Call) and self._gets_compile(inner, function):
+                    yield function, stmt, "torch.compile", None
+                if not isinstance(inner, (ir.Name, ir.Attr)):
+                    continue
+                origin = self.program.origin(inner, function) or ""
+                if any(p.fullmatch(origin) for p in (_GRAPHS, _JIT, _COMPILE)):
+                    yield function, stmt, origin, call
+                elif origin == "" and id(inner) in calls:
+                    if _takes(calls[id(inner)]) and (
+                        self._compiles_itself(inner, function)
                     ):
-                        yield function, stmt, "torch.compile", None
-                    if not isinstance(inner, (ir.Name, ir.Attr)):
-                        continue
-                    origin = self.program.origin(inner, function) or ""
-                    if any(p.fullmatch(origin) for p in (_GRAPHS, _JIT, _COMPILE)):
-                        yield function, stmt, origin, call
-                    elif origin == "" and id(inner) in calls:
-                        if _takes(calls[id(inner)]) and (
-                            self._compiles_itself(inner, function)
-                        ):
-                            yield function, stmt, "compile", calls[id(inner)]
+                        yield function, stmt, "compile", calls[id(inner)]
 
     def _compiles_itself(self, func: ir.Expr, function: str) -> bool:
         """``model.compile()``, also of what may be a module: ``model[0].compile()``."""
@@ -200,11 +196,11 @@ class Compiled:
 
     @staticmethod
     def _uses(stmt: ir.Stmt, name: ir.Name) -> bool:
-        return any(inner == name for expr in stmt.exprs for inner in ir.walk(expr))
+        return any(inner == name for inner in parts_of(stmt))
 
     def _hands_on(self, stmt: ir.Stmt, name: ir.Name, function: str) -> bool:
         """Whether a statement does more with a scripted model than call, save or print it."""
-        mentions = sum(inner == name for expr in stmt.exprs for inner in ir.walk(expr))
+        mentions = sum(inner == name for inner in parts_of(stmt))
         harmless = 0
         for call in calls_of(stmt):
             origin = self.program.origin(call.func, function) or ""

@@ -15,7 +15,7 @@ from amp_migrate.analysis.objects.read_only_uses import (
 from amp_migrate.analysis.paths.escapes import Kept
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.bindings import parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
@@ -236,8 +236,7 @@ class Handover:
                 isinstance(inner, ir.Attr) and inner.attr.endswith("state_dict")
                 for inside in around
                 for stmt in ir.statements(program.functions[inside].body)
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
+                for inner in parts_of(stmt)
             ):
                 message = (
                     f"{name}() takes the optimizer in with *args or **kwargs, and its state "

@@ -21,7 +21,7 @@ from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _BASES = frozenset(
@@ -165,7 +165,7 @@ class CustomFunctions:
                     if isinstance(inner, ir.Const):
                         meant = isinstance(inner.value, str) and inner.value in names
                     else:
-                        meant = _last(inner) in aliases and self._may_be(
+                        meant = ir.last_of(inner) in aliases and self._may_be(
                             inner, function, family
                         )
                     if meant and stmt.kind != "classdef":
@@ -219,7 +219,7 @@ class CustomFunctions:
                 return refused("with a method that may be assigned", call.line)
         for one in family.classes:
             for stmt in ir.statements(program.classes[one].body):
-                if any(_last(target) in _GIVEN for target in stmt.targets):
+                if any(ir.last_of(target) in _GIVEN for target in stmt.targets):
                     return refused("with a method that is assigned", stmt.line)
             bases = program.external_bases(one)
             if not _BASES & bases or any(base == "?" for base in bases):
@@ -274,7 +274,7 @@ class CustomFunctions:
         for stmt in ir.statements(function.body):
             for call in calls_of(stmt):
                 func = call.func
-                if _last(func) in ("enable_grad", "set_grad_enabled") or (
+                if ir.last_of(func) in ("enable_grad", "set_grad_enabled") or (
                     self.program.origin(func, method) == GRAD
                 ):
                     return call.line
@@ -294,8 +294,7 @@ class CustomFunctions:
             and inner.attr == "grad"
             and self.program.origin(inner, function) is None
             and ir.dotted(inner) is not None
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(stmt)
         )
 
     def _changes_its_inputs(self, forward: str) -> int:
@@ -400,12 +399,6 @@ def _called_here(expr: ir.Expr) -> Iterator[int]:
                 yield id(made)
 
 
-def _last(expr: ir.Expr) -> str | None:
-    if isinstance(expr, ir.Attr):
-        return expr.attr
-    return expr.id if isinstance(expr, ir.Name) else None
-
-
 def _root(expr: ir.Expr) -> str | None:
     """The variable at the root of a chain of attributes, items and method calls."""
     while isinstance(expr, (ir.Attr, ir.Item, ir.Call)):
@@ -418,5 +411,5 @@ def _names_of(function: ir.Function) -> set[str]:
     found = set()
     for decorator in function.decorators:
         named = decorator.func if isinstance(decorator, ir.Call) else decorator
-        found.add(_last(named) or "?")
+        found.add(ir.last_of(named) or "?")
     return found

@@ -336,11 +336,7 @@ class HigherOrder:
                     for callee in event.callees
                 ):
                     raise _Refused("stands in a statement that trains", stmt.line)
-            if any(
-                isinstance(inner, ir.Suspend)
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
-            ):
+            if any(isinstance(inner, ir.Suspend) for inner in parts_of(stmt)):
                 raise _Refused("stands in a generator", stmt.line)
             for expr in self._goes_in(stmt, function):
                 variables = forward.reads_of(expr, function) - written
@@ -400,10 +396,9 @@ class HigherOrder:
                 self.forward.is_forward(call, function)
             ):
                 yield from (arg.value for arg in call.args)
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Operation) and inner.op == "@":
-                    yield inner
+        for inner in parts_of(stmt):
+            if isinstance(inner, ir.Operation) and inner.op == "@":
+                yield inner
 
     def _computes_elsewhere(
         self, runs: Collection[Run], inside: Collection[tuple[str, ir.Path]]

@@ -7,7 +7,7 @@ meaning of a field does, for anything that keeps facts beyond one run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -418,6 +418,23 @@ def _walked(expr: Expr) -> list[Expr]:
         if parts is not None:
             stack.extend(reversed(parts(current)))
     return found
+
+
+def names_in(expr: Expr) -> set[str]:
+    """The variables that an expression mentions."""
+    return {inner.id for inner in walk(expr) if isinstance(inner, Name)}
+
+
+def says(expr: Expr, names: Collection[str]) -> bool:
+    """Whether an expression mentions a variable, or an attribute, of one of some names."""
+    return any(last_of(inner) in names for inner in walk(expr))
+
+
+def last_of(expr: Expr) -> str | None:
+    """The name of a variable, or of an attribute."""
+    if isinstance(expr, Attr):
+        return expr.attr
+    return expr.id if isinstance(expr, Name) else None
 
 
 def calls_in(expr: Expr) -> Iterator[Call]:

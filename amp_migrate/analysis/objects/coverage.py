@@ -38,7 +38,7 @@ from amp_migrate.analysis.objects.points_to import (
 )
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.bindings import parts_of, unpacked
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -711,7 +711,7 @@ class Coverage:
             if isinstance(inner, ir.Name)
         }
         element = expr.elements[-1]
-        if isinstance(element, ir.Item) and not _names_in(element.value) & targets:
+        if isinstance(element, ir.Item) and not ir.names_in(element.value) & targets:
             # `[by_name[n] for n in names]`: what is chosen from, not what chooses.
             named = self._of(element.value, function, stmt, depth + 1)
             return as_parts(named, expr.iterables)
@@ -726,12 +726,11 @@ class Coverage:
 
     def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
         program = self.program
-        for outer in stmt.exprs:
-            for inner in ir.walk(outer):
-                if isinstance(inner, ir.Comprehension) and any(
-                    name == expr for t in inner.targets for name in ir.walk(t)
-                ):
-                    return self._joined(inner.iterables, function, stmt, depth)
+        for inner in parts_of(stmt):
+            if isinstance(inner, ir.Comprehension) and any(
+                name == expr for t in inner.targets for name in ir.walk(t)
+            ):
+                return self._joined(inner.iterables, function, stmt, depth)
         owner = program.owner(expr.id, function)
         if owner is None:
             return Held(complete=False)
@@ -1009,8 +1008,7 @@ class Coverage:
         for depth, site in enumerate(one.context):
             if any(
                 isinstance(inner, ir.Comprehension) and site.call in ir.walk(inner)
-                for expr in site.stmt.exprs
-                for inner in ir.walk(expr)
+                for inner in parts_of(site.stmt)
             ):
                 continue  # It gives several.
             at = (site.call, site.caller, site.stmt, one.context[:depth])
@@ -1093,10 +1091,6 @@ def _as_seen_outside(
         else:
             seen.add(one)
     return seen
-
-
-def _names_in(expr: ir.Expr) -> set[str]:
-    return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}
 
 
 def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:

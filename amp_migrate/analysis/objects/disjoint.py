@@ -11,6 +11,7 @@ from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 
@@ -59,14 +60,10 @@ class Disjoint:
             )
             if not is_rebound and _parts_from_each((target,), (iterable,), birth.call):
                 return None
-        for expr in birth.stmt.exprs:
-            for made in ir.walk(expr):
-                if (
-                    isinstance(made, ir.Comprehension)
-                    and made.elements[-1] is birth.call
-                ):
-                    if _parts_from_each(made.targets, made.iterables, birth.call):
-                        return None
+        for made in parts_of(birth.stmt):
+            if isinstance(made, ir.Comprehension) and made.elements[-1] is birth.call:
+                if _parts_from_each(made.targets, made.iterables, birth.call):
+                    return None
         return (
             "it cannot be seen which parameters each of the optimizers in a list holds"
         )

@@ -120,7 +120,7 @@ class Flow:
         return (
             outer is not None
             and outer.kind == "if"
-            and outer.value is not None
+            and isinstance(outer.value, ir.Name)
             and self._is_always_true(outer.value, at.function)
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import Program, Ref
 
 ANY, MODULES, MODELS = range(3)
@@ -79,8 +79,7 @@ class Forward:
         ) or any(
             isinstance(inner, ir.Operation) and inner.op == "@"
             for one in ir.statements((stmt,))
-            for expr in one.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(one)
         )
 
     def gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
@@ -616,8 +615,4 @@ def _only_names(expr: ir.Expr) -> bool:
 
 def names_no_grad(expr: ir.Expr) -> bool:
     """Whether a decorator, or what a ``with`` enters, turns gradients off."""
-    return any(
-        (isinstance(inner, ir.Attr) and inner.attr in _OFF)
-        or (isinstance(inner, ir.Name) and inner.id in _OFF)
-        for inner in ir.walk(expr)
-    )
+    return ir.says(expr, _OFF)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 
@@ -167,7 +168,7 @@ def _added(stmt: ir.Stmt, name: ir.Name) -> list[ir.Expr] | None:
                 for arg in call.args
                 if arg.star == "*"
             ]
-            said = [i for expr in stmt.exprs for i in ir.walk(expr) if i == name]
+            said = [i for i in parts_of(stmt) if i == name]
             # To give all that is in a list to a call leaves it as it is.
             return [] if starred.count(name) == len(said) else None
     if name in ir.walk(more):

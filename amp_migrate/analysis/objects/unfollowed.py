@@ -12,6 +12,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _ATTRIBUTES = frozenset({"builtins.getattr", "operator.attrgetter"})
@@ -237,14 +238,13 @@ class Unfollowed:
         self, name: str, function: str, stmt: ir.Stmt
     ) -> Iterator[tuple[str, ir.Expr]]:
         """What a variable is given, or what is gone through to give it its values."""
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Comprehension):
-                    for target, iterable in zip(
-                        inner.targets, inner.iterables, strict=True
-                    ):
-                        if ir.Name(name) in ir.walk(target):
-                            yield function, iterable
+        for inner in parts_of(stmt):
+            if isinstance(inner, ir.Comprehension):
+                for target, iterable in zip(
+                    inner.targets, inner.iterables, strict=True
+                ):
+                    if ir.Name(name) in ir.walk(target):
+                        yield function, iterable
         owner = self.program.owner(name, function)
         for found in self.program.definitions(owner, name) if owner else ():
             value = found.stmt.value if found.value is None else found.value

@@ -12,7 +12,7 @@ from functools import cached_property
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _NEUTRAL = frozenset(
@@ -170,12 +170,11 @@ class Dispatch:
         for function, stmt in program.all_statements():
             if not self._mentions(function):
                 continue
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    if isinstance(inner, ir.Deferred) and (
-                        self._touches(inner.body, function)
-                    ):
-                        return True
+            for inner in parts_of(stmt):
+                if isinstance(inner, ir.Deferred) and (
+                    self._touches(inner.body, function)
+                ):
+                    return True
             for call in calls_of(stmt):
                 for arg in call.args:
                     origin = program.origin(arg.value, function) or ""

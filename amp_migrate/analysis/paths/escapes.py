@@ -15,7 +15,7 @@ from amp_migrate.analysis.objects.read_only_uses import Looked
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.bindings import parts_of, unpacked
 from amp_migrate.program.link import Program
 
 Use = tuple[ir.Expr, ...]
@@ -208,10 +208,9 @@ class Kept:
             self.program.classes.values() if holder in self._namespaces else ()
         ):
             for stmt in ir.statements(found.body):
-                for expr in stmt.exprs:
-                    for inner in ir.walk(expr):
-                        if self.optimizers.slot(inner, found.parent) == holder:
-                            yield found.parent, stmt, (ir.Const(None), inner)
+                for inner in parts_of(stmt):
+                    if self.optimizers.slot(inner, found.parent) == holder:
+                        yield found.parent, stmt, (ir.Const(None), inner)
 
     def _is_member(self, use: Use, stmt: ir.Stmt, holder: Slot, function: str) -> bool:
         """Whether a namespace is only made, one of its attributes is read or set, or a function has it for

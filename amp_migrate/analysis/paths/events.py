@@ -13,7 +13,7 @@ from amp_migrate.analysis.paths.exchange import Exchange
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.core import phases
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.decorators import times, wrappers
 from amp_migrate.program.link import Program
 
@@ -428,8 +428,7 @@ class Events:
             return ()
         return tuple(
             ref.name
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(stmt)
             if isinstance(inner, ir.Attr) and inner.attr in self._properties
             for ref in self.program.resolve(inner, function)
             if ref.kind == "function"
@@ -481,9 +480,7 @@ def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:
     """How a statement and all inside it use ``.grad``: ``zero``, ``test`` or ``other``."""
     for inner in ir.statements((stmt,)):
         mentions = sum(
-            isinstance(e, ir.Attr) and e.attr == "grad"
-            for x in inner.exprs
-            for e in ir.walk(x)
+            isinstance(e, ir.Attr) and e.attr == "grad" for e in parts_of(inner)
         )
         if not mentions:
             continue

@@ -20,7 +20,7 @@ from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.core import phases
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, calls_of
+from amp_migrate.program.bindings import bindings, calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
 
 
@@ -613,14 +613,14 @@ class Finder:
             for slot in steps
             if slot.kind != "unknown"
             for birth in self.optimizers.trace(slot).births
-            for name in _names_in(birth.call)
+            for name in ir.names_in(birth.call)
         ]
         while pending:
             name = pending.pop()
             if name not in held:
                 held.add(name)
                 for d in self.program.definitions(function, name):
-                    pending += [] if d.value is None else _names_in(d.value)
+                    pending += [] if d.value is None else ir.names_in(d.value)
         return bool(made) and not (
             made.keys() & held
             or any(
@@ -632,7 +632,7 @@ class Finder:
                 for other, stmt in self.program.all_statements()
                 if other != function
                 for expr in stmt.exprs
-                for name in _names_in(expr) & made.keys()
+                for name in ir.names_in(expr) & made.keys()
             )
         )
 
@@ -649,17 +649,16 @@ class Finder:
             return any(one.path in made[expr.id] for one in reaching)
 
         bound = {id(target) for target in stmt.targets}
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                kept: tuple[ir.Expr, ...] = ()
-                if isinstance(inner, ir.Display) and id(inner) not in bound:
-                    kept = inner.items
-                elif isinstance(inner, ir.Call):
-                    origin = self.program.origin(inner.func, function) or ""
-                    if not origin.startswith(("torch.", "builtins.print")):
-                        kept = tuple(arg.value for arg in inner.args)
-                if any(map(is_made, kept)):
-                    return True
+        for inner in parts_of(stmt):
+            kept: tuple[ir.Expr, ...] = ()
+            if isinstance(inner, ir.Display) and id(inner) not in bound:
+                kept = inner.items
+            elif isinstance(inner, ir.Call):
+                origin = self.program.origin(inner.func, function) or ""
+                if not origin.startswith(("torch.", "builtins.print")):
+                    kept = tuple(arg.value for arg in inner.args)
+            if any(map(is_made, kept)):
+                return True
         return any(not isinstance(t, (ir.Name, ir.Display)) for t in stmt.targets) and (
             stmt.value is not None and is_made(stmt.value)
         )
@@ -676,7 +675,7 @@ class Finder:
                 method = isinstance(call.func, ir.Attr) and origin is None
                 if not method and not _MAKES_TENSORS.fullmatch(origin or ""):
                     return {}
-            for name in sorted(_names_in(expr)):
+            for name in sorted(ir.names_in(expr)):
                 if self.program.origin(ir.Name(name), function) is not None:
                     continue
                 stmts, from_start = self.flow.reaching(
@@ -799,7 +798,3 @@ def opens_autocast(stmt: ir.Stmt) -> bool:
         and all(arg.value != ir.Const(False) for arg in call.args)
         for call in calls_of(stmt)
     )
-
-
-def _names_in(expr: ir.Expr) -> set[str]:
-    return {inner.id for inner in ir.walk(expr) if isinstance(inner, ir.Name)}

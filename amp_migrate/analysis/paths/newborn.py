@@ -10,7 +10,7 @@ from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF, WRAPPERS
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _MODULES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
@@ -262,24 +262,23 @@ class Newborn:
                         and self._adds_new(ref.name)
                     ):
                         return False
-            for expr in stmt.exprs:
-                for inner in ir.walk(expr):
-                    if isinstance(inner, ir.Deferred):
+            for inner in parts_of(stmt):
+                if isinstance(inner, ir.Deferred):
+                    return False
+                if isinstance(inner, ir.Attr) and inner.attr in _ELSEWHERE:
+                    return False
+                if isinstance(inner, ir.Name) and id(inner) not in made:
+                    if program.owner(inner.id, method) in (None, method):
+                        continue
+                    origin = program.origin(inner, method)
+                    own = inner.id in (program.self_class(method) or ())[:1]
+                    named = stmt.value and _is_super(stmt.value, inner)
+                    if (
+                        not own
+                        and not named
+                        and (origin is None or program.is_local(origin))
+                    ):
                         return False
-                    if isinstance(inner, ir.Attr) and inner.attr in _ELSEWHERE:
-                        return False
-                    if isinstance(inner, ir.Name) and id(inner) not in made:
-                        if program.owner(inner.id, method) in (None, method):
-                            continue
-                        origin = program.origin(inner, method)
-                        own = inner.id in (program.self_class(method) or ())[:1]
-                        named = stmt.value and _is_super(stmt.value, inner)
-                        if (
-                            not own
-                            and not named
-                            and (origin is None or program.is_local(origin))
-                        ):
-                            return False
         self._scanned[method] = True
         return True
 

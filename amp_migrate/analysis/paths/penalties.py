@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from amp_migrate.analysis.paths.aftermath import Aftermath
 from amp_migrate.analysis.paths.events import innermost_loop
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _BUILTINS = frozenset("sum len zip enumerate range list tuple abs pow".split())
@@ -126,7 +126,7 @@ class Penalty:
             stmt
             for stmt in ir.statements(self._body)
             if len(stmt.path) > depth and stmt.path[:depth] == loop
-            if ir.Name(name) in [i for expr in stmt.exprs for i in ir.walk(expr)]
+            if ir.Name(name) in parts_of(stmt)
         ]
         if not mentions:
             return 0
@@ -171,8 +171,7 @@ class Penalty:
                 if (binds or backward) and any(
                     (isinstance(inner, ir.Name) and at(inner, function) in numbers)
                     or (function == self.function and self._reads_off(inner, made))
-                    for expr in stmt.exprs
-                    for inner in ir.walk(expr)
+                    for inner in parts_of(stmt)
                 ):
                     return stmt.line
         return 0
@@ -243,8 +242,7 @@ class Penalty:
             for other, facts in program.functions.items()
             if other != self.function
             for stmt in ir.statements(facts.body)
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for inner in parts_of(stmt)
         )
 
     # -- expressions --------------------------------------------------------------------------
@@ -308,7 +306,7 @@ class Penalty:
             if not self._is_smooth(iterable, bound):
                 return False
             if self._reads(iterable, bound):
-                bound |= {i.id for i in ir.walk(target) if isinstance(i, ir.Name)}
+                bound |= ir.names_in(target)
         return not any(self._reads(test, bound) for test in expr.conditions) and all(
             self._is_smooth(element, bound) for element in expr.elements
         )

@@ -21,7 +21,7 @@ from amp_migrate.analysis.paths.association import (
 )
 from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
 from amp_migrate.analysis.paths.ownership import Ownership
-from amp_migrate.analysis.paths.walk import Flow, Frames, Site, State, Walk
+from amp_migrate.analysis.paths.walk import Flow, Frames, Site, State, Walk, suspends
 from amp_migrate.catalogue.protocol import READY, STEPPED, UNSCALED, after
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -312,7 +312,7 @@ class Protocol(Walk[Held]):
                     Holding(READY, Gradients.LEFTOVER) if h.gradients in _LIVE else h
                 ),
             )
-        if _suspends(stmt):
+        if suspends(stmt):
             reason = "the function is suspended between backward() and step()"
             self._fault("AMP034", function, stmt.line, reason)
         return states
@@ -582,9 +582,3 @@ def _at(placed: set[Placed], function: str, stmt: ir.Stmt) -> list[Slot]:
 def _after_backward(gradients: Gradients) -> Gradients:
     mixed = (*_LEFT, Gradients.FOREIGN)
     return Gradients.FOREIGN if gradients in mixed else Gradients.SCALED
-
-
-def _suspends(stmt: ir.Stmt) -> bool:
-    return any(
-        isinstance(inner, ir.Suspend) for expr in stmt.exprs for inner in ir.walk(expr)
-    )

@@ -16,7 +16,7 @@ from amp_migrate.analysis.paths.events import CALLS, Event, Events
 from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings
+from amp_migrate.program.bindings import bindings, parts_of
 from amp_migrate.program.link import Program
 
 Site = tuple[str, ir.Path]
@@ -745,7 +745,7 @@ def _handed_on(program: Program) -> set[tuple[str, str]]:
             read.add(id(stmt.value))
         elif stmt.kind == "delete":
             read.clear()
-        for inner in (part for expr in stmt.exprs for part in ir.walk(expr)):
+        for inner in (part for part in parts_of(stmt)):
             match inner:
                 case ir.Item(value=value, key=key):
                     is_slice = isinstance(key, ir.Operation) and key.op == "slice"
@@ -811,11 +811,11 @@ def _plain_test(test: ir.Expr | None) -> tuple[ir.Expr | None, bool]:
 def _around_yield(body: tuple[ir.Stmt, ...], behind: bool) -> tuple[ir.Stmt, ...]:
     """The part of a generator before its ``yield``, or the one behind it."""
     for index, stmt in enumerate(body):
-        if not any(map(_suspends, ir.statements((stmt,)))):
+        if not any(map(suspends, ir.statements((stmt,)))):
             continue
         before, after = body[:index], body[index + 1 :]
         for block in reversed(stmt.blocks):
-            if any(map(_suspends, ir.statements(block.body))):
+            if any(map(suspends, ir.statements(block.body))):
                 before += _around_yield(block.body, False)
                 after = _around_yield(block.body, True) + after
             elif block.field in ("orelse", "finalbody"):
@@ -824,10 +824,9 @@ def _around_yield(body: tuple[ir.Stmt, ...], behind: bool) -> tuple[ir.Stmt, ...
     return () if behind else body
 
 
-def _suspends(stmt: ir.Stmt) -> bool:
-    return any(
-        isinstance(inner, ir.Suspend) for expr in stmt.exprs for inner in ir.walk(expr)
-    )
+def suspends(stmt: ir.Stmt) -> bool:
+    """Whether a statement leaves a generator, or a coroutine, for a while."""
+    return any(isinstance(inner, ir.Suspend) for inner in parts_of(stmt))
 
 
 def _jumps(block: tuple[ir.Stmt, ...]) -> bool:

@@ -154,7 +154,7 @@ def _asks(program: Program, function: str, stmt: ir.Stmt, kept: set[str]) -> boo
         return True
     taken = {id(value) for target, value, _ in unpacked(stmt) if ir.key_of(target)}
     for call in calls_of(stmt):
-        name = _last(call.func)
+        name = ir.last_of(call.func)
         if _asks_by_call(program, function, call, name):
             return True
         for arg in call.args:
@@ -181,7 +181,7 @@ def _asks_by_call(
         or (
             ir.key_of(arg.value) is not None
             and (
-                _last(arg.value) in _SAYS
+                ir.last_of(arg.value) in _SAYS
                 or any(
                     ref.kind == "external" and _DTYPE.fullmatch(ref.name)
                     for ref in program.resolve(arg.value, function)
@@ -195,12 +195,6 @@ def _asks_by_call(
 def _is_of_values(expr: ir.Expr) -> bool:
     """Whether an asserted condition may be about more than shapes."""
     return any(
-        isinstance(inner, ir.Call) and _last(inner.func) not in _ABOUT_SHAPES
+        isinstance(inner, ir.Call) and ir.last_of(inner.func) not in _ABOUT_SHAPES
         for inner in ir.walk(expr)
     )
-
-
-def _last(expr: ir.Expr) -> str | None:
-    if isinstance(expr, ir.Attr):
-        return expr.attr
-    return expr.id if isinstance(expr, ir.Name) else None

@@ -13,7 +13,7 @@ from amp_migrate.analysis.paths.loops import Backward
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _CUTS_OFF = frozenset(
@@ -229,13 +229,12 @@ class Reach:
     ) -> set[Slot]:
         """``alone``: only by names that stand for one module, which runs as a whole."""
         found: set[Slot] = set()
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
-                    if alone:
-                        found |= self.ownership.runs(inner, function, stmt)
-                    else:
-                        found |= self.ownership.holders(inner, function, stmt)
+        for inner in parts_of(stmt):
+            if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
+                if alone:
+                    found |= self.ownership.runs(inner, function, stmt)
+                else:
+                    found |= self.ownership.holders(inner, function, stmt)
         return found
 
     @cached_property
@@ -321,19 +320,13 @@ def _switches_on(stmt: ir.Stmt) -> Iterator[ir.Expr]:
 
 
 def _cuts_off(stmt: ir.Stmt) -> bool:
-    return any(
-        (isinstance(inner, ir.Attr) and inner.attr in _CUTS_OFF)
-        or (isinstance(inner, ir.Name) and inner.id in _CUTS_OFF)
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
-    )
+    return any(ir.says(expr, _CUTS_OFF) for expr in stmt.exprs)
 
 
 def _chooses(stmt: ir.Stmt) -> bool:
     return any(
         isinstance(inner, ir.Operation) and inner.op in _SEVERAL_VALUES
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
+        for inner in parts_of(stmt)
     )
 
 

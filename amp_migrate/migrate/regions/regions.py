@@ -15,7 +15,7 @@ from amp_migrate.analysis.paths.loops import Backward, Refusal
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 from amp_migrate.sources.cells import cell_number
@@ -423,10 +423,9 @@ class Regions:
                 return True
             if any({"backward", "step"} & self.events.kinds(c) for c in event.callees):
                 return True
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Suspend):
-                    return True
+        for inner in parts_of(stmt):
+            if isinstance(inner, ir.Suspend):
+                return True
         if stmt.kind == "with" and self._turns_gradients_off(stmt):
             return True
         return self._changes_parameters(stmt, function)

@@ -15,6 +15,7 @@ from amp_migrate.migrate.scaling.scaler_threading import Travel
 from amp_migrate.migrate.scaling.state_files import StateFiles
 from amp_migrate.migrate.scaling.states import States
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
@@ -256,11 +257,10 @@ def _keys_at(
     program: Program, function: str, stmt: ir.Stmt, state: ir.Expr
 ) -> Iterator[str]:
     """The key under which a state is kept, or from which a call loads it."""
-    for expr in stmt.exprs:
-        for inner in ir.walk(expr):
-            key = _key_of(program, function, inner, state)
-            if key is not None:
-                yield key
+    for inner in parts_of(stmt):
+        key = _key_of(program, function, inner, state)
+        if key is not None:
+            yield key
     given = state.argument(0, "state_dict") if isinstance(state, ir.Call) else None
     targets = stmt.targets if stmt.value is state else ()
     for item in (given, *targets):
@@ -283,11 +283,10 @@ def _save(
         beside = "{}({})".format(*map(ir.render, copied))
     value = f"{switch}.state_dict()"
     if beside is not None:
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                key = _key_of(program, function, inner, state)
-                if key is not None:
-                    return AddEntry(stmt.path, beside, sibling(key), value)
+        for inner in parts_of(stmt):
+            key = _key_of(program, function, inner, state)
+            if key is not None:
+                return AddEntry(stmt.path, beside, sibling(key), value)
         if stmt.kind == "assign" and stmt.value is state and len(stmt.targets) == 1:
             target = stmt.targets[0]
             if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):

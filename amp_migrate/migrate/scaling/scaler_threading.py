@@ -545,7 +545,7 @@ class Travel:
             for function, stmt in self.program.mentioning(word):
                 if self.program.functions[function].name in _ABOUT_ONESELF:
                     continue
-                inner = [one for expr in stmt.exprs for one in ir.walk(expr)]
+                inner = parts_of(stmt)
                 if any(map(_takes_states, inner)):
                     continue
                 singly = [

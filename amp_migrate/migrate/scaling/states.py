@@ -17,7 +17,7 @@ from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
 from amp_migrate.analysis.paths.escapes import Use, Uses
 from amp_migrate.migrate.scaling.scaler_threading import Travel
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.bindings import parts_of, unpacked
 
 _COMPARES = frozenset("is,is not,==,!=,in,not in,not,formattedvalue".split(","))
 
@@ -186,8 +186,7 @@ class States:
             or any(
                 self._may_be_another_way(inner, slot, function)
                 for function, stmt in self.program.mentioning(slot.name)
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
+                for inner in parts_of(stmt)
             )
         )
 
