@@ -115,6 +115,11 @@ MEETING = {
         "AMP014",
         _inside("def main(mode):\n", CHOSEN + STEPS) + "main(mode)\nmain('plain')\n",
     ),
+    "its function is called twice, once by its name": (
+        "AMP014",
+        _inside("def main(mode):\n", CHOSEN + STEPS)
+        + "main(mode)\ngetattr(sys.modules[__name__], 'main')('plain')\n",
+    ),
     "both arms make it": (
         "AMP014",
         """\

@@ -911,6 +911,14 @@ def test_a_mixin_that_others_are_made_with(others: str) -> None:
     assert asked in " ".join(result.split())
 
 
+def test_parameters_that_are_a_list_are_not_asked() -> None:
+    text, _ = FUNCTIONS["a helper that may return before it moves it"]
+    net = "class Net(nn.Linear):\n    def parameters(self):\n        return [self.weight]\n"
+    loop = "".join(f"    {line}\n" for line in LOOP.splitlines())
+    source = HEAD + net + dedent(text).replace("LOOP\n", loop)
+    assert switch(source.replace("place(nn.Linear", "place(Net")) == "AMP041"
+
+
 def test_a_parameter_that_is_asked_where_it_is_changes_nothing() -> None:
     source = (
         HEAD.replace("import torch\n", "import torch\ntorch.manual_seed(0)\n", 1) + """\

@@ -234,6 +234,21 @@ class _Reader:
         self._known[function, is_started, around, taken] = self._found
         return self._found
 
+    def _may_be_asked_for(self, scope: ir.Function) -> bool:
+        """``getattr(trainer, name)()``"""
+        for caller, _, call in self.program.calls_named("getattr"):
+            if len(call.args) > 1:
+                name = call.args[1].value
+                if isinstance(name, ir.Const):
+                    if name.value == scope.name:
+                        return True
+                elif scope.class_name is not None and (
+                    scope.class_name
+                    in self.program.instance_classes(call.args[0].value, caller)
+                ):
+                    return True
+        return False
+
     def arms(self, function: str, path: ir.Path) -> Arms:
         """The arms that a run takes on its way to a statement of a function, of each ``if`` that it
         meets once."""
@@ -271,6 +286,8 @@ class _Reader:
         if len(sites) != 1 or function in program.escaping or scope.is_generator:
             return False
         if not all(program.keeps_function(d, function) for d in scope.decorators):
+            return False
+        if self._may_be_asked_for(scope):
             return False
         if scope.class_name is not None:
             # A base class may call it, or an operator.

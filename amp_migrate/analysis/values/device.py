@@ -174,6 +174,10 @@ class Devices:
         text = ir.render(given.pop()) if len(given) == 1 else None
         if text is None or text.endswith(")"):
             return None
+        functions = self.program.functions.values()
+        if any(f.name == "parameters" and f.class_name is not None for f in functions):
+            # A list is no iterator.
+            return None
         return Decision(f'next({text}.parameters()).device.type == "cuda"')
 
     def _have_same_instances(self, one: str, other: str) -> bool:
