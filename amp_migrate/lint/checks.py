@@ -60,6 +60,11 @@ class Check:
     extended: bool = False
     """So do the names of layers of the user's own (``extend-rules``)."""
 
+    @property
+    def is_about_misuse(self) -> bool:
+        """Whether it looks for misuse of AMP, as opposed to sizes and throughput."""
+        return self.module.startswith("misuse.")
+
     def is_about_own(self, text: str, options: LintOptions) -> bool:
         """Whether a text without these words holds layers of the user's own that the check looks for."""
         if not self.extended or not options.extend_rules:

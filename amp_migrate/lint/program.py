@@ -65,15 +65,20 @@ class Looked:
         self.work = work
         texts, layout = work.sources.texts, work.sources.layout
         root = None if layout is None else layout.root
-        chosen = {
-            file: selection(file, root, work.options.lint)
-            for file in work.given
-            if "torch" in texts[file]
-        }
-        checks = {
-            file: _checks(texts[file], one, work.options.lint)
-            for file, one in chosen.items()
-        }
+        scaled = any("caler" in text for text in texts.values())
+        checks: dict[str, list[Check]] = {}
+        chosen: dict[str, Selection] = {}
+        for file in work.given:
+            about_torch = "torch" in texts[file]
+            if not about_torch and not scaled:
+                continue
+            wanted = selection(file, root, work.options.lint)
+            found_in = _checks(texts[file], wanted, work.options.lint)
+            if not about_torch:
+                # What is given a scaler, or gradients, need not know where they come from.
+                found_in = [c for c in found_in if c.is_about_misuse]
+            if about_torch or found_in:
+                chosen[file], checks[file] = wanted, found_in
         # The rest of the program is read where a check may look at it: most files of a run need none.
         self.program = self._read(texts if any(checks.values()) else work.given)
         context = Context(self.program, work.sources, work.options, work.telling)

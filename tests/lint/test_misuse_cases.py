@@ -1,8 +1,9 @@
 """Wrong uses of AMP in many styles, each with its right look-alikes: the programs of ``misuse_cases``.
 
-A case begins with ``=== name``, a file of it with ``--- path``; without one it is ``main.py``. A line that
-is wrong ends in ``#! CODE``, with every code that is found there; a case without such a line is right. Behind
-``~~~`` stands what is written otherwise in a right program: lines of ``this ==> that``.
+A case begins with ``=== name``, a file of it with ``--- path``; without one it is ``main.py``. A file that
+begins with ``# by itself`` imports no torch. A line that is wrong ends in ``#! CODE``, with every code that
+is found there; a case without such a line is right. Behind ``~~~`` stands what is otherwise in a right
+program: lines of ``this ==> that``.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def files_of(text: str) -> dict[str, str]:
     files = {"main.py": first} if first.strip() else {}
     files |= dict(zip(pieces[::2], pieces[1::2], strict=True))
     # What imports torch by itself says where it stands in its package.
+    own = re.compile(r"import torch|\A# by itself\n|\A\s*\Z")
     return {
-        file: said if "import torch" in said or not said.strip() else HEAD + said
-        for file, said in files.items()
+        file: said if own.search(said) else HEAD + said for file, said in files.items()
     }
 
 

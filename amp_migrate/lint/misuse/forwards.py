@@ -26,7 +26,7 @@ _LOSSES = re.compile(
     r"|torch\.nn\.(modules\.\w+\.)?\w+Loss"
 )
 _OPENS = frozenset(("region", "enter"))
-_METHODS = frozenset("mean sum float size view reshape squeeze to".split())
+_METHODS = frozenset("mean sum float size view reshape squeeze to cuda long".split())
 """Methods of tensors that go with a loss."""
 
 

@@ -37,6 +37,18 @@ def check(context: Context, file: str) -> Iterable[Finding]:
                 yield from _replicas(context, amp, stmt, function)
 
 
+def _is_own(program: Program, name: str, top: str) -> bool:
+    """Whether a name at the top level of a file is one that trains, and no other file says it."""
+    file = ir.file_of(top)
+    return any(
+        ir.file_of(function) == file for function, _, _ in program.calls_named("step")
+    ) and not any(
+        name in facts.identifiers or name in facts.strings
+        for other, facts in program.modules.items()
+        if other != file
+    )
+
+
 def _is_forgotten(program: Program, amp: Amp, stmt: ir.Stmt, function: str) -> bool:
     """Whether a region is given a name that nobody says again."""
     if stmt.kind != "assign" or not isinstance(stmt.value, ir.Call):
@@ -44,11 +56,13 @@ def _is_forgotten(program: Program, amp: Amp, stmt: ir.Stmt, function: str) -> b
     if amp.entered(stmt.value, function) is None or len(stmt.targets) != 1:
         return False
     match stmt.targets[0]:
-        case ir.Name(id=name) if not ir.is_top(function):
+        case ir.Name(id=name) if not ir.is_top(function) or _is_own(
+            program, name, function
+        ):
             return not any(
                 inner == ir.Name(name)
                 for other, facts in program.functions.items()
-                if other.startswith(function)
+                if other.startswith(function) or ir.is_top(function)
                 for one in ir.statements(facts.body)
                 for expr in one.exprs
                 if one is not stmt

@@ -29,6 +29,8 @@ _TEXT = "text"
 _EVERYWHERE = "@"
 """The scope of tests whose names mean the same in every function."""
 
+_TOUCHES = frozenset(("clip", "read", "edit", "descend", "rescale", "numeric"))
+
 
 @dataclass(frozen=True, slots=True)
 class Open:
@@ -55,6 +57,8 @@ class Ways(Walk[Held]):
         self._ending = False
         """A context manager is left."""
         self._idle: dict[Site, bool] = {}
+        self._marking: dict[Site, bool] = {}
+        """Whether a loop does more than to look at gradients, or to edit them."""
         self._asked: dict[str, frozenset[str]] = {}
         self._called: dict[str, set[str]] = {}
         self._decorated: dict[str, str | None] = {}
@@ -384,7 +388,21 @@ class Ways(Walk[Held]):
         self, function: str, loop: ir.Stmt, states: set[State[Held]]
     ) -> set[State[Held]]:
         site = (function, loop.path)
+        if site not in self._marking:
+            self._marking[site] = any(
+                not self._brings(event) <= _TOUCHES
+                for inner in ir.statements((loop,))
+                for event in self.events.of(function, inner)
+            )
+        if not self._marking[site]:
+            # What was done before it was not done in an earlier turn of it.
+            return states
         return {State(s.held.around(site), s.known) for s in states}
+
+    def _brings(self, event: Event) -> frozenset[str]:
+        """The kinds of event that come with one: what a call does."""
+        called = frozenset[str]().union(*map(self.events.kinds, event.callees))
+        return called if event.callees else frozenset((event.kind,))
 
     def _never_empty(self, iterable: ir.Expr | None, function: str) -> bool:
         # A loop that has nothing to do is no witness of anything.
