@@ -402,6 +402,26 @@ model, opt = read(model, opt)
 """,
         "AMP010",
     ),
+    "one that was saved whole": (
+        """\
+if kind:
+    state = torch.load("last.pt")
+    model, opt = state["model"], state["opt"]
+else:
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.save({"model": model, "opt": opt}, "last.pt")
+""",
+        "AMP040",
+    ),
+    "one that was saved whole, beside its model": (
+        """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+if kind:
+    model, opt = torch.load("last.pt")
+torch.save([model, opt], "last.pt")
+""",
+        "AMP040",
+    ),
     "the other of two that are handed in": (
         """\
 def read(net, opt, other):

@@ -52,10 +52,12 @@ SEVERAL = "several"
 APEX = "apex"
 FRAMEWORK = "framework"
 ENDLESS = "endless"
+LOADED = "loaded"
 SHOWN = frozenset((CLOSURE, WRAPPED, APEX, ENDLESS))
 """Problems of what is an optimizer all the same, or may be."""
 
 _Next = State | Object
+_LOADS = frozenset(("torch.load", "pickle.load", "joblib.load"))
 _FACTORIES_ELSEWHERE = re.compile(r"create_optimizer(_v2)?$")
 
 
@@ -779,6 +781,9 @@ class Optimizers:
                 stmt.line,
                 f"{text}() hands the optimizer to a framework",
             )
+        if origin in _LOADS:
+            reason = "the optimizer itself comes out of a file, and no scaler with it"
+            return Problem(LOADED, function, stmt.line, reason)
         if self.program.is_local(origin):
             reason = f"{text}() makes the optimizer in another file"
         elif own:

@@ -93,6 +93,7 @@ _PROBLEM_CODES = {
     WRAPPED: "AMP014",
     opt.NOT_FOUND: "AMP010",
     opt.ENDLESS: "AMP010",
+    opt.LOADED: "AMP040",
     opt.SEVERAL: "AMP012",
     opt.APEX: "AMP002",
     opt.FRAMEWORK: "AMP003",
