@@ -43,6 +43,7 @@ LAYERS = re.compile(
 METHODS = frozenset("matmul bmm mm".split())
 KEEPS = operations("first") - operations("fp32", "raises") - {"float_power_"}
 """Functions and methods whose result has the dtype of what they are given, under autocast, too."""
+_VIEWS = operations("view", "turns")
 _NUMBERS = frozenset(
     "math.sqrt numpy.sqrt builtins.float builtins.int builtins.len".split()
 )
@@ -261,6 +262,7 @@ class Numerics:
             made = [(o.expr, o.function, o.stmt) for o in whole if not o.fields]
         if len(made) != 1:
             return ""
+        made[0] = (self._without_views(made[0][0], function), *made[0][1:])
         kept = self._kept_from_zero(*made[0])
         if kept is None or not self.is_half(kept[0], *made[0][1:]):
             return ""
@@ -268,6 +270,15 @@ class Numerics:
             f"{kept[1]:g} is zero in float16, whose smallest number is 6e-8: this is {harm} where"
             " it should help; compute it on .float()"
         )
+
+    def _without_views(self, expr: ir.Expr, function: str) -> ir.Expr:
+        """What is looked at in another shape: ``h`` of ``h.unsqueeze(1)``."""
+        while isinstance(expr, ir.Call):
+            held, name, _ = self._applied(expr, function)
+            if held is None or name not in _VIEWS:
+                break
+            expr = held
+        return expr
 
     def _kept_from_zero(
         self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
@@ -281,6 +292,8 @@ class Numerics:
                 held, name, first = self._applied(expr, function)
                 if held is not None and name in ("clamp", "clip", "clamp_min"):
                     pairs = [(held, expr.argument(first, "min"))]
+                elif held is not None and name == "add":
+                    pairs = [(held, expr.argument(first, "other"))]
         for held, number in pairs:
             eps = (number and self._numbers.one(number, function)) or 0
             # Half of the smallest number is rounded to nothing.
