@@ -95,7 +95,7 @@ class Stale(Walk[_Held]):
         if not touched:
             return states
         if any(touched & s.held[0] for s in states):
-            for site in sites:
+            for site in sorted(sites, reverse=True):  # The first is told.
                 self._last |= self._made.get(site, {})
         return {
             State((born, stale | (touched & born)), s.known)

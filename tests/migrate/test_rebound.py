@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from programs import HEAD, left_alone, migrated
 
+from amp_migrate.api import migrate_source
+
 TRAIN = """\
 def train(net, opt, x, y):
     opt.zero_grad()
@@ -334,6 +336,19 @@ OUTLIVED = {
 @pytest.mark.parametrize("name", OUTLIVED)
 def test_a_model_is_made_anew_and_its_optimizer_is_not(name: str) -> None:
     assert left_alone(OUTLIVED[name]) in ("AMP011", "AMP030")
+
+
+def test_of_several_layers_that_are_made_anew_the_first_is_named() -> None:
+    layers = [f"self.layer{number}" for number in range(5)]
+    made = "".join(f"        {layer} = nn.Linear(8, 3)\n" for layer in layers)
+    text = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.begin()\n\n    def begin(self):\n{made}\n    def forward(self, x):\n"
+        f"        return {' + '.join(f'{layer}(x)' for layer in layers)}\n\n\n"
+        f"model = Net().to(device)\n{SGD}model.begin()\n{EPOCH}"
+    )
+    (found,) = migrate_source(HEAD + text, path="train.py").diagnostics
+    assert found.message.startswith("self.layer0 is made again here")
 
 
 CHOSEN = {

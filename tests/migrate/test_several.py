@@ -388,6 +388,23 @@ PROGRAMS = {
  for x, y in data:
      trainer.update(x, y)
 """,
+    "a list that is gone through from its end, and a copy of it": """\
+ other = make().to(device)
+ opts = [torch.optim.SGD(model.parameters(), 0.1), torch.optim.SGD(other.parameters(), 0.1)]
++scaler = BORN
+ for x, y in data:
+     for opt in list(opts):
+         opt.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+     for opt in reversed(opts):
+-        opt.step()
++        scaler.step(opt)
++    scaler.update()
+""",
     "as many optimizers as there are models": """\
  other = make().to(device)
  opts = {k: torch.optim.SGD(m.parameters(), 0.1) for k, m in enumerate([model, other])}
