@@ -95,7 +95,9 @@ class Program(Names):
         self._externals: dict[str, frozenset[Ref]] = {}
         self._self_classes: dict[str, tuple[str, str] | None] = {}
         self._attributes: dict[str, list[tuple[str, Definition]]] = {}
+        self._named_targets: dict[str, list[tuple[ir.Expr, Definition]]] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
+        self._outer_bases: dict[str, frozenset[str]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._named: dict[str, _Named] = {}
         self._positionals: dict[str, tuple[str, ...]] = {}
@@ -224,14 +226,14 @@ class Program(Names):
 
     def _set_by_name(self, attr: str) -> list[Definition]:
         """The variables that become an attribute of an object of which nothing is known."""
-        known = self.attribute_targets.get(attr, ())
+        known = self._named_targets.get(attr)
+        if known is None:
+            # Asked for again and again.
+            targets = self.attribute_targets.get(attr, ())
+            known = [one for one in targets if isinstance(one[1].value, ir.Name)]
+            self._named_targets[attr] = known
         spend(4 * len(known))
-        return [
-            definition
-            for holder, definition in known
-            if isinstance(definition.value, ir.Name)
-            and not self.resolve(holder, definition.function)
-        ]
+        return [d for holder, d in known if not self.resolve(holder, d.function)]
 
     @cached_property
     def deletions(self) -> list[tuple[str, ir.Stmt]]:
@@ -306,6 +308,14 @@ class Program(Names):
 
     def external_bases(self, class_name: str) -> frozenset[str]:
         """Dotted names of the bases that are not of this program; ``?`` for unreadable ones."""
+        if class_name in self._outer_bases:
+            return self._outer_bases[class_name]
+        found, whole = self._whole(lambda: self._find_external_bases(class_name))
+        if whole:
+            self._outer_bases[class_name] = found
+        return found
+
+    def _find_external_bases(self, class_name: str) -> frozenset[str]:
         found: set[str] = set()
         for current in self.bases(class_name):
             facts = self.classes[current]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -224,6 +224,26 @@ class _Finder:
             yield move
 
 
+class _Sites:
+    """Objects by what makes them."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self._made: dict[object, list[Object]] = {}
+        self._named: list[Object] = []
+        self._instances: list[Object] = []
+        for one in objects:
+            self._made.setdefault(one.site, []).append(one)
+            if one.name:
+                self._named.append(one)
+                if one.kind == "instance":
+                    self._instances.append(one)
+
+    def near(self, one: Object) -> Iterable[Object]:
+        """Those that may be the same as another one: made there, or told apart by their classes alone."""
+        classes = self._named if one.kind == "instance" else self._instances
+        return [*self._made.get(one.site, ()), *(classes if one.name else ())]
+
+
 class Moves:
     """The moves in some files of a program."""
 
@@ -296,9 +316,10 @@ class Moves:
         trained = [*self._trained(function, birth)]
         whole = [one for expr, place in trained for one in self._modules(expr, place)]
         around = [one for expr, place in trained for one in self._around(expr, place)]
+        held, trains = _Sites(whole + around), _Sites(whole)
         own = []
         for move, moved, beside in self._moved if trained else ():
-            if self._meet(moved, whole + around) or self._meet(beside, whole):
+            if self._meet(moved, held) or self._meet(beside, trains):
                 own.append(move)
         return own, bool(trained)
 
@@ -364,8 +385,10 @@ class Moves:
                 found += self.points_to.of(expr, *place)
         return found
 
-    def _meet(self, some: list[Object], others: list[Object]) -> bool:
-        return any(self._may_be_one(one, other) for one in some for other in others)
+    def _meet(self, some: list[Object], others: _Sites) -> bool:
+        return any(
+            self._may_be_one(one, other) for one in some for other in others.near(one)
+        )
 
     def _may_be_one(self, one: Object, other: Object) -> bool:
         """Whether two may be one object, or one of them a part of the other that is not followed."""
