@@ -86,9 +86,15 @@ class Flow:
         sites = program.call_sites.get(function, [])
         if not sites or function in program.escaping:
             return None
+        defaults = [
+            p.default for p in program.functions[function].params if p.name == name
+        ]
         result = []
         for site in sites:
             value = program.argument_at(site, name)
+            if value is None and not any(arg.star for arg in site.call.args):
+                # A constant is the same wherever it stands.
+                value = next((d for d in defaults if isinstance(d, ir.Const)), None)
             if value is None:
                 return None
             result.append(Made(value, site.caller, site.stmt))

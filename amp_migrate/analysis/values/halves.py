@@ -18,6 +18,8 @@ _COLLECT = frozenset(
     f"builtins.{name}" for name in "enumerate zip reversed list tuple range".split()
 )
 """What gives nothing but what it is given."""
+_SHOWS = frozenset(("tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm"))
+"""What gives its first argument, and shows how far that is."""
 _PASSING = operations("first").union(
     operations("joined"),
     operations("promoted"),
@@ -26,7 +28,9 @@ _PASSING = operations("first").union(
 )
 """Functions whose result is no half where nothing is that they are given."""
 _ELEMENTWISE = (*dtype_table.ARITHMETIC, "-x")
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _EACH = operations("each")
+_JOINS = frozenset(f"torch.{name}" for name in operations("joined"))
 _ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
@@ -86,6 +90,13 @@ class Halves(Shown):
             case ir.Item(value=value):
                 return self._plainly(at, value)
             case ir.Display(items=items):
+                index = at.index
+                if index is not None and -len(items) <= index < len(items):
+                    starred = (
+                        isinstance(i, ir.Operation) and i.op == "starred" for i in items
+                    )
+                    if not any(starred):
+                        return self._within(at, items[index])
                 return self._plainly(at, *items)
             case ir.Comprehension(elements=elements):
                 return self._plainly(at, *elements)
@@ -115,13 +126,15 @@ class Halves(Shown):
                         return not any(a.star for a in args) and (
                             self._plainly(at, *values)
                         )
+                    if origin in _SHOWS:
+                        return self._plainly(at, *values[:1])
                     if origin in dtype_table.OF_NUMBERS:
                         return self._plainly(at, *values)
                     if not origin.startswith("torch."):
                         return origin in dtype_table.NUMBERS or origin.startswith(
                             "numpy."
                         )
-                    if dtype_table.FP32_ONLY.fullmatch(origin):
+                    if dtype_table.FP32_ONLY.fullmatch(origin) or (origin in _LOADERS):
                         return True
                     if name in operations("made", "counted", "given"):
                         return self._is_like_no_half(
@@ -132,13 +145,15 @@ class Halves(Shown):
                     first = expr.argument(0, "input")
                     if name in operations("first") and first:
                         return self._plainly(at, first)
-                    return name in _PASSING and self._plainly(at, *values)
+                    return (
+                        name in _PASSING and self._plainly(at, *values)
+                    ) or self._is_wide(at)
                 refs = self.program.resolve(func, at.function)
                 if refs and all(ref.kind == "external" for ref in refs):
                     # Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
                     return all(dtype_table.FLOAT.fullmatch(ref.name) for ref in refs)
                 if refs and all(ref.kind == "function" for ref in refs):
-                    return all(self._returns(ref.name) for ref in refs)
+                    return all(self._returns(ref.name, at.index) for ref in refs)
                 lambdas = self._lambdas(func, at.function)
                 if lambdas:
                     return all(map(self._is, lambdas))
@@ -172,8 +187,14 @@ class Halves(Shown):
                 return self._left > 0 and any(
                     self._is_wide(at.inner(one)) for one in operands
                 )
+            case ir.Operation(op="**", operands=(base, _)):
+                return self._gets_fp32(at) and self._has_dimensions(at.inner(base))
             case ir.Name() if not rebinds(at):
                 return self._are(self._is_wide, at)
+            case ir.Call(
+                func=func, args=(ir.Arg(value=ir.Display(items=items)), *_)
+            ) if (self.program.origin(func, at.function) or "") in _JOINS:
+                return any(self._is_wide(at.inner(one)) for one in items)
             case ir.Call():
                 name, operand = self._elementwise(at, at.expr)
                 return (

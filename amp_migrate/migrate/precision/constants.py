@@ -134,11 +134,25 @@ class Constants(Planner):
                         yield from ((one, False, True, line) for one in inner.operands)
             for call in ir.calls_in(expr):
                 method = ir.method_of(call)
+                if self._is_full_list(function, stmt, call):
+                    continue
                 if method in _ODD_FILLS | _SUMS | _FILLS:
                     small, large = method not in _FLOORS, method not in _FILLS
                     for arg in call.args:
                         for inner in ir.walk(arg.value):
                             yield inner, small, large, call.line
+
+    def _is_full_list(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """``torch.tensor([1e10], dtype=rays.dtype)``: fp32, and what it meets becomes that, too."""
+        dtype = call.argument(1, "dtype")
+        if self.program.origin(call.func, function) != "torch.tensor":
+            return False
+        match call.args[0].value, dtype:
+            case ir.Display(items=[_, *_]), None:
+                return True
+            case ir.Display(items=[_, *_]), ir.Attr(value=like, attr="dtype"):
+                return self.halves.is_never_half(Made(like, function, stmt))
+        return False
 
     def _is_of_cast(self, function: str, product: ir.Operation) -> bool:
         """``mask.to(scores.dtype) * -1e9``: half already where it is multiplied."""
