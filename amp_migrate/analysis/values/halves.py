@@ -28,6 +28,10 @@ _PASSING = operations("first").union(
 )
 """Functions whose result is no half where nothing is that they are given."""
 _ELEMENTWISE = (*dtype_table.ARITHMETIC, "-x")
+_NO_HALVES = operations("integers").union(
+    "float double item size dim numel stride".split()
+)
+"""Methods that give full precision, integers, or sizes."""
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _EACH = operations("each")
 _JOINS = frozenset(f"torch.{name}" for name in operations("joined"))
@@ -164,9 +168,7 @@ class Halves(Shown):
                     return False
                 if func.attr in _ENTRIES and not args:
                     return self._plainly(at, func.value)
-                if func.attr in ("float", "double", "item") or func.attr in operations(
-                    "integers"
-                ):
+                if func.attr in _NO_HALVES:
                     return True
                 if func.attr in operations("fp32", "raises") and self._gets_fp32(at):
                     return True
