@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from amp_migrate.analysis.objects.contents import PUTS, Put
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
@@ -18,7 +19,7 @@ from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, parts_of, unpacked
+from amp_migrate.program.bindings import bindings, calls_of, parts_of, unpacked
 from amp_migrate.program.link import CallSite
 from amp_migrate.program.names import Definition
 
@@ -410,10 +411,52 @@ class Traces:
                         break
             else:
                 part = at.part if put.spread else at.part[1:]
+                fresh = self._is_fresh(put)
+                if fresh and put.function != at.function and self._is_passed(at):
+                    # Where it is this one, it is what a caller gives.
+                    continue
                 # What an earlier call put into a list of its own is not in this one.
-                own = anew and put.function == at.function
+                own = (anew or fresh) and put.function == at.function
                 for on in [at.on] if own else self._contexts(put.function):
                     yield self._of(At(put.value, put.function, put.stmt, on, part))
+
+    def _is_fresh(self, put: Put) -> bool:
+        """Whether what something is put into was made in the same call."""
+        holders = [t.value for t in put.stmt.targets if isinstance(t, ir.Item)]
+        holders += [
+            call.func.value
+            for call in calls_of(put.stmt)
+            if isinstance(call.func, ir.Attr) and call.func.attr in PUTS
+        ]
+        if len(holders) != 1 or not isinstance(holders[0], ir.Name):
+            return False
+        at = Made(holders[0], put.function, put.stmt)
+        made, from_start = self.flow.reaching(holders[0].id, at)
+        return (
+            not from_start
+            and bool(made)
+            and all(
+                one.kind == "assign"
+                and (
+                    isinstance(one.value, (ir.Display, ir.Comprehension))
+                    or (
+                        isinstance(one.value, ir.Call)
+                        and self.program.origin(one.value.func, put.function)
+                        in _COLLECTIONS
+                    )
+                )
+                for one in made
+            )
+        )
+
+    def _is_passed(self, at: At) -> bool:
+        """Whether a variable is a parameter, of a function whose callers are in sight."""
+        return (
+            isinstance(at.expr, ir.Name)
+            and self.flow.is_param(at.function, at.expr.id)
+            and at.function not in self.program.escaping
+            and bool(self.program.call_sites.get(at.function))
+        )
 
     def _attribute(self, at: At, expr: ir.Attr) -> Trace:
         view = dtype_table.view_of(expr)

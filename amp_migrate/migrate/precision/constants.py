@@ -437,7 +437,16 @@ class Constants(Planner):
         if tensor is None:
             return refusal
         of = at.inner(tensor)
-        if self._is_number(tensor, at) or self.halves.is_never_half(of):
+        if self._is_number(tensor, at):
+            return None
+        if self.halves.is_never_half(of):
+            if self._small is None and self.sigmoids.may_be_one(of):
+                # Joined with what is fp32, it may have been half.
+                planned = self.sigmoids.planned()
+                try:
+                    self.sigmoids.squash(of)
+                except Unclear:
+                    self.sigmoids.take_back(planned)
             return None
         if self._small is not None:
             self._small.append(of)
