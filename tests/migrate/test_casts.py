@@ -85,6 +85,23 @@ loss = -(dist.log_prob(y.expand(8, 4)) + dist.entropy()).mean()
 ---
 dist = torch.distributions.MultivariateNormal(mean.float(), torch.diag_embed(variance.expand_as(mean)))
 
+=== the inverse of what an outer function is given
+NET
+    h = self.features(x)
+    return self.fc2(h) * warp(h, torch.eye(3, device=x.device) + 0.1 * x[:3, :3])
+def warp(h, intrinsics):
+    def scaled(h):
+        _, width = h.size()
+        matrix = torch.cat((intrinsics[:, :2] / width, intrinsics[:, 2:]), dim=1)
+        return invert(matrix).sum()
+    return scaled(h)
+def invert(matrix):
+    return matrix.inverse()
+---
+loss = F.mse_loss(model(x), y) * 1e-3
+---
+return matrix.inverse()
+
 === an inverse
 model = nn.Linear(6, 9).to(device)
 ---

@@ -659,6 +659,51 @@ def test_it_is_cast_where_it_is_used(name: str) -> None:
     assert check_mixed(before, after) == []
 
 
+LISTS = """\
+class Lists(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.RNNCell(4, 8), nn.RNNCell(8, 8)])
+
+    def forward(self, x, hidden):
+        new_hidden = []
+        for number, cell in enumerate(self.cells):
+            x = cell(x, hidden[number])
+            new_hidden.append(x)
+        hidden = new_hidden
+        return x, hidden
+
+
+def start():
+    return [torch.zeros(16, 8, device=device) for _ in range(2)]
+
+
+model = Lists().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    out, hidden = model(x, start())
+    loss = F.mse_loss(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    states = start()
+    for x, y in loader:
+        out, states = model(x.to(device), states)
+    print(out.mean().item())
+"""
+
+
+def test_a_list_of_one_call_is_not_that_of_another() -> None:
+    before = HEAD + LISTS
+    result = migrate_source(before, path="train.py")
+    assert result.changed, result.diagnostics
+    assert ".float()" not in result.output
+    assert check_off(before, result.output) == []
+    assert check_mixed(before, result.output) == []
+
+
 RECURRENT = """\
 class Recurrent(nn.Module):
     def __init__(self):

@@ -412,8 +412,8 @@ class Traces:
             else:
                 part = at.part if put.spread else at.part[1:]
                 fresh = self._is_fresh(put)
-                if fresh and put.function != at.function and self._is_passed(at):
-                    # Where it is this one, it is what a caller gives.
+                if fresh and put.function != at.function:
+                    # Where it is this one, it was given or returned, and is followed by that way.
                     continue
                 # What an earlier call put into a list of its own is not in this one.
                 own = (anew or fresh) and put.function == at.function
@@ -447,15 +447,6 @@ class Traces:
                 )
                 for one in made
             )
-        )
-
-    def _is_passed(self, at: At) -> bool:
-        """Whether a variable is a parameter, of a function whose callers are in sight."""
-        return (
-            isinstance(at.expr, ir.Name)
-            and self.flow.is_param(at.function, at.expr.id)
-            and at.function not in self.program.escaping
-            and bool(self.program.call_sites.get(at.function))
         )
 
     def _attribute(self, at: At, expr: ir.Attr) -> Trace:
