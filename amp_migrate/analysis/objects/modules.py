@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.points_to import PointsTo
@@ -22,14 +23,21 @@ class Construction:
 class Modules:
     """Answers for one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(
+        self, program: Program, can_run: Callable[[str], bool] = lambda function: True
+    ) -> None:
+        """``can_run``: whether a function can run where modules are asked for: what others make is none of
+        them."""
         self.program = program
+        self.can_run = can_run
         self.points_to = program.noted(PointsTo)
 
     def of(self, expr: ir.Expr, function: str) -> list[Construction] | None:
         """The calls that make the module that an expression stands for; None where unknown."""
         found: dict[Construction, None] = {}
         for one in self.points_to.whole(expr, function):
+            if not self.can_run(one.function):
+                continue
             if not isinstance(one.expr, ir.Call) or one.fields:
                 return None
             origin = self.program.origin(one.expr.func, one.function)

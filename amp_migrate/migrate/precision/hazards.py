@@ -146,7 +146,9 @@ class Hazards:
             for run in runs
             for stmt in _statements_of(self.program.functions[run.function], run)
         )
-        remedies = self.remedies = Remedies(self.program, under, self.options.dtype)
+        remedies = self.remedies = Remedies(
+            self.program, under, self.options.dtype, self._can_run
+        )
         sigmoids = Sigmoids(remedies, self.forward)
         refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
         if refusal is not None:

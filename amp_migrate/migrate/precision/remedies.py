@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -39,12 +40,16 @@ class Remedies:
     """One program, some of whose statements run under autocast; and the edits that this calls for."""
 
     def __init__(
-        self, program: Program, under_autocast: Statements, dtype: str
+        self,
+        program: Program,
+        under_autocast: Statements,
+        dtype: str,
+        can_run: Callable[[str], bool] = lambda function: True,
     ) -> None:
         self.program = program
         self.dtype = dtype
         self.flow = Flow(program)
-        self.modules = Modules(program)
+        self.modules = Modules(program, can_run)
         self.dtypes = Dtypes(self.flow, self.modules)
         self.tensors = Tensors(self.flow, self.modules)
         self.halves = Halves(self.flow, self.modules, under_autocast)
