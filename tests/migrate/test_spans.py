@@ -40,6 +40,21 @@ loss = F.mse_loss(model(x), y)
 ---
 angles = torch.einsum("i,j->ij", places, torch.linspace(0.1, 1.0, 2, device=x.device))
 
+=== a sigmoid that is given as a function
+class Net(nn.Module):
+    def __init__(self, act=torch.sigmoid):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.act = act
+    def forward(self, x):
+        return self.act(self.fc(x))
+model = Net().to(device)
+---
+p = model(x)
+loss = -(y * torch.log(p + 1e-8) + (1 - y) * torch.log(1 - p + 1e-8)).mean()
+---
+return self.act(self.fc(x).float())
+
 === places without a sine
 NET
     h = self.features(x)

@@ -332,6 +332,9 @@ class Sigmoids(Planner):
             for ref in refs:
                 self._squash_returned(ref.name, at)
             return
+        if first is not None and self._is_function(func, at.function):
+            self._squash_operand(at, first)
+            return
         modules = self.modules.of(func, at.function)
         if modules is not None:
             kinds = {program.origin(m.call.func, m.function) for m in modules}
@@ -357,6 +360,19 @@ class Sigmoids(Planner):
                 self._squash_terms(at, _kept(func.attr, operands))
                 return
         self._expect_no_half(at)
+
+    def _is_function(self, func: ir.Expr, function: str) -> bool:
+        """Whether a variable or attribute holds a sigmoid, ``Net(activation=torch.sigmoid)``, or nothing."""
+        held = [
+            one
+            for one in self.modules.points_to.whole(func, function)
+            if self.modules.can_run(one.function) and one.expr != ir.Const(None)
+        ]
+        return bool(held) and all(
+            one.name.rpartition(".")[2] in SQUASHES
+            and one.name.rpartition(".")[0] in ("torch", "torch.nn.functional")
+            for one in held
+        )
 
     def _squash_terms(self, at: Made, terms: Sequence[ir.Expr]) -> None:
         for term in terms:
