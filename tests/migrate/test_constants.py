@@ -717,7 +717,7 @@ loss =
 
 === a clamp of what comes from out of sight
 LINEAR
-chosen = [torch.sigmoid][0]
+chosen = vars(torch)["sigmoid"]
 ---
 p = chosen(model(x))
 p = torch.clamp(p, min=1e-8)

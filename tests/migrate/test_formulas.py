@@ -207,8 +207,7 @@ kept = kept * [x, x.double()][len(loader) % 2].mean()
 h = torch.mm(kept, kept.t())
 loss = model(x).mean() + h.mean()
 ---
-full_kept = kept.float() if kept.dtype is torch.float16 else kept
-    h = torch.mm(full_kept, full_kept.t())
+    h = torch.mm(kept, kept.t())
 
 === a Gram matrix of what one of many layers gives
 model = nn.Sequential(nn.Linear(6, 4), nn.Tanh()).to(device)
@@ -314,7 +313,7 @@ loss =
 
 === a logarithm of what is computed by methods from an unseen sigmoid
 LINEAR
-act = [torch.sigmoid][0]
+act = vars(torch)["sigmoid"]
 ---
 p = act(model(x))
 loss = -torch.log(p.pow(2).clamp(min=1e-4)).mean()
@@ -323,7 +322,7 @@ loss =
 
 === a logarithm of an unseen sigmoid
 LINEAR
-act = [torch.sigmoid][0]
+act = vars(torch)["sigmoid"]
 ---
 p = act(model(x))
 loss = -torch.log(p).mean()

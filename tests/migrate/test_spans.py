@@ -394,7 +394,7 @@ crit = Tversky()
 ---
 loss = crit(model(x), y)
 ---
-    inputs = torch.sigmoid(inputs.float()).view(-1)
+inputs = torch.sigmoid(inputs.float()).view(-1)
 
 === tensor for a setting
 model = nn.Linear(6, 4).to(device)

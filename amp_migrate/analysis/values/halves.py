@@ -89,8 +89,8 @@ class Halves(Shown):
                         view is not None and self._plainly(at, view)
                     )
                 return all(map(self._is, [*made, *self.flow.put_into(at)]))
-            case ir.Item(value=value, key=ir.Const(value=1 | -1 as index)):
-                return self._within(at, value, int(index))
+            case ir.Item(value=value, key=ir.Const(value=1 | -1 as place)):
+                return self._within(at, value, int(place))
             case ir.Item(value=value):
                 return self._plainly(at, value)
             case ir.Display(items=items):

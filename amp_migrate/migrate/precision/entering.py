@@ -142,7 +142,10 @@ class Entering(Planner):
     def is_setting(self, at: Made) -> bool:
         """Whether a variable or attribute is given as a parameter that has a number for its default."""
         if isinstance(at.expr, ir.Name):
-            return self._has_number(at.expr, at.function) and not self.flow.made(at)
+            made = self.flow.made(at) or ()
+            return self._has_number(at.expr, at.function) and (
+                not made or any(isinstance(one.expr, ir.Const) for one in made)
+            )
         if not isinstance(at.expr, ir.Attr):
             return False
         classes = self.program.instance_classes(at.expr.value, at.function)
