@@ -329,7 +329,7 @@ def is_over(
     if own:
         control = program.control(function)
         # Of what one statement calls, the order is not followed.
-        beside = stmt.path in own and function != place.function
+        beside = stmt.path in own and (asked or function != place.function)
         return not beside and not any(control.leads(path, stmt.path) for path in own)
     sites = program.call_sites.get(function, ())
     return (
