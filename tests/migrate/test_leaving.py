@@ -322,6 +322,8 @@ CASES = """\
 +    print(torch.linalg.svdvals(h.detach().float()).sum().item())
 -    print(torch.quantile(h.detach(), 0.5).item(), h.detach().quantile(0.5).item())
 +    print(torch.quantile(h.detach().float(), 0.5).item(), h.detach().float().quantile(0.5).item())
+-    print(torch.cdist(h.detach(), y).mean().item())
++    print(torch.cdist(h.detach().float(), y).mean().item())
      print(torch.inverse(h.detach()[:8] + 3 * torch.eye(8, device=device)).sum().item())
 
 === stores

@@ -1169,3 +1169,20 @@ def test_a_loop_whose_variable_is_bound_anew() -> None:
         "for net in nets:\n", "for i, net in enumerate(nets):\n    net = model\n", 1
     )
     assert left_alone(rebound.replace("PARAMETERS", "net.parameters()")) == "AMP012"
+
+
+def test_a_loop_over_an_attribute_of_an_object_without_a_class_at_hand() -> None:
+    text = """\
+import dataclasses
+@dataclasses.dataclass
+class Holder:
+    optimizer: torch.optim.Optimizer
+holder = Holder(optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+for x, y in data:
+    loss = criterion(model(x), y)
+    loss.backward()
+    for one in (holder.optimizer,):
+        one.step()
+    holder.optimizer.zero_grad()
+"""
+    assert left_alone(text) == "AMP012"

@@ -33,6 +33,9 @@ _KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
 
+_FP32_BY_AUTOCAST = ("cdist", "pdist")
+"""They have no half precision, which is seen outside of regions only."""
+
 _TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
 """What takes no number in the place of a tensor."""
 
@@ -213,7 +216,7 @@ class Leaving:
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()", name)
-        if name in operations("wide") or (
+        if name in (*operations("wide"), *_FP32_BY_AUTOCAST) or (
             origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
         ):
             halves = [v for v in operands if self._trace(function, stmt, v).half]

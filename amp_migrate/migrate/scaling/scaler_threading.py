@@ -265,6 +265,11 @@ class Travel:
         if not self.slots.issuperset(members):
             reason = f"{slot.shown} stands for an optimizer and for other things"
             raise Blocked(Refusal("AMP012", reason))
+        if own is None and any(member.kind == "attribute" for member in members):
+            reason = (
+                f"{slot.shown} stands for attributes of an object that has no name here"
+            )
+            raise Blocked(Refusal("AMP012", reason))
         found = {
             self._of_slot(member, member.expr(own[0] if own else None), function)
             for member in members
