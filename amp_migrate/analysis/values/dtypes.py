@@ -21,9 +21,10 @@ _SEVERAL = operations("chosen").union(
 _GIVES_TENSOR = operations(
     "first", "made", "counted", "given", "promoted", "joined", "product", "half", "fp32"
 ).union(operations("new", "compares", "integers"), _SEVERAL) - {"equal", "nonzero"}
-_ALSO_OF_MODULES = frozenset(
+ALSO_OF_MODULES = frozenset(
     "to float half bfloat16 double cuda cpu requires_grad_".split()
 )
+"""Methods of tensors that modules have, too."""
 
 
 class Shown:
@@ -145,7 +146,7 @@ class Tensors(Shown):
             return all(self._gives_tensor(one, at.index) for one in modules)
         if refs or not isinstance(func, ir.Attr):
             return False
-        if func.attr in _ALSO_OF_MODULES:
+        if func.attr in ALSO_OF_MODULES:
             return self._within(at, func.value)
         return func.attr in _GIVES_TENSOR and not (
             func.attr in _SEVERAL and at.index is None and bool(call.args)

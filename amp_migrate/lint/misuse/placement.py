@@ -59,10 +59,11 @@ def _is_forgotten(program: Program, amp: Amp, stmt: ir.Stmt, function: str) -> b
         case ir.Name(id=name) if not ir.is_top(function) or _is_own(
             program, name, function
         ):
+            seen_in = ir.file_of(function) if ir.is_top(function) else function
             return not any(
                 inner == ir.Name(name)
                 for other, facts in program.functions.items()
-                if other.startswith(function) or ir.is_top(function)
+                if other.startswith(seen_in)
                 for one in ir.statements(facts.body)
                 for expr in one.exprs
                 if one is not stmt

@@ -13,7 +13,7 @@ from amp_migrate.analysis.paths import hooks
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DTYPE, TENSOR, kind_of
-from amp_migrate.analysis.values.dtypes import Tensors
+from amp_migrate.analysis.values.dtypes import ALSO_OF_MODULES, Tensors
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.migrate.precision import strict
 from amp_migrate.program import ir
@@ -25,9 +25,6 @@ _HIGHER_ORDER = re.compile(
 )
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
-_ALSO_OF_MODULES = frozenset(
-    "to float half bfloat16 double cuda cpu requires_grad_".split()
-)
 _FALSE = ir.Const(False)
 _REPLACES_DATA = frozenset(
     """Parameter register_parameter set_ __setattr__ vars vector_to_parameters
@@ -262,7 +259,7 @@ def _is_fresh(expr: ir.Expr) -> bool:
         name = expr.func.attr
         if name in operations("made") or name.endswith(("_window", "FloatTensor")):
             return True
-        if name in _ALSO_OF_MODULES - {"cuda", "cpu"}:
+        if name in ALSO_OF_MODULES - {"cuda", "cpu"}:
             return False
         expr = expr.func.value
     return False
