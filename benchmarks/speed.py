@@ -1,7 +1,8 @@
 """CPU time of lint and of a migration of whole projects, beside what parsing the same files takes.
 
-``python benchmarks/speed.py PATH ...`` runs both jobs on each directory in one process, and writes
-nothing. The peers are `ast.parse` and `libcst.parse_module` on the same files, in the same process.
+``python benchmarks/speed.py PATH ...`` runs both jobs on each directory, and writes nothing. The peers are
+`ast.parse` and `libcst.parse_module` on the same files. Each is a process of its own, with its start: among
+what another has left behind, the collector of garbage makes a parser up to three times slower.
 
 ``--cache`` times whole processes instead, on a copy of each directory: the first run, the next one with all
 files as they were, one for a single file as a hook makes it, and one after that file has changed.
@@ -17,7 +18,6 @@ changes nothing, black. Who is not installed is passed over; ``--python`` names 
 from __future__ import annotations
 
 import argparse
-import ast
 import platform
 import resource
 import shutil
@@ -25,22 +25,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-import libcst as cst
 
-from amp_migrate import api
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """The CPU time of something."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+def seconds(command: Sequence[str | Path], cwd: Path | str | None = None) -> float:
+    """The CPU time of a process, whatever it says."""
+    before = _seconds_of_children()
+    subprocess.run(command, cwd=cwd, capture_output=True, check=False)
+    return _seconds_of_children() - before
 
 
 def main() -> None:
@@ -83,15 +77,12 @@ def main() -> None:
     print("| project | files | lint | to ast.parse | migration | to LibCST's parse |")
     print("|---|---|---|---|---|---|")
     for path in given.paths:
-        texts = [file.read_bytes() for file in sorted(path.rglob("*.py"))]
-        cells = [path.name, str(len(texts))]
-        for job, run, parse in (
-            ("lint", api.lint_paths, ast.parse),
-            ("migrate", api.migrate_paths, cst.parse_module),
-        ):
+        cells = [path.name, str(len([*path.rglob("*.py")]))]
+        for job, parse in (("lint", "ast.parse"), ("migrate", "libcst.parse_module")):
             if given.job in (None, job):
-                taken = seconds(partial(run, [path]))
-                peer = seconds(partial(_parse_all, texts, parse))
+                own = [sys.executable, "-m", "amp_migrate", job]
+                taken = seconds([*own, "--no-cache", "--jobs", "1", path])
+                peer = seconds([sys.executable, "-c", _PARSES, path, parse])
                 cells += [f"{taken:.1f} s", f"{taken / peer:.1f}"]
             else:
                 cells += ["", ""]
@@ -109,12 +100,16 @@ for path in sorted(Path(sys.argv[1]).rglob("*.py")):
     transform_module(Nothing(CodemodContext(filename=str(path))), path.read_text("utf-8", "replace"))
 """
 _PARSES = """
-import ast, sys
-from contextlib import suppress
+import sys
+from importlib import import_module
 from pathlib import Path
+module, name = sys.argv[2].split(".")
+parse = getattr(import_module(module), name)
 for path in sorted(Path(sys.argv[1]).rglob("*.py")):
-    with suppress(SyntaxError):
-        ast.parse(path.read_bytes())
+    try:
+        parse(path.read_bytes())
+    except Exception:
+        pass  # Python 2, or a template: the tool does not parse it, either
 """
 
 
@@ -128,7 +123,7 @@ def _peers(path: Path, python: str) -> None:
         options = ["--no-cache", "--jobs", "1", str(copy)]
         torchfix = ["-m", "torchfix", "-j", "1", str(copy)]
         commands = {
-            "ast.parse": ([sys.executable, "-c", _PARSES, str(copy)], ""),
+            "ast.parse": ([sys.executable, "-c", _PARSES, copy, "ast.parse"], ""),
             "amp-migrate lint": ([*own, "lint", *options], ""),
             "amp-migrate --diff": ([*own, "--diff", *options], ""),
             "TorchFix": ([python, *torchfix], "torchfix"),
@@ -155,10 +150,8 @@ def _peers(path: Path, python: str) -> None:
             ):
                 print(f"| {name} | not installed | |", flush=True)
                 continue
-            before = _seconds_of_children()
             # Not in the copy, whose files may go by the names of modules.
-            subprocess.run(command, cwd=scratch, capture_output=True, check=False)
-            taken = _seconds_of_children() - before
+            taken = seconds(command, cwd=scratch)
             parse = parse or taken
             print(f"| {name} | {taken:.1f} s | {taken / parse:.1f} |", flush=True)
 
@@ -193,12 +186,8 @@ def _start() -> None:
             "lint plain.py",
         ):
             command = [sys.executable, "-m", "amp_migrate", *words.split()]
-            taken = []
-            for _ in range(7):
-                before = _seconds_of_children()
-                subprocess.run(command, cwd=scratch, capture_output=True, check=False)
-                taken.append(_seconds_of_children() - before)
-            print(f"| `{words}` | {min(taken) * 1e3:.0f} ms |", flush=True)
+            taken = min(seconds(command, cwd=scratch) for _ in range(7))
+            print(f"| `{words}` | {taken * 1e3:.0f} ms |", flush=True)
 
 
 def _seconds_of_children() -> float:
@@ -247,13 +236,6 @@ def _cached(path: Path, job: str) -> list[str]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size
-
-
-def _parse_all(texts: list[bytes], parse: Callable[[bytes], object]) -> None:
-    for text in texts:
-        # Python 2, or a template: the tool does not parse it, either.
-        with suppress(SyntaxError, cst.ParserSyntaxError):
-            parse(text)
 
 
 if __name__ == "__main__":
