@@ -136,6 +136,17 @@ def test_several_processes_come_to_the_same(project: Path) -> None:
     assert migrate_paths(["."], jobs=2).results == migrate_paths(["."]).results
 
 
+def test_one_large_program_comes_to_the_same_on_two_cores(project: Path) -> None:
+    (project / "nets.py").write_text("import torch\n\nnet = torch.nn.Linear(8, 8)\n")
+    for n in range(24):
+        text = SCRIPT if n % 7 else STEPS_TWICE
+        (project / f"more{n}.py").write_text(f"import nets\n{text}")
+    one, two = migrate_paths(["."]), migrate_paths(["."], jobs=2)
+    assert two.results == one.results
+    assert len(one.changed) == 1 + 20
+    assert len({migration.program for migration in one.migrations}) == 3
+
+
 def test_a_file_that_cannot_be_read_is_an_error_of_its_own(project: Path) -> None:
     (project / "broken.py").write_text("loss.backward(\n")
     report = migrate_paths(["."])

@@ -21,6 +21,8 @@ from typing import TypeVar, cast
 from amp_migrate.core import effort, phases
 
 _Answer = TypeVar("_Answer")
+_MOST_TOKENS = 2048
+"""Of two bytes each: 4 KiB is what the smallest pipe holds."""
 
 
 class _Help(threading.local):
@@ -89,6 +91,36 @@ def beside(work: Callable[[], _Answer]) -> Iterator[Callable[[], _Answer]]:
         os.close(life)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def shared(do: Callable[[int], _Answer], count: int) -> list[_Answer]:
+    """What comes of each of the numbers below ``count``, done by two cores: each takes what comes next.
+
+    What one of them does must not matter to what the other finds.
+    """
+    if not _help.allowed or count < 2:
+        return list(map(do, range(count)))
+    # Two processes that read from one pipe never get the same. As much as any pipe holds at once:
+    tokens = min(count, _MOST_TOKENS)
+    taken, given = os.pipe()
+    os.write(given, b"".join(n.to_bytes(2, "big") for n in range(tokens)))
+    os.close(given)
+
+    def some() -> dict[int, _Answer]:
+        found = {}
+        while token := os.read(taken, 2):
+            for number in range(int.from_bytes(token, "big"), count, tokens):
+                found[number] = do(number)
+        return found
+
+    try:
+        with beside(some) as other:
+            found = some()
+            found |= other()
+    finally:
+        os.close(taken)
+    # Where the other one has failed, what it had taken is left.
+    return [found[n] if n in found else do(n) for n in range(count)]
 
 
 def _do(work: Callable[[], object], answer_in: int, alive: int) -> None:

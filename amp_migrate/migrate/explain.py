@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from amp_migrate.analysis.paths.identity import order
+from amp_migrate.analysis.paths.loops import Note
 from amp_migrate.migrate.scaling.groups import Group
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -70,7 +71,15 @@ def explain_group(
     for word, function, path in placed:
         where = at(_line(program, function, path), function)
         lines.append(f"  {word} {where} in {inside(function)}")
-    for note in group.notes:
+    return lines
+
+
+def explain_notes(
+    notes: list[Note], own: str, shown: Callable[[str], str], spot: Spot
+) -> list[str]:
+    """What a plan of a file's loops leaves to be done by hand."""
+    lines = []
+    for note in notes:
         assert isinstance(note.line, ir.Line)
         of = "" if note.line.file == own else f" of {shown(note.line.file)}"
         lines.append(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.analysis.paths.closures import called_first
 from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
 from amp_migrate.core import phases
+from amp_migrate.core.beside import shared
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import (
     AddDecorator,
@@ -28,7 +29,7 @@ from amp_migrate.edit.edits import (
     Widen,
 )
 from amp_migrate.migrate.compiled import CONFIG
-from amp_migrate.migrate.explain import Spot, explain_group
+from amp_migrate.migrate.explain import Spot, explain_group, explain_notes
 from amp_migrate.migrate.framework_loops import Neighbours
 from amp_migrate.migrate.planner import Planner
 from amp_migrate.migrate.scaling.groups import Group, joined
@@ -82,31 +83,29 @@ def plan_program(
     groups = planner.groups()
     for loop in (loop for group in groups for loop in group.loops):
         loop.off = loop.off or not wanted(loop)
-    for cluster in phases.each("planning training loops", _clusters(groups)):
-        for group in _plan_cluster(planner, cluster):
-            if group.refusal is None and writable is not None:
-                group.refusal = _out_of_reach(group, writable, shown)
-            if group.refusal is None:
-                if options.torch_below and not edits:
-                    line = group.loops[0].backwards[0].event.line
-                    file = ir.file_of(group.loops[0].function)
-                    said = f"{_NEEDS}, and the project allows older ones: {options.torch_below}"
-                    group.notes.append(Note(ir.Line(line, file), said))
-                for file, edit in group.edits:
-                    edits[file][edit] = None
-                own = planned.notes.setdefault(ir.file_of(group.loops[0].function), [])
-                own += (note for note in group.notes if note not in own)
-            else:
-                for loop in group.loops:
-                    line = group.refusal.line or loop.backwards[0].event.line
-                    loop.refuse(
-                        Refusal(group.refusal.code, group.refusal.message, line)
-                    )
-            planned.loops += group.loops
-            planned.groups.append(group.loops)
-            for file in {ir.file_of(loop.function) for loop in group.loops}:
-                lines = explain_group(group, program, shown, spot)
-                planned.explanation.setdefault(file, []).extend(lines)
+    for loops, one in _plan_all(planner, _clusters(groups), writable, shown, spot):
+        members = [loops[number] for number in one.loops]
+        file = ir.file_of(members[0].function)
+        if one.refusal is None:
+            if options.torch_below and not edits:
+                line = members[0].backwards[0].event.line
+                said = f"{_NEEDS}, and the project allows older ones: {options.torch_below}"
+                one.notes.append(Note(ir.Line(line, file), said))
+            for place, edit in one.edits:
+                edits[place][edit] = None
+            own = planned.notes.setdefault(file, [])
+            own += (note for note in one.notes if note not in own)
+        else:
+            for loop in members:
+                line = one.refusal.line or loop.backwards[0].event.line
+                loop.refuse(Refusal(one.refusal.code, one.refusal.message, line))
+        planned.loops += members
+        planned.groups.append(members)
+        for place in {ir.file_of(loop.function) for loop in members}:
+            lines = planned.explanation.setdefault(place, [])
+            lines += one.explanation
+            if one.refusal is None:
+                lines += explain_notes(one.notes, file, shown, spot)
     for loop, placed in _driven(planner, planned, wanted):
         if placed is not None and not (writable is None or placed[0] in writable):
             loop.refuse(Refusal("AMP017", _OUTSIDE + shown(placed[0])))
@@ -164,6 +163,59 @@ def _clusters(groups: list[Group]) -> list[list[Group]]:
     return sorted(clusters, key=first)
 
 
+@dataclass(frozen=True, slots=True)
+class _PlannedGroup:
+    """What came of a group: plain data, which another process can hand over."""
+
+    loops: tuple[int, ...]
+    """Which of its cluster's loops are its."""
+    refusal: Refusal | None
+    edits: list[Placed]
+    notes: list[Note]
+    explanation: list[str]
+
+
+def _plan_all(
+    planner: Planner,
+    clusters: list[list[Group]],
+    writable: Collection[str] | None,
+    shown: Callable[[str], str],
+    spot: Spot,
+) -> Iterator[tuple[list[TrainingLoop], _PlannedGroup]]:
+    """The groups that the clusters come to, each after the loops of its cluster."""
+    # Names that one cluster takes are not free for another in the same file.
+    parts = _parts(clusters)
+    loops = [[loop for group in one for loop in group.loops] for one in clusters]
+
+    def plan(number: int) -> list[list[_PlannedGroup]]:
+        phases.at("planning training loops", number, len(parts))
+        return [
+            [
+                _outcome(group, loops[index], planner.program, writable, shown, spot)
+                for group in _plan_cluster(planner, clusters[index])
+            ]
+            for index in parts[number]
+        ]
+
+    found: dict[int, list[_PlannedGroup]] = {}
+    for part, planned in zip(parts, shared(plan, len(parts)), strict=True):
+        found |= zip(part, planned, strict=True)
+    for index, its in enumerate(loops):
+        yield from ((its, group) for group in found[index])
+
+
+def _parts(clusters: list[list[Group]]) -> list[list[int]]:
+    """The indices of clusters, those together that have files in common."""
+    parts: list[tuple[set[str], list[int]]] = []
+    for index, cluster in enumerate(clusters):
+        files = {file for group in cluster for file in group.files}
+        touching = [part for part in parts if part[0] & files]
+        parts = [part for part in parts if part not in touching]
+        members = [one for _, indices in touching for one in indices]
+        parts.append((files.union(*(its for its, _ in touching)), [*members, index]))
+    return [sorted(indices) for _, indices in parts]
+
+
 def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
     """Plan groups that share functions: those that can be migrated, as one."""
     # Each by itself first: one that must be left alone is no reason to leave the others.
@@ -176,6 +228,27 @@ def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
     together = joined(*good)
     planner.plan(together)
     return [together, *(group for group in cluster if group.refusal is not None)]
+
+
+def _outcome(
+    group: Group,
+    loops: list[TrainingLoop],
+    program: Program,
+    writable: Collection[str] | None,
+    shown: Callable[[str], str],
+    spot: Spot,
+) -> _PlannedGroup:
+    """A planned group in words that mean something outside of the planner."""
+    if group.refusal is None and writable is not None:
+        group.refusal = _out_of_reach(group, writable, shown)
+    numbers = {id(loop): number for number, loop in enumerate(loops)}
+    return _PlannedGroup(
+        tuple(numbers[id(loop)] for loop in group.loops),
+        group.refusal,
+        group.edits,
+        group.notes,
+        explain_group(group, program, shown, spot),
+    )
 
 
 def _out_of_reach(

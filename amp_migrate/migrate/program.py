@@ -8,6 +8,7 @@ from dataclasses import replace
 from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
 from amp_migrate.core import phases
+from amp_migrate.core.beside import beside, shared
 from amp_migrate.core.effort import cut
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import (
@@ -19,7 +20,6 @@ from amp_migrate.core.results import (
     SourceError,
     Unaligned,
 )
-from amp_migrate.edit.edits import FilePlan
 from amp_migrate.edit.program_work import ProgramWork
 from amp_migrate.edit.rewritten import WrongError
 from amp_migrate.migrate.plan import Planned, plan_program
@@ -52,6 +52,12 @@ class Migration(ProgramWork):
     def run(self) -> dict[str, Result | SourceError]:
         """An entry for each given file that holds training loops, is to be changed, or cannot be read."""
         planned = self._plan(self.sources.texts)
+        with beside(self._unaligned) as unaligned:
+            outputs = self._outputs(planned)
+            return self._results(planned, outputs, unaligned)
+
+    def _outputs(self, planned: Planned) -> dict[str, str]:
+        """The texts after the migration; where one is wrong, none is changed."""
         outputs = dict(self.sources.texts)
         if planned.file_plans:
             try:
@@ -61,6 +67,14 @@ class Migration(ProgramWork):
                 for loop in planned.loops:
                     if loop.refusal is None and not loop.off:
                         loop.refuse(refused)
+        return outputs
+
+    def _results(
+        self,
+        planned: Planned,
+        outputs: Mapping[str, str],
+        unaligned: Callable[[], Unaligned],
+    ) -> dict[str, Result | SourceError]:
         groups = {
             id(loop): number
             for number, group in enumerate(planned.groups)
@@ -88,7 +102,7 @@ class Migration(ProgramWork):
                 )
         for file, one in found.items():
             if isinstance(one, Result):
-                found[file] = replace(one, unaligned=self._unaligned())
+                found[file] = replace(one, unaligned=unaligned())
                 break
         return found
 
@@ -139,12 +153,21 @@ class Migration(ProgramWork):
     def _rewrite(self, planned: Planned) -> dict[str, str]:
         """The new texts; raises `WrongError` where one of them does not pass its check."""
         texts = self.sources.texts
-        outputs = {
-            file: self._rewrite_file(file, plan)
-            for file, plan in phases.each("rewriting files", planned.file_plans.items())
-        }
+        # Imported here, before others share the work: who has nothing to write does without them.
+        from amp_migrate.edit.apply import apply_plan
         from amp_migrate.edit.verify import first_difference
 
+        plans = list(planned.file_plans.items())
+
+        def rewrite(number: int) -> str:
+            file, plan = plans[number]
+            phases.at("rewriting files", number, len(plans))
+            return self.rewritten(
+                file, lambda text, mode: apply_plan(text, plan, mode.line_length)
+            )
+
+        rewritten = shared(rewrite, len(plans))
+        outputs = {file: text for (file, _), text in zip(plans, rewritten, strict=True)}
         wrong = first_difference(
             {file: (texts[file], output) for file, output in outputs.items()}
         )
@@ -156,13 +179,6 @@ class Migration(ProgramWork):
                 min(again.file_plans), "a second run would change it again"
             )
         return outputs
-
-    def _rewrite_file(self, file: str, plan: FilePlan) -> str:
-        from amp_migrate.edit.apply import apply_plan
-
-        return self.rewritten(
-            file, lambda text, mode: apply_plan(text, plan, mode.line_length)
-        )
 
     # -- what is told ---------------------------------------------------------------------------
 
