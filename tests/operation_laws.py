@@ -410,6 +410,9 @@ class Laws:
     def wide(self) -> bool:
         return self.raises(self.low) and not self.raises(FULL)
 
+    def lacks_half(self) -> bool:
+        return self.raises(torch.float16) and not self.raises(torch.float16, on=True)
+
     def fresh(self) -> bool:
         return not self.shares()
 
@@ -441,6 +444,13 @@ class Laws:
     def squashes(self) -> bool:
         found = call(self.text, {"x": torch.tensor([9.0]).half()})
         return found.item() == 1 and call(self.text, {"x": torch.tensor([9.0])}) < 1
+
+    def vanishes(self) -> bool:
+        low, full = (
+            call(self.text, {"x": torch.tensor([[30.0, -30.0], [-30.0, 30.0]]).to(dtype)})
+            for dtype in (torch.float16, torch.float32)
+        )
+        return bool((low == 0).any() and (full > 0).all())
 
     def log(self) -> bool:
         bottom = -1.0 if "log1p" in self.text else 0.0
@@ -495,7 +505,7 @@ LAWS: dict[str, Callable[[Laws], bool]] = {
     "source": Laws.of_one_dtype, "sparse": Laws.no_half, "no-half": Laws.no_half, "wide": Laws.wide,
     "floors": Laws.floors, "view": Laws.shares, "fresh": Laws.fresh, "turns": Laws.turns,
     "still": Laws.still, "each": Laws.each, "reduces": Laws.reduces, "grows": Laws.grows,
-    "squashes": Laws.squashes, "log": Laws.log, "like": Laws.like, "scales": Laws.scales,
+    "lacks-half": Laws.lacks_half, "squashes": Laws.squashes, "vanishes": Laws.vanishes, "log": Laws.log, "like": Laws.like, "scales": Laws.scales,
     "shaped": Laws.scales, "bounds": Laws.adds, "adds": Laws.adds, "stores": Laws.adds,
     "multiplies": Laws.multiplies, "divides": Laws.divides,
     "multiplies-and-adds": Laws.multiplies_and_adds, "untouched": Laws.untouched,

@@ -67,6 +67,30 @@ scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")
 """
 # Each is a diff of what stands around a training step, which is put where it says STEP.
 CASES = """\
+=== what is next to 0
+ far = torch.linspace(0, 42, 8).to(device)
+ def entropy(out):
+-    probs = (out.detach() * 16).softmax(1)
++    probs = (out.detach() * 16).float().softmax(1)
+     return -(probs * torch.log(probs)).sum(1)
+ STEP
+     logits = h.detach() * 16
+-    one = -(logits.softmax(1) * torch.log(logits.softmax(1) + 1e-12)).sum(1)
+-    p = logits.softmax(dim=-1)
++    one = -(logits.softmax(1) * torch.log(logits.float().softmax(1) + 1e-12)).sum(1)
++    p = logits.float().softmax(dim=-1)
+     two = -(p * p.clamp(min=1e-12).log()).sum(1)
+-    s = torch.sigmoid(logits)
++    s = torch.sigmoid(logits.float())
+     three = -(s * torch.log(s + 1e-9)).sum(1)
+-    ratio = y / (h.detach() * 0 + 1e-9)
++    ratio = y / ((h.detach() * 0).float() + 1e-9)
+     q = (y * far).softmax(1)
+     four = -(q * torch.log(q + 1e-12)).sum(1)
+     for value in one, two, three, four, entropy(h), ratio:
+         assert value.isfinite().all()
+-    masked = h.detach().masked_fill(y > 0, -1e9).argmax(1)
++    masked = h.detach().float().masked_fill(y > 0, -1e9).argmax(1)
 === sums and powers
  seen, area, last = 0, 0.0, None
  STEP

@@ -6,7 +6,7 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
@@ -42,10 +42,18 @@ one is a factor that has to be what it is."""
 class Constants(Planner):
     """Looks through names, parameters and attributes for numbers."""
 
-    def __init__(self, remedies: Remedies, sigmoids: Sigmoids, dtype: str) -> None:
+    def __init__(
+        self,
+        remedies: Remedies,
+        sigmoids: Sigmoids,
+        is_never_half: Callable[[Made], bool] | None = None,
+    ) -> None:
+        """``is_never_half``: tells that outside of autocast, for what runs there."""
         super().__init__(remedies)
+        self.under_autocast = is_never_half is None
+        self.is_never_half = is_never_half or remedies.halves.is_never_half
         self.sigmoids = sigmoids
-        self.half: Half = HALVES[dtype]
+        self.half: Half = HALVES[remedies.dtype]
         self.numbers = Numbers(self.program, self.half)
         self._settled: list[ir.Expr] = []
         """Expressions that are found harmless where they stand."""
@@ -83,13 +91,22 @@ class Constants(Planner):
         inside = list(parts_of(stmt))
         if self._of_odd_form(function, stmt) is not None:
             names = (Made(e, function, stmt) for e in inside if isinstance(e, ir.Name))
-            small += (at for at in names if not self.halves.is_never_half(at))
+            small += (at for at in names if not self.is_never_half(at))
         is_large = any(
             self.program.origin(inner, function) in dtype_table.LIMITS
             or any(map(self._overflows, self.numbers.all(inner, function)))
             for inner in inside
         )
         return small, is_large
+
+    def mentions(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement has a number that half precision does not have."""
+        return any(
+            self._underflows(value) or self._overflows(value)
+            for inner in parts_of(stmt)
+            if isinstance(inner, (ir.Const, ir.Name, ir.Attr))
+            for value in self.numbers.all(inner, function)
+        )
 
     # -- where they stand -----------------------------------------------------------------------
 
@@ -151,7 +168,7 @@ class Constants(Planner):
             case ir.Display(items=[_, *_]), None:
                 return True
             case ir.Display(items=[_, *_]), ir.Attr(value=like, attr="dtype"):
-                return self.halves.is_never_half(Made(like, function, stmt))
+                return self.is_never_half(Made(like, function, stmt))
         return False
 
     def _is_of_cast(self, function: str, product: ir.Operation) -> bool:
@@ -219,14 +236,14 @@ class Constants(Planner):
             ):
                 of = at.inner(tensor)
                 return not (
-                    self.halves.is_never_half(of)
+                    self.is_never_half(of)
                     and self.goes_into_half(at.function, at.stmt)
                 )
             case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
                 # Parameters stay as they are.
                 return False
             case ir.Attr(value=tensor, attr="dtype"):
-                return not self.halves.is_never_half(at.inner(tensor))
+                return not self.is_never_half(at.inner(tensor))
         return False
 
     def _is_put_into(self, at: Made, call: ir.Call, tensor: ir.Expr) -> bool:
@@ -286,7 +303,7 @@ class Constants(Planner):
 
     def _is_full(self, expr: ir.Expr, at: Made) -> bool:
         of = at.inner(expr)
-        return self._is_number(expr, at) or self.halves.is_never_half(of)
+        return self._is_number(expr, at) or self.is_never_half(of)
 
     def _of_comparison(self, at: Made, expr: ir.Expr) -> Refusal | None:
         """``scores == -1e9``: what was filled with that is -65504 in half precision."""
@@ -309,7 +326,7 @@ class Constants(Planner):
     def _may_be_half_tensor(self, expr: ir.Expr, at: Made) -> bool:
         """Whether something compared may be half: of a name in a test, where that is shown only."""
         of = at.inner(expr)
-        if self._is_number(expr, at) or self.halves.is_never_half(of):
+        if self._is_number(expr, at) or self.is_never_half(of):
             return False
         if at.stmt.kind in ("if", "while", "assert"):
             return any(isinstance(e, ir.Call) for e in ir.walk(expr)) or (
@@ -337,29 +354,37 @@ class Constants(Planner):
         if tensor is None:
             return refusal
         of = at.inner(tensor)
-        if self._is_number(tensor, at) or self.halves.is_never_half(of):
+        if self._is_number(tensor, at) or self.is_never_half(of):
             if self.goes_into_half(at.function, at.stmt):
                 return refusal
             self._settled += ir.walk(at.expr)
             return None
+        edit = self._bounded(at, value, tensor)
+        if edit is not None:
+            self.remedies.edit(at.function, edit)
+        elif self.under_autocast or not self.remedies.raise_(of, False):
+            return refusal
+        self._settled += ir.walk(at.expr)
+        return None
+
+    def _bounded(self, at: Made, value: float, tensor: ir.Expr) -> Bound | None:
+        """What makes a large number the largest of a tensor's dtype, where that is as good."""
         holder = _holder(tensor)
         text = None if holder is None else ir.render(holder)
         steps = steps_to(at.stmt, at.expr)
-        if holder is None or text is None or "(" in text or steps is None:
-            return refusal
-        if not self._is_floating(at.inner(holder)):
-            return refusal
         name = "max" if value < 0 else "min"
-        if self.program.origin(ir.Name(name), at.function) != f"builtins.{name}":
-            return refusal
-        if not self._is_always_number(at):
-            return refusal
-        if self._is_enlarged(at.function, at.stmt, at.expr):
-            return refusal
-        self._settled += ir.walk(at.expr)
-        edit = Bound(at.stmt.path, steps, text, value < 0)
-        self.remedies.edit(at.function, edit)
-        return None
+        if (
+            holder is None
+            or text is None
+            or "(" in text
+            or steps is None
+            or not self._is_floating(at.inner(holder))
+            or self.program.origin(ir.Name(name), at.function) != f"builtins.{name}"
+            or not self._is_always_number(at)
+            or self._is_enlarged(at.function, at.stmt, at.expr)
+        ):
+            return None
+        return Bound(at.stmt.path, steps, text, value < 0)
 
     def goes_into_half(self, function: str, filling: ir.Stmt) -> bool:
         """Whether what a statement fills is put into a half tensor later, or cast to half by autocast: a
@@ -388,7 +413,7 @@ class Constants(Planner):
                     if call.func.attr in _SUMS and call.func.attr.endswith("_"):
                         into.append(call.func.value)
             if not all(
-                self.halves.is_never_half(Made(t, function, stmt)) for t in into
+                self.is_never_half(Made(t, function, stmt)) for t in into
             ):
                 return True
         return False
@@ -439,7 +464,7 @@ class Constants(Planner):
         of = at.inner(tensor)
         if self._is_number(tensor, at):
             return None
-        if self.halves.is_never_half(of):
+        if self.is_never_half(of):
             if self._small is None and self.sigmoids.may_be_one(of):
                 # Joined with what is fp32, it may have been half.
                 planned = self.sigmoids.planned()

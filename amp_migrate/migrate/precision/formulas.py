@@ -43,7 +43,7 @@ class Formulas(Planner):
         """The first formula of a statement for which there is no remedy."""
         for inner in parts_of(stmt):
             at = Made(inner, function, stmt)
-            found = self._of_log(at) or self._of_reduced(at) or self._of_spread(at)
+            found = self.of_log(at) or self._of_reduced(at) or self._of_spread(at)
             found = found or self._of_angle(at) or self._of_places(at)
             if found is not None:
                 return found
@@ -51,7 +51,7 @@ class Formulas(Planner):
 
     # -- logarithms -----------------------------------------------------------------------------
 
-    def _of_log(self, at: Made) -> Refusal | None:
+    def of_log(self, at: Made) -> Refusal | None:
         """``log(sigmoid(x))``: in half precision the sigmoid is 0 or 1 soon."""
         operand = self._operand(at, _LOGS)
         if operand is None:

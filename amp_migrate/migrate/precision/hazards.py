@@ -153,7 +153,7 @@ class Hazards:
         refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
         if refusal is not None:
             return refusal
-        self._constants = Constants(remedies, sigmoids, self.options.dtype)
+        self._constants = Constants(remedies, sigmoids)
         self._casts = Casts(remedies)
         self._stores = Stores(remedies, self._casts)
         overflows = self.options.dtype != "bfloat16"
@@ -192,6 +192,7 @@ class Hazards:
                 remedies,
                 self.forward,
                 self._casts,
+                self._formulas,
                 regions,
                 runs,
                 called,

@@ -6,7 +6,7 @@ region of its own, in a function that has regions. Arithmetic promotes, and need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
@@ -20,10 +20,12 @@ from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
 from amp_migrate.migrate.precision.casts import Casts
-from amp_migrate.migrate.precision.remedies import Remedies
+from amp_migrate.migrate.precision.constants import Constants
+from amp_migrate.migrate.precision.formulas import Formulas
+from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 
 _SAYS = "a value that leaves a region in half precision is used outside of it by"
 
@@ -31,10 +33,6 @@ _SAYS = "a value that leaves a region in half precision is used outside of it by
 _PARAMETER = "torch.nn.Parameter"
 _KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
-
-
-_FP32_BY_AUTOCAST = ("cdist", "pdist")
-"""They have no half precision, which is seen outside of regions only."""
 
 _TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
 """What takes no number in the place of a tensor."""
@@ -48,6 +46,7 @@ class Leaving:
         remedies: Remedies,
         forward: Forward,
         casts: Casts,
+        formulas: Formulas,
         regions: Regions,
         runs: list[Run],
         called: Collection[str],
@@ -59,6 +58,8 @@ class Leaving:
         self.remedies = remedies
         self.forward = forward
         self.casts = casts
+        self.formulas = formulas
+        self.constants = Constants(remedies, formulas.sigmoids, self._is_never_half)
         self.regions = regions
         self.runs = runs
         self.called = called
@@ -76,9 +77,13 @@ class Leaving:
             self.outside,
             self._hooks(files),
         )
-        for function, edit in remedies.edits:
+        self._note(remedies.edits)
+
+    def _note(self, edits: Iterable[Found]) -> None:
+        for function, edit in edits:
             if isinstance(edit, (Upcast, Widen)):
                 self.traces.cast.add(id(self._addressed(function, edit)))
+                self.traces.forget()
 
     def _hooks(self, files: Collection[str]) -> set[str | tuple[str, ir.Path]]:
         found: set[str | tuple[str, ir.Path]] = set()
@@ -154,6 +159,9 @@ class Leaving:
         return None
 
     def _of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        refusal = self._of_limits(function, stmt)
+        if refusal is not None:
+            return refusal
         for expr in stmt.exprs:
             for inner in _now(expr):
                 found = None
@@ -176,6 +184,29 @@ class Leaving:
                 message = f"{_SAYS} a test of its dtype"
                 return Refusal("AMP020", message, stmt.line)
         return self._of_store(function, stmt)
+
+    def _of_limits(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+        """Numbers that half precision does not have, and logarithms of what is 0 or 1 in it."""
+        known = set(self.remedies.edits)
+        found = None
+        if self.constants.mentions(stmt, function) and any(
+            self._trace(function, stmt, inner).half for inner in parts_of(stmt)
+        ):
+            found = self.constants.refusal(function, stmt)
+        for call in calls_of(stmt):
+            if ir.method_of(call) not in operations("log"):
+                continue
+            values = [arg.value for arg in call.args[:1]]
+            if isinstance(call.func, ir.Attr):
+                values.append(call.func.value)
+            if any(self._trace(function, stmt, value).half for value in values):
+                found = found or self.formulas.of_log(Made(call, function, stmt))
+        self._note(self.remedies.edits.keys() - known)
+        return found
+
+    def _is_never_half(self, at: Made) -> bool:
+        part = () if at.index is None else (at.index,)
+        return not self.traces.of(At(at.expr, at.function, at.stmt, False, part)).half
 
     def _widened(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> None:
         """Compute with a half value in fp32 what fp32 is wanted for, if it can be cast."""
@@ -216,7 +247,7 @@ class Leaving:
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()", name)
-        if name in (*operations("wide"), *_FP32_BY_AUTOCAST) or (
+        if name in operations("wide", "lacks-half") or (
             origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
         ):
             halves = [v for v in operands if self._trace(function, stmt, v).half]

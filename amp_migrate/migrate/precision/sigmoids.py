@@ -22,6 +22,8 @@ from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies, Unc
 from amp_migrate.program import ir
 
 SQUASHES = operations("squashes")
+_SQUASHES_OUTSIDE = operations("vanishes")
+"""Autocast runs them in fp32, outside of it they are in the dtype of their operand."""
 _SQUASHING = frozenset(f"torch.nn.{name}" for name in ("Sigmoid", "Tanh"))
 _SEVERAL = operations("promoted", "chosen", "adds", "multiplies", "divides") | {"pow"}
 """Functions and methods all of whose operands are in what they give."""
@@ -108,7 +110,7 @@ class Sigmoids(Planner):
                     )
                     continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
-                    if word in SQUASHES:
+                    if self._squashes(word, one):
                         if id(call) in self.in_fp32 or self._is_of_no_half(one, call):
                             continue
                         return True
@@ -133,6 +135,13 @@ class Sigmoids(Planner):
                 inside += [func.value] if isinstance(func, ir.Attr) else []
             pending += [one.inner(child) for child in inside]
         return bool(pending)
+
+    def _squashes(self, word: str, at: Made) -> bool:
+        """Whether a function or method of torch is in half precision 0 or 1 where it is only near to it."""
+        return word in SQUASHES or (
+            word in _SQUASHES_OUTSIDE
+            and (at.function, at.stmt.path) not in self.halves.under_autocast
+        )
 
     def _is_of_no_half(self, at: Made, call: ir.Call) -> bool:
         """Whether a sigmoid is applied to what is never half: it is as exact as with AMP off."""
@@ -318,7 +327,7 @@ class Sigmoids(Planner):
         if origin is not None:
             name = origin.rsplit(".", 1)[-1]
             plain = origin in (f"torch.{name}", f"torch.nn.functional.{name}")
-            if plain and name in SQUASHES and first is not None:
+            if plain and self._squashes(name, at) and first is not None:
                 self._squash_operand(at, first)
             elif origin in _PARALLEL:
                 self._squash_parallel(at, call)
@@ -350,7 +359,9 @@ class Sigmoids(Planner):
                 self._squash_module(at, call, module)
             return
         if not refs and isinstance(func, ir.Attr):
-            if func.attr in SQUASHES and not call.args:
+            if self._squashes(func.attr, at) and (
+                not call.args or func.attr not in SQUASHES
+            ):
                 self._squash_operand(at, func.value)
                 return
             if func.attr in _KEEPS - _PLACING:
