@@ -67,6 +67,9 @@ class _Drawing:
                 line = line.replace("MAKE", call)
                 line = line.replace("CLASSNAME", optimizer)
                 line = re.sub(r"\bCLASS\b", f"torch.optim.{optimizer}", line)
+                if home.name == "wrapper":
+                    # Torch's schedulers take no other than torch's optimizers.
+                    line = re.sub(r"(lr_scheduler\.\w+\(OPT)\b", r"\1.optimizer", line)
                 line = re.sub(r"\bOPT\b", lambda _: reference, line)
                 line = re.sub(r"\bPARAMS\b", trained, line)
                 found.append(re.sub(r"\bMODEL\b", "~model", line))

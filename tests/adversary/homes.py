@@ -120,7 +120,7 @@ Shared.optimizer
 !         self.count = 0
 !         self.param_groups = optimizer.param_groups
 !
-!     def step(self):
+!     def step(self, closure=None):
 !         self.count += 1
 !         for group in self.optimizer.param_groups:
 !             group["lr"] = 0.05 * min(1.0, self.count / 3)
@@ -131,6 +131,9 @@ Shared.optimizer
 !
 !     def state_dict(self):
 !         return self.optimizer.state_dict()
+!
+!     def load_state_dict(self, state):
+!         self.optimizer.load_state_dict(state)
 ~optimizer = Warm(MAKE)
 ~optimizer
 === subclass

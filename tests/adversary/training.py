@@ -244,7 +244,7 @@ $history.append(loss.detach())
 === arrays_kept
 + $arrays - []
 $arrays.append(out.detach().cpu().numpy())
-> print(float(np.concatenate($arrays).sum()))
+> print(float(np.concatenate($arrays).sum()) if $arrays else 0.0)
 === array_stored
 + $array - np.zeros((6, 8), dtype=np.float64)
 $array[:] = out.detach().cpu().numpy()

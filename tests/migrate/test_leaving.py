@@ -91,6 +91,11 @@ CASES = """\
          assert value.isfinite().all()
 -    masked = h.detach().masked_fill(y > 0, -1e9).argmax(1)
 +    masked = h.detach().float().masked_fill(y > 0, -1e9).argmax(1)
+=== a method by its name
+ STEP
+     kept = getattr(h, "detach")()
+-    similar = kept @ y.t()
++    similar = kept.float() @ y.t()
 === sums and powers
  seen, area, last = 0, 0.0, None
  STEP

@@ -519,6 +519,14 @@ class Traces:
 
     def _call(self, at: At, call: ir.Call) -> Trace:
         func = call.func
+        match func:
+            case ir.Call(
+                func=ir.Name(id="getattr"),
+                args=(ir.Arg(value=value), ir.Arg(value=ir.Const(value=str(word)))),
+            ):
+                # getattr(h, "clone")()
+                func = ir.Attr(value, word)
+                return self._call(at, replace(call, func=func))
         fields = self._fields(func, at.function)
         if fields and at.part:
             return self._of_record(at, call, fields)
