@@ -44,7 +44,9 @@ _IN_FULL = r"enabled=False\):|tensordot|torch\.inner|linalg|\.double\(\)|partial
 """Where it stands, products in fp32 are as they should be."""
 
 
-_ROUNDS = r"\.sample\(\)|multinomial|\.argm(in|ax)\(1\)\]|\.sign\(\)|if loss\.item\(\) >"
+_ROUNDS = (
+    r"\.sample\(\)|multinomial|\.argm(in|ax)\(1\)\]|\.sign\(\)|if loss\.item\(\) >"
+)
 """Where it stands, a little difference may become any."""
 
 

@@ -447,7 +447,9 @@ class Laws:
 
     def vanishes(self) -> bool:
         low, full = (
-            call(self.text, {"x": torch.tensor([[30.0, -30.0], [-30.0, 30.0]]).to(dtype)})
+            call(
+                self.text, {"x": torch.tensor([[30.0, -30.0], [-30.0, 30.0]]).to(dtype)}
+            )
             for dtype in (torch.float16, torch.float32)
         )
         return bool((low == 0).any() and (full > 0).all())
@@ -505,7 +507,8 @@ LAWS: dict[str, Callable[[Laws], bool]] = {
     "source": Laws.of_one_dtype, "sparse": Laws.no_half, "no-half": Laws.no_half, "wide": Laws.wide,
     "floors": Laws.floors, "view": Laws.shares, "fresh": Laws.fresh, "turns": Laws.turns,
     "still": Laws.still, "each": Laws.each, "reduces": Laws.reduces, "grows": Laws.grows,
-    "lacks-half": Laws.lacks_half, "squashes": Laws.squashes, "vanishes": Laws.vanishes, "log": Laws.log, "like": Laws.like, "scales": Laws.scales,
+    "lacks-half": Laws.lacks_half, "squashes": Laws.squashes, "vanishes": Laws.vanishes,
+    "log": Laws.log, "like": Laws.like, "scales": Laws.scales,
     "shaped": Laws.scales, "bounds": Laws.adds, "adds": Laws.adds, "stores": Laws.adds,
     "multiplies": Laws.multiplies, "divides": Laws.divides,
     "multiplies-and-adds": Laws.multiplies_and_adds, "untouched": Laws.untouched,

@@ -236,8 +236,7 @@ class Constants(Planner):
             ):
                 of = at.inner(tensor)
                 return not (
-                    self.is_never_half(of)
-                    and self.goes_into_half(at.function, at.stmt)
+                    self.is_never_half(of) and self.goes_into_half(at.function, at.stmt)
                 )
             case ir.Attr(value=ir.Attr(attr="weight" | "bias"), attr="dtype"):
                 # Parameters stay as they are.
@@ -412,9 +411,7 @@ class Constants(Planner):
                 if origin is None and isinstance(call.func, ir.Attr):
                     if call.func.attr in _SUMS and call.func.attr.endswith("_"):
                         into.append(call.func.value)
-            if not all(
-                self.is_never_half(Made(t, function, stmt)) for t in into
-            ):
+            if not all(self.is_never_half(Made(t, function, stmt)) for t in into):
                 return True
         return False
 
