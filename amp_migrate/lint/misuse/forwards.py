@@ -26,8 +26,12 @@ _LOSSES = re.compile(
     r"|torch\.nn\.(modules\.\w+\.)?\w+Loss"
 )
 _OPENS = frozenset(("region", "enter"))
-_METHODS = frozenset("mean sum float size view reshape squeeze to cuda long".split())
+_METHODS = frozenset(
+    "mean sum pow square abs float size view reshape squeeze to cuda long".split()
+)
 """Methods of tensors that go with a loss."""
+_REDUCES = frozenset(("mean", "sum"))
+"""Those that make one."""
 
 
 _DEEPEST = 3
@@ -173,10 +177,14 @@ class _Forwards:
     ) -> bool:
         """Whether statements compute a loss, and nothing that a forward pass may hide in."""
         calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
-        return any(self._is_loss(call, function, depth) for call in calls) and all(
-            self._is_loss(call, function, depth)
-            or (isinstance(call.func, ir.Attr) and call.func.attr in _METHODS)
+        methods = [
+            call.func.attr
             for call in calls
+            if isinstance(call.func, ir.Attr) and call.func.attr in _METHODS
+        ]
+        losses = [self._is_loss(call, function, depth) for call in calls]
+        return (any(losses) or not _REDUCES.isdisjoint(methods)) and (
+            losses.count(True) + len(methods) == len(calls)
         )
 
     def _is_loss(self, call: ir.Call, function: str, depth: int) -> bool:

@@ -158,6 +158,8 @@ def _is_random(value: ir.Expr, function: str, program: Program, depth: int = 0) 
 
 
 def _reads(stmt: ir.Stmt, function: str, program: Program) -> bool:
+    if any(map(_averages, _calls(stmt))):
+        return True
     for expr in stmt.exprs:
         names = {
             call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
@@ -175,6 +177,19 @@ def _reads(stmt: ir.Stmt, function: str, program: Program) -> bool:
                 if any(_mentions(arg.value) for arg in call.args):
                     return True
     return False
+
+
+def _averages(call: ir.Call) -> bool:
+    """Whether gradients go into an average that is kept, with those of other scales: ``lerp_(grad, w)``,
+    ``mul_(w).add_(grad)``."""
+    match call:
+        case ir.Call(func=ir.Attr(attr="lerp_")):
+            pass
+        case ir.Call(func=ir.Attr(ir.Call(func=ir.Attr(attr="mul_")), "add_")):
+            pass
+        case _:
+            return False
+    return any(_mentions(arg.value) for arg in call.args)
 
 
 def _calls(stmt: ir.Stmt) -> Iterator[ir.Call]:
