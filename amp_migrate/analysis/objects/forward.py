@@ -258,6 +258,10 @@ class Forward:
             return self._method_is_forward(func, function)
         if isinstance(func, ir.Name):
             return self._variable_is_forward(func, function, level)
+        if isinstance(func, ir.Item) and _is_namespace(func.value):
+            # models.__dict__[name](): a class or a function, and no module.
+            key = ir.key_of(func.value) or ""
+            return level == ANY and not _MAKES_DATA.search(key)
         # self.layers[0](x), (model if a else b)(x): what is called is no plain function.
         return isinstance(func, (ir.Item, ir.Operation, ir.Call))
 
@@ -325,7 +329,11 @@ class Forward:
         if ref.kind == "function":
             return self.function_runs(ref.name)
         if ref.kind == "instance":
-            return self.is_module_class(ref.name)
+            # What runs a module when it is called, a teacher, say, is as good as one.
+            called = self.program.method(ref.name, "__call__")
+            return self.is_module_class(ref.name) or (
+                called is not None and self.function_runs(called, MODULES)
+            )
         if ref.kind == "made":
             return _makes_module(ref.name)
         return False
@@ -605,6 +613,16 @@ def _makes_module(origin: str) -> bool:
         return False
     last = origin.rsplit(".", 1)[-1]
     return bool(vocabulary.MODEL_LIKE.search(last)) or last == "from_pretrained"
+
+
+def _is_namespace(expr: ir.Expr) -> bool:
+    """``models.__dict__``, ``vars(models)``, ``globals()``: what has functions and classes under their names."""
+    match expr:
+        case ir.Attr(attr="__dict__"):
+            return True
+        case ir.Call(func=ir.Name(id="globals" | "locals" | "vars")):
+            return True
+    return False
 
 
 def _only_names(expr: ir.Expr) -> bool:

@@ -197,15 +197,25 @@ class Halves(Shown):
                 func=func, args=(ir.Arg(value=ir.Display(items=items)), *_)
             ) if (self.program.origin(func, at.function) or "") in _JOINS:
                 return any(self._is_wide(at.inner(one)) for one in items)
-            case ir.Call():
-                name, operand = self._elementwise(at, at.expr)
-                return (
-                    operand is not None
-                    and name in operations("fp32", "raises")
-                    and self._gets_fp32(at)
-                    and self._has_dimensions(at.inner(operand))
+            case ir.Call() as call:
+                name, operand = self._applied(at, call)
+                if operand is None:
+                    return False
+                of = at.inner(operand)
+                if name in operations("turns"):
+                    return self._is_wide(of)
+                if name in ("expand", "unsqueeze") and call.args:
+                    return self._is_computed_in_fp32(of)
+                return self._is_computed_in_fp32(at) and (
+                    self._has_dimensions(of) if name in _EACH else _leaves_some(name, call, operand)
                 )
         return False
+
+    def _is_computed_in_fp32(self, at: Made) -> bool:
+        """Whether a value is what autocast computes in fp32."""
+        if not (isinstance(at.expr, ir.Call) and self._gets_fp32(at)):
+            return False
+        return self._applied(at, at.expr)[0] in operations("fp32", "raises")
 
     def _has_dimensions(self, at: Made) -> bool:
         """Whether a tensor is shown to be no scalar: it is a slice, or computed from one."""
@@ -222,8 +232,12 @@ class Halves(Shown):
             case ir.Name() if not rebinds(at):
                 return self._are(self._has_dimensions, at)
             case ir.Call():
-                _, operand = self._elementwise(at, at.expr)
-                return operand is not None and self._has_dimensions(at.inner(operand))
+                name, operand = self._applied(at, at.expr)
+                return (
+                    operand is not None
+                    and name in _EACH
+                    and self._has_dimensions(at.inner(operand))
+                )
         return False
 
     def _are(self, holds: Callable[[Made], bool], at: Made) -> bool:
@@ -238,13 +252,13 @@ class Halves(Shown):
         finally:
             self._open.discard(key)
 
-    def _elementwise(self, at: Made, call: ir.Call) -> tuple[str, ir.Expr | None]:
-        """A function or method of torch that works on each element, and what it is applied to."""
+    def _applied(self, at: Made, call: ir.Call) -> tuple[str, ir.Expr | None]:
+        """A function or method of torch, and what it is applied to."""
         origin = self.program.origin(call.func, at.function)
-        if isinstance(call.func, ir.Attr) and call.func.attr in _EACH:
-            if origin is None and not self.program.resolve(call.func, at.function):
+        if origin is None and isinstance(call.func, ir.Attr):
+            if not self.program.resolve(call.func, at.function):
                 return call.func.attr, call.func.value
-        if origin is not None and origin.removeprefix("torch.") in _EACH:
+        if origin is not None and origin.startswith("torch."):
             return origin[6:], call.argument(0, "input")
         return "", None
 
@@ -372,6 +386,18 @@ class Halves(Shown):
             )
             and all(map(self._is, self.flow.put_into(at)))
         )
+
+
+def _leaves_some(name: str, call: ir.Call, operand: ir.Expr) -> bool:
+    """Whether a reduction is along another dimension than the first, and so not along all."""
+    is_method = isinstance(call.func, ir.Attr) and call.func.value is operand
+    along = call.argument((name == "norm") + (not is_method), "dim")
+    return (
+        name in operations("reduces")
+        and isinstance(along, ir.Const)
+        and isinstance(along.value, int)
+        and along.value > 0
+    )
 
 
 def is_slice(key: ir.Expr) -> bool:

@@ -97,13 +97,22 @@ class Probabilities(Planner):
             one = pending.pop()
             if (one.function, one.stmt.path) in regions:
                 return True
-            for inner in ir.walk(one.expr):
+            for inner in self._given(one.expr, one.function):
                 at = one.inner(inner)
                 key = (inner, one.function, one.stmt.path)
-                if isinstance(inner, (ir.Name, ir.Attr)) and key not in seen:
+                if key not in seen and not self.halves.is_never_half(at):
                     seen.add(key)
                     pending += self.flow.made(at) or ()
         return bool(pending)
+
+    def _given(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
+        """The variables and attributes in an expression, but for the functions and modules that it calls."""
+        if isinstance(expr, (ir.Name, ir.Attr)):
+            yield expr
+        for inner in ir.children(expr):
+            called = isinstance(expr, ir.Call) and inner is expr.func
+            if not (called and self.program.resolve(inner, function)):
+                yield from self._given(inner, function)
 
 
 def _calls_now(stmt: ir.Stmt) -> Iterator[ir.Call]:

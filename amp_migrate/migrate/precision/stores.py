@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
@@ -38,6 +39,12 @@ class Stores(Planner):
                 )
             elif isinstance(target.value, ir.Attr):
                 is_buffer = self._may_be_buffer(target.value, function)
+                registered = list(self._registered(target.value, function))
+                if registered and all(
+                    self._holds_integers(call.argument(1, "tensor"), caller)
+                    for caller, call in registered
+                ):
+                    continue
             else:
                 continue
             is_buffer = is_buffer and not self._says_dtype(function, stmt, target)
@@ -113,17 +120,21 @@ class Stores(Planner):
         if isinstance(expr, ir.Name):
             made = self.program.defined(expr.id, function)
             return bool(made) and all(map(self._is_made_by_torch, made))
+        return isinstance(expr, ir.Attr) and any(self._registered(expr, function))
+
+    def _registered(
+        self, expr: ir.Attr, function: str
+    ) -> Iterator[tuple[str, ir.Call]]:
+        """Where an attribute of one's own is registered as a buffer."""
         own = self.program.self_class(function)
-        if own is None or not isinstance(expr, ir.Attr):
-            return False
-        return expr.value == ir.Name(own[0]) and any(
-            isinstance(call.func, ir.Attr)
-            and call.func.attr == "register_buffer"
-            and call.argument(0, "name") == ir.Const(expr.attr)
-            for caller, _, call in self.program.all_calls()
-            if (found := self.program.self_class(caller)) is not None
-            and found[1] in self.program.family(own[1])
-        )
+        if own is None or expr.value != ir.Name(own[0]):
+            return
+        family = self.program.family(own[1])
+        for caller, _, call in self.program.calls_named("register_buffer"):
+            found = self.program.self_class(caller)
+            if found is not None and found[1] in family:
+                if call.argument(0, "name") == ir.Const(expr.attr):
+                    yield caller, call
 
     def _is_made_by_torch(self, made: Definition) -> bool:
         """Whether a variable is given a tensor; NumPy's arrays take no tensor under autocast."""
