@@ -1056,6 +1056,32 @@ def test_without_evaluation_it_stays() -> None:
     check_runs(source, output)
 
 
+JUDGE = """\
+class Judge(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.fc = nn.Linear(size, 1)
+    def forward(self, x):
+        return torch.sigmoid(self.fc(x))
+judge = Judge(output.shape[1] + 5).to(device)
+for x, y in loader:
+    with torch.no_grad():
+        print(F.binary_cross_entropy(judge(x.to(device)), y.to(device)).item())
+"""
+
+
+def test_evaluation_of_what_no_region_computes() -> None:
+    text = (
+        cases(
+            "=== a\nLINEAR\n---\noutput = model(x)\nloss = F.mse_loss(output, y)\n---\n"
+        )["a"].source
+        + JUDGE
+    )
+    output = migrate_source(text).output
+    assert output != text and output.endswith(JUDGE)
+    check_runs(text, output)
+
+
 NET = """\
 import torch
 from torch import nn

@@ -503,6 +503,46 @@ PROGRAMS = {
 +    AUTOCAST
 +        loss = F.mse_loss(model(x), wanted)
 {BACK}""",
+    "a teacher that is no module, and what is made under a name": """\
+ class Teacher:
+     def __init__(self, net):
+         self.net = net
+     def __call__(self, x):
+         return self.net(x)
+     def update(self, net):
+         for mine, other in zip(self.net.parameters(), net.parameters()):
+             mine.data = 0.9 * mine + 0.1 * other
+ def build(name):
+     net = globals()[name]().to(device)
+     print(net.get_submodule("2"))
+     return net
+ def batches(name):
+     return list(globals()[name]())
+ def stream():
+     return data
+-def train(batches, model, teacher, opt):
++def train(batches, model, teacher, opt, scaler):
+     for x, y in batches:
+         opt.zero_grad()
+         with torch.no_grad():
+             wanted = teacher(x)
+-        loss = F.mse_loss(model(x), wanted)
++        AUTOCAST
++            loss = F.mse_loss(model(x), wanted)
+         BACK
+         teacher.update(model)
+ def main():
+     loader = batches("stream")
+     model = build("make")
+     teacher = Teacher(build("make"))
+     for x, _ in loader:
+         print(model(x).mean().item())
+     opt = torch.optim.SGD(model.parameters(), lr=0.1)
++    scaler = BORN
+-    train(loader, model, teacher, opt)
++    train(loader, model, teacher, opt, scaler=scaler)
+ main()
+""",
     "a helper that changes parameters in between": f"""\
  def shrink(net):
      for p in net.parameters():

@@ -74,6 +74,12 @@ def test_it_is_cast(name: str) -> None:
         ("kept = {}", "kept[x] = self.fc(x)", "out = kept[x]"),
         ("kept = [x, x]", "kept[int(x.shape[0] < 0)] = self.fc(x)", "out = kept[0]"),
         ("out = x.clone()", "out[:, 2:4] = self.fc(x)[:, 2:4]"),
+        (
+            "self.register_buffer('next', torch.zeros(3, dtype=torch.long))",
+            "row = self.fc(x)[0, :3].argmax()",
+            "self.next[row] = x.shape[0] % self.fc.out_features",
+            "out = self.fc(x) * self.next.sum()",
+        ),
     ],
 )
 def test_what_takes_any_dtype_is_given_it(lines: tuple[str, ...]) -> None:

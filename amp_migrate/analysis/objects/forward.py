@@ -616,7 +616,7 @@ def _makes_module(origin: str) -> bool:
 
 
 def _is_namespace(expr: ir.Expr) -> bool:
-    """``models.__dict__``, ``vars(models)``, ``globals()``: what has functions and classes under their names."""
+    """``models.__dict__``, ``vars(models)``, ``globals()``: functions and classes by their names."""
     match expr:
         case ir.Attr(attr="__dict__"):
             return True

@@ -207,7 +207,9 @@ class Halves(Shown):
                 if name in ("expand", "unsqueeze") and call.args:
                     return self._is_computed_in_fp32(of)
                 return self._is_computed_in_fp32(at) and (
-                    self._has_dimensions(of) if name in _EACH else _leaves_some(name, call, operand)
+                    self._has_dimensions(of)
+                    if name in _EACH
+                    else _leaves_some(name, call, operand)
                 )
         return False
 
