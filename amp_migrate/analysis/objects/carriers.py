@@ -50,6 +50,7 @@ class Carriers:
         """``is_one``: whether an imported name makes such an object, or holds what does; it says one of
         ``words``. ``classes``: those of the program."""
         self.program = program
+        self.contents = program.noted(Contents)
         self.is_one = is_one
         self._found: dict[_Node, _Origins] = {}
         """A result that a parameter leads to is one of the calls that fill this parameter so, alone."""
@@ -205,6 +206,7 @@ class Carriers:
         if (
             origin in _OF_CLASSES
             or hands_on(origin, func)
+            or self.contents.makes_dict(func, function)
             or any(
                 ref.kind == "class" and program.is_named_tuple(ref.name)
                 for ref in program.resolve(func, function)
@@ -269,7 +271,8 @@ class Carriers:
         self, target: ir.Expr, function: str, stmt: ir.Stmt, origins: _Origins
     ) -> None:
         """Let it be what a statement gives a target."""
-        if isinstance(target, ir.Item):
+        if isinstance(target, ir.Item) or self.contents.item_of(target, function):
+            assert isinstance(target, (ir.Item, ir.Attr))
             self._put(target.value, function, origins)
             return
         for kind, owner, name in self._nodes(target, function):
@@ -289,8 +292,8 @@ class Carriers:
             self._is_anywhere = True
         for kind, owner, name in self._nodes(holder, function):
             self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
-        contents = program.noted(Contents)
-        for owner, name in contents.together(contents.place(holder, function)):
+        place = self.contents.place(holder, function)
+        for owner, name in self.contents.together(place):
             kind = "variable" if owner in program.functions else "attribute"
             self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
 
@@ -312,7 +315,10 @@ class Carriers:
                 if any(arg is one for arg in filling for one in given):
                     by = frozenset((param.name,))
                     self._add("variable", site.callee, param.name, by)
-        if not sites and hands_on(program.origin(call.func, function), call.func):
+        if not sites and (
+            hands_on(program.origin(call.func, function), call.func)
+            or self.contents.makes_dict(call.func, function)
+        ):
             # `SimpleNamespace(optimizer=optimizer)`
             for arg in given:
                 if arg.name is not None:

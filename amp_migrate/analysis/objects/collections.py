@@ -9,7 +9,6 @@ from functools import cached_property
 from amp_migrate.analysis.objects.contents import Contents, Place, Put
 from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
 from amp_migrate.analysis.objects.points_to import (
-    DICTS,
     EACH,
     Bound,
     Object,
@@ -114,7 +113,7 @@ class Collections:
                         break
                     found[position] = value
             case ir.Call(func=func, args=args):
-                if self.program.origin(func, function) in DICTS:
+                if self.contents.makes_dict(func, function):
                     found.update((a.name, a.value) for a in args if a.name is not None)
                 for ref in self.program.resolve(func, function):
                     if ref.kind == "class" and self.program.is_named_tuple(ref.name):
@@ -128,8 +127,7 @@ class Collections:
     def begins_empty(self, expr: ir.Expr, function: str) -> bool:
         """``dict()``, ``{}``: what it holds is put there later."""
         if isinstance(expr, ir.Call):
-            made = self.program.origin(expr.func, function)
-            return made in DICTS and not expr.args
+            return not expr.args and self.contents.makes_dict(expr.func, function)
         return isinstance(expr, ir.Display) and not expr.items
 
     def stored(self, expr: ir.Expr, function: str) -> list[Stored]:
@@ -352,7 +350,7 @@ class Collections:
                 or (isinstance(one.expr, ir.Comprehension) and one.expr.elements[1:])
                 or (
                     isinstance(one.expr, ir.Call)
-                    and self.program.origin(one.expr.func, one.function) in DICTS
+                    and self.contents.makes_dict(one.expr.func, one.function)
                 )
             )
             for one in self.points_to.of(expr, function)

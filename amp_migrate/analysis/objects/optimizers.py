@@ -288,6 +288,7 @@ class Optimizers:
         there = self.program.elsewhere(expr, function)
         if there is not None:
             expr, function = there
+        expr = self.contents.item_of(expr, function) or expr
         if isinstance(expr, ir.Name):
             owner = self.program.owner(expr.id, function)
             return None if owner is None else Slot("variable", owner, expr.id)

@@ -64,7 +64,6 @@ COPIES = frozenset(("copy.copy", "copy.deepcopy"))
 _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
 )
-DICTS = frozenset(("builtins.dict", "collections.OrderedDict"))
 _IN_TURN = frozenset(("builtins.enumerate", "builtins.zip"))
 _HOLDERS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 _GIVES_ELEMENT = frozenset(("get", "pop", "setdefault"))
@@ -251,6 +250,7 @@ class PointsTo:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.contents = program.noted(Contents)
         self._known: dict[tuple[object, ...], tuple[State, tuple[Object, ...]]] = {}
         """With the question: its key has identities of what would be gone else, and those come again."""
         self._stores: dict[tuple[int, str], _Stores] = {}
@@ -470,9 +470,10 @@ class PointsTo:
                 yield from self._of_name(name, at)
             case ir.Attr(value=value, attr=attr):
                 yield from self._put_there(at)
-                yield from self._set_before(at) or [
-                    self._inside(at, value, attribute(attr))
-                ]
+                taken = attribute(attr)
+                if self.contents.item_of(at.expr, at.function) is not None:
+                    taken = item(attr)
+                yield from self._set_before(at) or [self._inside(at, value, taken)]
             case ir.Item(value=value, key=key):
                 yield from self._put_there(at)
                 taken = item(key.value) if isinstance(key, ir.Const) else ANY
@@ -1083,6 +1084,9 @@ class PointsTo:
         if origin in self.wrappers and call.args and not at.fields:
             yield replace(at, expr=call.args[0].value)
             return
+        if at.fields and self.contents.makes_dict(func, at.function):
+            yield from self._of_library(origin or "", call, at)
+            return
         refs = program.resolve(func, at.function)
         called = {ref.kind for ref in refs}
         if called == {"class"}:
@@ -1231,10 +1235,10 @@ class PointsTo:
             if isinstance(position, int) and 0 <= position < len(args):
                 fields = (EACH, *at.fields[2:])
                 yield replace(at, expr=args[position], fields=fields)
-        elif origin in DICTS | _HOLDERS:
+        elif origin in _HOLDERS or self.contents.makes_dict(call.func, at.function):
             kind = "attribute" if origin in _HOLDERS else "item"
             for arg in call.args:
-                if arg.star == "**" or (arg.name is None and origin in DICTS):
+                if arg.star == "**" or (arg.name is None and kind == "item"):
                     fields = at.fields if kind == "item" else (item(taken[1]), *left)
                     yield replace(at, expr=arg.value, fields=fields)
                 elif taken in ((kind, arg.name), ANY):
@@ -1251,7 +1255,7 @@ class PointsTo:
         if not isinstance(at.expr, (ir.Name, ir.Attr)):
             return
         taken, left = at.fields[0], at.fields[1:]
-        for put in self.program.noted(Contents).put_into(at.expr, at.function):
+        for put in self.contents.put_into(at.expr, at.function):
             if not put.spread and taken not in (EACH, ANY):
                 if isinstance(put.key, ir.Const) and taken != item(put.key.value):
                     continue
@@ -1340,8 +1344,8 @@ class PointsTo:
 
 
 def hands_on(origin: str | None, func: ir.Expr) -> bool:
-    """Whether a library's function may give what it is given, or a collection of it."""
-    known = WRAPPERS | COPIES | _LISTS | DICTS | _HOLDERS | _IN_TURN
+    """Whether a library's function may give what it is given, or a collection of it: a dict aside."""
+    known = WRAPPERS | COPIES | _LISTS | _HOLDERS | _IN_TURN
     return origin in known or _wraps(origin, func)
 
 

@@ -253,6 +253,8 @@ class Kept:
                         and self.looked.takes_to_look(use)
                     )
                 )
+            case ir.Attr() if self.optimizers.contents.item_of(around, function):
+                return True
             case ir.Operation(op="in" | "not in"):
                 return around.operands[-1] is mention
             case ir.Call(func=ir.Name(id="len")):

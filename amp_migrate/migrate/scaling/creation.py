@@ -373,22 +373,14 @@ class Births:
                 "its scaler has no place there"
             )
             raise Blocked(Refusal("AMP012", reason, stmt.line))
-        targets = [
-            target.value if isinstance(target, ir.Item) else target
-            for target, _, _ in unpacked(birth.stmt)
-        ]
+        targets = [target for target, _, _ in unpacked(birth.stmt)]
         call = birth.stmt.value
         if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
             # `opts.append(SGD(...))`
             assert isinstance(call.func, ir.Attr)
             targets.append(call.func.value)
         receiver = next(
-            (
-                t.value
-                for t in targets
-                if isinstance(t, ir.Attr) and t.attr == slot.name
-            ),
-            None,
+            (found for t in targets if (found := _receiver(t, slot)) is not None), None
         )
         decision = decided(self.travel, function, stmt)
         name = self.travel.names[slot]
@@ -431,6 +423,18 @@ class Births:
                     function, Insert(stmt.path, f"global {self.travel.names[slot]}")
                 )
                 return
+
+
+def _receiver(target: ir.Expr, slot: Slot) -> ir.Expr | None:
+    """The object whose attribute is given a value, or of whose attribute an element is."""
+    found = None
+    while isinstance(target, (ir.Item, ir.Attr)):
+        if isinstance(target, ir.Attr) and target.attr == slot.name:
+            found = target.value
+        elif isinstance(target, ir.Attr) and slot.key is None:
+            return None
+        target = target.value
+    return found
 
 
 def _is_init(function: str) -> bool:

@@ -240,7 +240,8 @@ class Travel:
                 reason = f"{slot.shown} is put together in another function"
                 raise Blocked(Refusal("AMP012", reason))
             return self._of_slot(source, value, there)
-        while slot.key is not None and isinstance(expr, ir.Item):
+        while slot.key is not None and self._takes_out(expr, function):
+            assert isinstance(expr, (ir.Item, ir.Attr))
             expr = expr.value
         if slot.kind == "attribute":
             self._carry_attribute(slot)
@@ -258,6 +259,15 @@ class Travel:
         if ir.file_of(slot.owner) != ir.file_of(function):
             return self._imported(expr, function, name)
         return name
+
+    def _takes_out(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is an element of a collection, or an attribute of a namespace."""
+        contents, collections = self.optimizers.contents, self.optimizers.collections
+        return (
+            isinstance(expr, ir.Item)
+            or contents.item_of(expr, function) is not None
+            or collections.member(expr, function) is not None
+        )
 
     def _of_each(self, slot: Slot, members: tuple[Slot, ...], function: str) -> str:
         """The switch that all optimizers have which a loop goes through."""
@@ -524,9 +534,12 @@ class Travel:
         """A class with ``__slots__`` has no room for another attribute."""
         for class_name in self.program.family(slot.owner):
             for stmt in self.program.classes[class_name].body:
+                name = ir.local_name(class_name)
                 if ir.Name("__slots__") in stmt.targets:
-                    name = ir.local_name(class_name)
                     reason = f"{name} has __slots__, which a new attribute would have to join"
+                    raise Blocked(Refusal("AMP035", reason, stmt.line))
+                if ir.Name("__setattr__") in stmt.targets:
+                    reason = f"{name} has a __setattr__ of its own"
                     raise Blocked(Refusal("AMP035", reason, stmt.line))
             for method, _ in self.program.classes[class_name].methods:
                 if method == "__setattr__":
