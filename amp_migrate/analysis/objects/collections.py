@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.analysis.objects.contents import Contents, Place, Put
@@ -24,10 +24,13 @@ from amp_migrate.program.names import Definition
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The variable of a ``for`` that has each key of a collection in turn, ``for k in opts``."""
+    """The variable of a ``for`` that has each key of a collection in turn, ``for k in opts``, or a
+    parameter that is one of them."""
 
     function: str
     name: str
+    may_repeat: bool = field(default=False, compare=False)
+    """No loop over the collection itself binds it: ``for name in names`` may have one key twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,9 @@ class Collections:
                     found[position] = value
             case ir.Call(func=func, args=args):
                 if self.contents.makes_dict(func, function):
+                    for arg in args:
+                        if isinstance(arg.value, ir.Display) and arg.name is None:
+                            found.update(self.elements(arg.value, function))
                     found.update((a.name, a.value) for a in args if a.name is not None)
                 for ref in self.program.resolve(func, function):
                     if ref.kind == "class" and self.program.is_named_tuple(ref.name):
@@ -366,13 +372,19 @@ class Collections:
         if owner is None or place is None:
             return None
         found = self.program.definitions(owner, name)
-        if not found or self.program.is_param(owner, name):
+        is_param = self.program.is_param(owner, name)
+        if bool(found) == is_param:
             return None
+        may_repeat = is_param
         for made in found:
             through = self._by_key(made.stmt, name, made.function)
             if place != (through and self.contents.place(through, made.function)):
-                return None
-        return Turn(owner, name)
+                may_repeat = True
+                if made.stmt.kind != "for":
+                    return None
+        if may_repeat and self.keys(expr.value, function) != (ANY,):
+            return None
+        return Turn(owner, name, may_repeat)
 
     def _by_key(self, stmt: ir.Stmt, name: str, function: str) -> ir.Expr | None:
         """The collection whose keys a ``for`` binds to a variable, one after the other."""

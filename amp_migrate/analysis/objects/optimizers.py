@@ -89,7 +89,15 @@ class Slot:
     @property
     def turn(self) -> Turn:
         """The loop's variable that a slot which stands for several optimizers goes by."""
-        return self.key if isinstance(self.key, Turn) else Turn(self.owner, self.name)
+        for key in path_of(self.key):
+            if isinstance(key, Turn):
+                return key
+        return Turn(self.owner, self.name)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a loop's variable says which element of a collection it is."""
+        return any(isinstance(key, Turn) for key in path_of(self.key))
 
     @property
     def shown(self) -> str:
@@ -295,7 +303,9 @@ class Optimizers:
         if isinstance(expr, ir.Item):
             key, holder = key_of(expr), self.slot(expr.value, function)
             outer = () if holder is None else path_of(holder.key)
-            if holder is None or not all(isinstance(k, (str, int)) for k in outer):
+            if holder is None or not all(
+                isinstance(k, (str, int, Turn)) for k in outer
+            ):
                 return None
             if key is None:
                 if outer:
@@ -416,7 +426,7 @@ class Optimizers:
 
     def _look(self, slot: Slot, trace: Step) -> None:
         program = self.program
-        if isinstance(slot.key, Turn):
+        if slot.takes_turns:
             self._follow_keys(slot, trace)
             return
         if slot.kind == "attribute":
@@ -513,7 +523,12 @@ class Optimizers:
         """Follow what a loop's variable takes out of a collection to all elements of that."""
         holder, function = self._named(slot.holder)
         keys = self.collections.keys(holder, function)
-        members = [replace(slot, key=key) for key in keys]
+        path = path_of(slot.key)
+        turn = path.index(slot.turn)
+        members = [
+            replace(slot, key=key_along(*path[:turn], key, *path[turn + 1 :]))
+            for key in keys
+        ]
         for member in members:
             trace.onward.append(member)
         if members:
@@ -656,8 +671,9 @@ class Optimizers:
         found = Step()
         results: Iterable[_Next] = [given]
         if isinstance(given, State):
-            known = isinstance(given.expr, ir.Item) and not given.fields
-            if not known or self.slot(given.expr, given.function) is None:
+            known = isinstance(given.expr, ir.Item)
+            taken = self.slot(given.expr, given.function) if known else None
+            if taken is None or (given.fields and not taken.takes_turns):
                 results = self.points_to.given(given)
         for one in results:
             if isinstance(one, State):

@@ -192,7 +192,7 @@ def goes_through(
     ]
     turns = {Turn(slot.owner, slot.name) for slot in slots}
     by_key = any(
-        event.slot is not None and event.slot.key in turns
+        event.slot is not None and event.slot.takes_turns and event.slot.turn in turns
         for inner in ir.statements((stmt,))
         for event in events.of(function, inner)
     )

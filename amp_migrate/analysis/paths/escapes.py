@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from amp_migrate.analysis.objects.collections import Member, Turn
+from amp_migrate.analysis.objects.collections import Member, Turn, path_of
 from amp_migrate.analysis.objects.optimizers import SHOWN, Optimizers, Slot
 from amp_migrate.analysis.objects.read_only_uses import Looked
 from amp_migrate.analysis.paths.identity import order
@@ -161,7 +161,11 @@ class Kept:
     def holds(self, target: ir.Expr, function: str) -> bool:
         """Whether an assignment's target keeps optimizers in a collection that is followed."""
         slot = self.optimizers.slot(target, function)
-        return slot is not None and (slot in self.holders or slot in self.slots)
+        return slot is not None and (
+            slot in self.holders
+            or slot in self.slots
+            or (isinstance(target, ir.Item) and slot.holder in self.holders)
+        )
 
     def keep(self, target: ir.Expr, function: str) -> bool:
         """Take a collection for one that holds an optimizer by which nobody steps: `find` judges its
@@ -247,7 +251,7 @@ class Kept:
             case ir.Item():
                 return (
                     around in stmt.targets
-                    or self.optimizers.slot(around, function) in self._each
+                    or self._takes_turns(around, use, function)
                     or (
                         self.optimizers.slot(mention, function) in self._bags
                         and self.looked.takes_to_look(use)
@@ -288,6 +292,29 @@ class Kept:
             and stmt.value in use
             and self._is_each(stmt, mention, function)
         )
+
+    def _takes_turns(self, around: ir.Item, use: Use, function: str) -> bool:
+        """Whether what is taken out by a loop's variable is, or holds, one of the optimizers in turn, or
+        another part is taken out of that."""
+        slot = self.optimizers.slot(around, function)
+        if slot is None or not slot.takes_turns:
+            return False
+        path = path_of(slot.key)
+        inside = [
+            path_of(one.key)[len(path) :]
+            for one in self._each
+            if one.holder == slot.holder and path_of(one.key)[: len(path)] == path
+        ]
+        outer = use[-3] if len(use) > 2 else None
+        match outer:
+            case ir.Item(key=ir.Const(value=key)) if outer.value is around:
+                others = {
+                    path_of(one.key)[len(path) :][:1]
+                    for one in self.slots
+                    if one.holder == slot.holder
+                }
+                return bool(inside) or (key,) not in others
+        return bool(inside)
 
     def _takes_one(self, use: Use, method: str, function: str) -> bool:
         """Whether ``state.get("optimizer")`` takes out what is under a key that is written there, as an item

@@ -83,7 +83,10 @@ class Identities:
         while not self.is_each(slot) and slot.kind == "variable":
             source = self.optimizers.trace(slot).aliases.get(slot)
             found = self.program.definitions(slot.owner, slot.name)
-            if source is None or len(found) != 1 or source.owner != slot.owner:
+            if source is None or len(found) != 1:
+                break
+            here = source.turn.function if source.takes_turns else source.owner
+            if here != slot.owner:
                 break
             at.append(found[0].stmt.path)
             slot = source

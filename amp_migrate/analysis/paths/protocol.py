@@ -242,7 +242,7 @@ class Protocol(Walk[Held]):
     def _one(self, slot: Slot, function: str, stmt: ir.Stmt) -> frozenset[Slot]:
         """The optimizer that a slot stands for here; none, and a fault, where that may be several."""
         found = self.identities.on_way(slot, tuple(self._frames))
-        if self.identities.is_each(slot):
+        if self.identities.is_each(slot) and not slot.turn.may_repeat:
             once = self.identities.has_each_once(slot, tuple(self._frames))
             if once and self._is_in_straight_loop(slot):
                 return found

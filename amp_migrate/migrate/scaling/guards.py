@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amp_migrate.analysis.objects.collections import path_of
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.association import Scalers, goes_through
 from amp_migrate.analysis.paths.events import Events
@@ -14,6 +15,7 @@ from amp_migrate.migrate.regions.reach import Reach
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.migrate.scaling.placement import Steps
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 LossForward = tuple[Backward, Sequence[Run]]
@@ -119,6 +121,9 @@ class Guards:
                 )
             )
         turn, at = self.identities.turn_of(slot)
+        if self.program.is_param(turn.turn.function, turn.turn.name):
+            body = self.program.functions[function].body
+            return turn.takes_turns and self._is_of_one(turn, function, body)
         return self.identities.is_each(turn) and any(
             stmt.kind == "for"
             and all(path[: len(stmt.path)] == stmt.path for path in (step.path, *at))
@@ -126,5 +131,45 @@ class Guards:
                 ir.Name(turn.turn.name) in ir.walk(target) for target in stmt.targets
             )
             and not goes_through(self.events, self.identities, function, stmt)
+            and (
+                not turn.turn.may_repeat
+                or self._is_of_one(turn, function, stmt.blocks[0].body)
+            )
             for stmt in ir.statements(self.program.functions[function].body)
+        )
+
+    def _is_of_one(self, slot: Slot, function: str, body: tuple[ir.Stmt, ...]) -> bool:
+        """Whether statements go backward through what is taken out by the variable that says which of
+        several optimizers is meant, and by no other variable take one of these."""
+        optimizers, key = self.identities.optimizers, ir.Name(slot.turn.name)
+        statements = [*ir.statements(body)]
+        items: list[ir.Item] = []
+        parts: set[ir.Expr] = set()
+        for stmt in statements:
+            found = [one for one in parts_of(stmt) if isinstance(one, ir.Item)]
+            items += found
+            parts |= {one for one in found if one.key == key}
+            if stmt.value in parts:
+                parts |= {t for t in stmt.targets if isinstance(t, ir.Name)}
+        held = {
+            one
+            for one in items
+            if (s := optimizers.slot(one, function)) and s.holder == slot.holder
+        }
+        inside = [ir.Const(part) for part in path_of(slot.key)[1:]]
+        return (
+            all(one.key == key for one in held if isinstance(one.key, ir.Name))
+            and any(
+                (
+                    one.key == key and one not in held
+                    if not inside
+                    else one.value in parts and one.key not in inside
+                )
+                for one in items
+            )
+            and any(
+                event.kind == "backward"
+                for stmt in statements
+                for event in self.events.of(function, stmt)
+            )
         )
