@@ -121,9 +121,11 @@ class Guards:
                 )
             )
         turn, at = self.identities.turn_of(slot)
-        if self.program.is_param(turn.turn.function, turn.turn.name):
+        if turn.takes_turns and self.program.is_param(
+            turn.turn.function, turn.turn.name
+        ):
             body = self.program.functions[function].body
-            return turn.takes_turns and self._is_of_one(turn, function, body)
+            return self._is_of_one(turn, function, body)
         return self.identities.is_each(turn) and any(
             stmt.kind == "for"
             and all(path[: len(stmt.path)] == stmt.path for path in (step.path, *at))
