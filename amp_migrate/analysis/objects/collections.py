@@ -380,7 +380,7 @@ class Collections:
             through = self._by_key(made.stmt, name, made.function)
             if place != (through and self.contents.place(through, made.function)):
                 may_repeat = True
-                if made.stmt.kind != "for":
+                if made.stmt.kind != "for" or made.stmt.targets != (expr.key,):
                     return None
         if may_repeat and self.keys(expr.value, function) != (ANY,):
             return None
