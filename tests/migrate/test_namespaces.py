@@ -43,7 +43,41 @@ SAVED = """\
  }
 """
 
+TRAINER = f"""\
+ class Trainer:
+     def __init__(self):
+         self.state = SimpleNamespace(model=model, optimizer={SGD})
++        self.scaler = BORN
+     def train(self):
+         for x, y in data:
+             STEPS net=self.state.model opt=self.state.optimizer scaler=self.scaler
+"""
+FIT = " Trainer().train()\n"
+
 PROGRAMS = {
+    "of an object": TRAINER + FIT,
+    "of an object, set later": TRAINER.replace(
+        f", optimizer={SGD})", f")\n         self.state.optimizer = {SGD}"
+    )
+    + FIT,
+    "of an object, made before": TRAINER.replace(
+        f"        self.state = SimpleNamespace(model=model, optimizer={SGD})",
+        f"        opt = {SGD}\n+        scaler = BORN\n"
+        "         self.state = SimpleNamespace(model=model, optimizer=opt, epoch=0)",
+    ).replace("self.scaler = BORN", "self.scaler = scaler")
+    + FIT,
+    "of two objects": TRAINER.replace("model", "net")
+    .replace("state.net", "state.model")
+    .replace("SimpleNamespace(net", "SimpleNamespace(model")
+    .replace("self)", "self, net)", 1)
+    + " Trainer(model).train()\n Trainer(make().to(device)).train()\n",
+    "that a subclass asks for": f"""\
+{TRAINER} class Other(Trainer):
+     def rate(self):
+         return self.state.optimizer.param_groups[0]["lr"]
+ print(Other().rate())
+ Other().train()
+""",
     "made with it": MADE + LOOP,
     "of the module types": MADE.replace("Simple", "types.Simple") + LOOP,
     "of argparse": MADE.replace("SimpleNamespace", "argparse.Namespace") + LOOP,
@@ -172,6 +206,37 @@ def test_without_a_scaler() -> None:
     output = migrated(source, Options(dtype="bfloat16"))
     assert "train(state, data, use_amp=use_amp)\n" in output
     assert "scaler" not in output
+
+
+OF_OBJECT = before_and_after(written_out(TRAINER))[0]
+ANOTHER = "another = SimpleNamespace(model=model, optimizer=None)\n"
+LATER = {
+    "made anew": (
+        f"    def again(self):\n        self.state = SimpleNamespace(model=model, optimizer={ADAM})\n"
+    ),
+    "set by another method": f"    def again(self):\n        self.state.optimizer = {ADAM}\n",
+    "set from outside": f"trainer = Trainer()\ntrainer.state.optimizer = {ADAM}\n",
+    "given from outside": f"{ANOTHER}trainer = Trainer()\ntrainer.state = another\n",
+    "under another name": (
+        f"    def again(self):\n        state = self.state\n        state.optimizer = {ADAM}\n"
+    ),
+    "its dict": f"    def again(self):\n        vars(self.state)['optimizer'] = {ADAM}\n",
+    "setattr": f"    def again(self):\n        setattr(self.state, 'optimizer', {ADAM})\n",
+    "shared": "other = Trainer()\nother.state = Trainer().state\nother.train()\n",
+    "saved": "    def save(self):\n        torch.save(self.state, 'state.pt')\n",
+    "the class has one": f"Trainer.state = SimpleNamespace(model=model, optimizer={ADAM})\n",
+    "a subclass makes another": (
+        "class Other(Trainer):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.state = SimpleNamespace(model=model, optimizer={ADAM})\nOther().train()\n"
+    ),
+    "deleted": "    def end(self):\n        del self.state.optimizer\n",
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_of_an_object_it_is_not_known(name: str) -> None:
+    text = f"{OF_OBJECT}{LATER[name]}Trainer().train()\n"
+    assert left_alone(_given(text)) in ("AMP010", "AMP012")
 
 
 NAMESPACE = f"state = SimpleNamespace(model=model, optimizer={SGD})\n"

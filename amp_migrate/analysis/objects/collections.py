@@ -121,6 +121,9 @@ class Collections:
                         if isinstance(arg.value, ir.Display) and arg.name is None:
                             found.update(self.elements(arg.value, function))
                     found.update((a.name, a.value) for a in args if a.name is not None)
+                if self.makes_namespace(expr, function):
+                    named = (arg for arg in args if arg.name is not None)
+                    found.update((Member(a.name), a.value) for a in named)
                 for ref in self.program.resolve(func, function):
                     if ref.kind == "class" and self.program.is_named_tuple(ref.name):
                         fields = self.program.written_fields(ref.name)
@@ -245,9 +248,9 @@ class Collections:
 
     def _is_given_once(self, place: Place, attr: str) -> bool:
         """Whether nothing but one expression, or ``None``, is given to an attribute of a namespace."""
-        owner, name = place
-        (begun,) = self.program.definitions(owner, name)
+        (begun,) = self.definitions(*place)
         assert isinstance(begun.value, ir.Call)
+        (itself,) = begun.stmt.targets
         given = [arg.value for arg in begun.value.args if arg.name == attr]
         for holder, one in self.program.attribute_targets.get(attr, ()):
             at = self.namespace(holder, one.function)
@@ -256,9 +259,11 @@ class Collections:
             if at != place and (at is not None or of_self):
                 continue
             # What may be the same one under another name is given it as well.
-            target = ir.Attr(ir.Name(name), attr)
+            target = ir.Attr(itself, attr)
             plain = one.stmt.kind == "assign" and one.stmt.targets == (target,)
-            if at is None or one.function != owner or not plain or one.value is None:
+            if at is None or one.function != begun.function or not plain:
+                return False
+            if one.value is None:
                 return False
             path = one.stmt.path
             if len(path) != len(begun.stmt.path) or not _is_behind(
@@ -267,7 +272,7 @@ class Collections:
                 return False
             given.append(one.value)
         # `state.state = SGD(...)` looks like the attribute of some object that has that name.
-        return attr != name and len([v for v in given if v != ir.Const(None)]) == 1
+        return attr != place[1] and len([v for v in given if v != ir.Const(None)]) == 1
 
     @cached_property
     def _stored_members(self) -> dict[Place, list[Stored]]:
@@ -280,17 +285,28 @@ class Collections:
                     found.setdefault(place, []).append((member, one))
         return found
 
+    def definitions(self, owner: str, name: str) -> list[Definition]:
+        """What gives a value to a variable, or to an attribute of a class."""
+        if owner in self.program.classes:
+            return self.program.attribute_definitions(owner, name)
+        return self.program.definitions(owner, name)
+
     def namespace(self, expr: ir.Expr, function: str) -> Place | None:
-        """The variable that a namespace is made for which an expression stands for: that one always."""
+        """The variable, or the attribute of its own, that a namespace is made for which an expression
+        stands for: that one always."""
         program = self.program
-        if not isinstance(expr, ir.Name) or not self.has_namespaces:
+        root = expr
+        own = program.self_class(function)
+        if isinstance(expr, ir.Attr) and own is not None:
+            root = expr.value if expr.value == ir.Name(own[0]) else expr
+        if not isinstance(root, ir.Name) or not self.has_namespaces:
             return None
-        owner = program.owner(expr.id, function)
+        owner = program.owner(root.id, function)
         if owner is None or ir.file_of(owner) != ir.file_of(function):
             return None
-        here = function, expr.id
+        here = function, root.id
         if here not in self._hidden:
-            self._hidden[here] = _hides(program.functions[function], expr.id)
+            self._hidden[here] = _hides(program.functions[function], root.id)
         if self._hidden[here] or program.elsewhere(expr, function) is not None:
             return None
         match self.points_to.whole(expr, function, closed=True):
@@ -298,19 +314,23 @@ class Collections:
                 Object(
                     expr=ir.Call(args=args) as call,
                     context=(),
-                    bound=Bound(kind="variable") as bound,
+                    bound=Bound() as bound,
                 ) as one
-            ] if (
-                program.origin(call.func, one.function) in _NAMESPACES
-                and all(arg.name is not None for arg in args)
-                and [
-                    (made.value, made.stmt.targets)
-                    for made in program.definitions(bound.owner, bound.name)
-                ]
-                == [(call, (ir.Name(bound.name),))]
+            ] if self.makes_namespace(call, one.function) and (
+                all(arg.name is not None for arg in args)
             ):
-                return bound.owner, bound.name
+                place = bound.owner, bound.name
+                if bound.kind == "attribute":
+                    place = self.contents.holder(*place), bound.name
+                match self.definitions(*place):
+                    case [Definition(value=value, stmt=ir.Stmt(targets=(target,)))]:
+                        named = isinstance(target, (ir.Name, ir.Attr))
+                        return place if value is call and named else None
         return None
+
+    def makes_namespace(self, call: ir.Call, function: str) -> bool:
+        """``SimpleNamespace(optimizer=optimizer)``"""
+        return self.program.origin(call.func, function) in _NAMESPACES
 
     @cached_property
     def has_namespaces(self) -> bool:
@@ -318,7 +338,7 @@ class Collections:
         program runs."""
         program = self.program
         return any(
-            program.origin(call.func, function) in _NAMESPACES
+            self.makes_namespace(call, function)
             for name in program.with_aliases({"SimpleNamespace", "Namespace"})
             for function, _, call in program.calls_named(name)
         ) and not any(

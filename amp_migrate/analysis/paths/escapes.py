@@ -129,7 +129,9 @@ class Kept:
     def _find_appended(self) -> None:
         slot_of = self.optimizers.slot
         for namespace in self._namespaces:
-            for made in self.program.definitions(namespace.owner, namespace.name):
+            for made in self.optimizers.collections.definitions(
+                namespace.owner, namespace.name
+            ):
                 if isinstance(made.value, ir.Call) and self._takes_plainly(
                     made.value, made.function
                 ):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
-from amp_migrate.analysis.objects.collections import path_of
+from amp_migrate.analysis.objects.collections import Member, path_of
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.association import Scaler, Scalers
@@ -461,13 +461,16 @@ class Travel:
             value = definition.value
             for key in path_of(slot.key):
                 collections, at = self.optimizers.collections, definition.function
-                if value is None or collections.begins_empty(value, at):
+                found = {} if value is None else collections.elements(value, at)
+                if (
+                    value is None
+                    or collections.begins_empty(value, at)
+                    or (isinstance(key, Member) and key not in found)
+                ):
                     # It is put there later, with a switch of its own.
                     value = None
                     break
-                value = collections.elements(value, at).get(key) or ir.Item(
-                    value, ir.Const(key)
-                )
+                value = found.get(key) or ir.Item(value, ir.Const(key))
             if value is None and slot.key is not None:
                 continue
             if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
