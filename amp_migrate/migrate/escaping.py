@@ -141,13 +141,20 @@ class Handover:
             self._hidden = outer
         return None
 
-    def _is_kept(self, display: ir.Display, function: str, stmt: ir.Stmt) -> bool:
+    def _is_kept(
+        self, display: ir.Display | ir.Call, function: str, stmt: ir.Stmt
+    ) -> bool:
         """Whether a statement makes a collection whose optimizers are followed."""
         if stmt.kind == "return":
-            return stmt.value is display and self.kept.hands_out(display)
+            return stmt.value is display and self.kept.hands_out(display, function)
         if stmt.kind == "for":
             return display is stmt.value or display in stmt.targets
-        inside = any(self._is_own(item, function) for item in display.items)
+        items = (
+            [arg.value for arg in display.args]
+            if isinstance(display, ir.Call)
+            else display.items
+        )
+        inside = any(self._is_own(item, function) for item in items)
         return any(
             self.kept.holds(target, function)
             or (inside and self.kept.keep(target, function))
@@ -171,7 +178,11 @@ class Handover:
             for ref in program.resolve(call.func, function)
         )
         for arg in call.args:
-            if self.kept.is_appended(call):
+            if self.kept.is_appended(call) or (
+                arg.name is not None
+                and self.optimizers.contents.makes_dict(call.func, function)
+                and self._is_kept(call, function, stmt)
+            ):
                 continue
             if self._is_own(arg.value, function):
                 if (not followed or arg.star) and not (

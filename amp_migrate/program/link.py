@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
+from amp_migrate.program.attribute_dicts import attribute_dicts
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.decorators import KEEPING, only_calls
@@ -476,6 +477,8 @@ class Program(Names):
                             yield found
                             if ref.kind == "instance" and self.is_property(method):
                                 yield from self._result_of(found)
+                        if ref.name in self.attribute_dicts:
+                            continue
                         set_here = self.attribute_definitions(ref.name, attr)
                         # `for callback in callbacks: callback.learner = self`
                         for definition in set_here or self._set_by_name(attr):
@@ -610,6 +613,11 @@ class Program(Names):
         if whole:
             self._callees[key] = found
         return found
+
+    @cached_property
+    def attribute_dicts(self) -> frozenset[str]:
+        """The classes of dicts whose items are attributes: these are each object's own."""
+        return attribute_dicts(self)
 
     def _find_callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
         found: list[str] = []

@@ -110,7 +110,28 @@ UPDATE = """\
 +        self.scaler.step(self.opts[name])
 +        self.scaler.update()
 """
+OPTIONS = """\
+-def train(net, opt, data):
++def train(net, opt, data, scaler):
+     for x, y in data:
+         STEPS net=net
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+"""
 PROGRAMS = {
+    "of a call of dict, spread over parameters": f"""\
+{OPTIONS} options = dict(net=model, opt=opt)
+-train(data=data, **options)
++train(data=data, **options, scaler=scaler)
+""",
+    "of a call of dict, under a key": f"""\
+{OPTIONS} parts = dict(net=model, opt=opt)
+-train(parts["net"], parts["opt"], data)
++train(parts["net"], parts["opt"], data, scaler=scaler)
+""",
+    "a name, given to the call of a dict": _trainer(
+        made=f"opt = {OPTIMIZER}\n+        scaler = BORN\n         self.optims = Munch(main=opt)"
+    ).replace("self.scaler = BORN", "self.scaler = scaler"),
     "given to the call of a dict": _trainer(),
     "a dict of methods of dict": _trainer(SHORT),
     "a dict that is its own attributes": _trainer(OWN_DICT),
@@ -218,6 +239,11 @@ UNCLEAR = {
     and NAMED.replace(STEP, f"{STEP}        agents[name]['again'].step()\n").replace(
         '{"net": net, "opt": torch.optim.SGD(net.parameters(), lr=0.1)}',
         "dict(net=net, opt=(one := torch.optim.SGD(net.parameters(), lr=0.1)), again=one)",
+    ),
+    "a call of dict that is handed out of sight": (
+        "import elsewhere\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "elsewhere.train(dict(opt=opt))\nfor x, y in data:\n    "
+        "opt.zero_grad()\n    criterion(model(x), y).backward()\n    opt.step()\n"
     ),
     # What is seen of a dict would be a scaler, too.
     "it is saved": _plain(_trainer(look="torch.save(self.optims, 'optims.pt')")),

@@ -122,8 +122,7 @@ class Collections:
                             found.update(self.elements(arg.value, function))
                     found.update((a.name, a.value) for a in args if a.name is not None)
                 if self.makes_namespace(expr, function):
-                    named = (arg for arg in args if arg.name is not None)
-                    found.update((Member(a.name), a.value) for a in named)
+                    found.update((Member(a.name), a.value) for a in args if a.name)
                 for ref in self.program.resolve(func, function):
                     if ref.kind == "class" and self.program.is_named_tuple(ref.name):
                         fields = self.program.written_fields(ref.name)

@@ -34,13 +34,6 @@ _CONTAINERS = frozenset(
 _ATTRIBUTE_DICTS = frozenset(("munch.Munch", "easydict.EasyDict", "addict.Dict"))
 """Dicts of libraries whose items are attributes, too."""
 _OF_DICTS = frozenset(dir(dict))
-_READS, _WRITES = "__getattr__", "__setattr__"
-_AS_ITEMS = {
-    _READS: ("__getitem__", "get"),
-    _WRITES: ("__setitem__",),
-    "__delattr__": ("__delitem__",),
-}
-"""What makes attributes of items, by which methods of a dict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,55 +125,15 @@ class Contents:
     def _is_attribute_dict(self, ref: Ref) -> bool:
         """Whether it is such a class, or an object of one."""
         own = ref.kind in ("class", "instance")
-        return ref.name in (self._attribute_dicts if own else _ATTRIBUTE_DICTS)
+        return ref.name in (self.program.attribute_dicts if own else _ATTRIBUTE_DICTS)
 
     @cached_property
     def _has_attribute_dicts(self) -> bool:
         modules = self.program.modules.values()
         words = {name.rpartition(".")[2] for name in _ATTRIBUTE_DICTS}
-        return bool(self._attribute_dicts) or any(
+        return bool(self.program.attribute_dicts) or any(
             not words.isdisjoint(facts.identifiers) for facts in modules
         )
-
-    @cached_property
-    def _attribute_dicts(self) -> frozenset[str]:
-        """The classes of the program that are a dict, with access to its items, and nothing else."""
-        program = self.program
-        return frozenset(
-            name
-            for name, found in program.classes.items()
-            if len(found.bases) == 1
-            and program.origin(found.bases[0], found.parent) == "builtins.dict"
-            and program.family(name) == {name}
-            and not found.decorators
-            and {_READS, _WRITES} <= self._as_items(found)
-        )
-
-    def _as_items(self, found: ir.Class) -> set[str]:
-        """What the body of a class does to attributes as a dict does to items; nothing where there is
-        anything else in it."""
-        given: set[str] = set()
-        for stmt in found.body:
-            match stmt:
-                case ir.Stmt(
-                    kind="assign",
-                    targets=(ir.Name(name),),
-                    value=ir.Attr(ir.Name("dict"), method),
-                ) if method in _AS_ITEMS.get(name, ()):
-                    given.add(name)
-                case ir.Stmt(kind="functiondef", names=(name, qualname, *_)):
-                    itself = self.program.functions[qualname]
-                    if name == "__init__" and _is_own_dict(itself):
-                        given |= {_READS, _WRITES}
-                    elif name in _AS_ITEMS and _is_about_item(itself):
-                        given.add(name)
-                    else:
-                        return set()
-                case ir.Stmt(kind="pass") | ir.Stmt(kind="expr", value=ir.Const()):
-                    continue
-                case _:
-                    return set()
-        return given
 
     # -- what is put there --------------------------------------------------------------------
 
@@ -389,42 +342,6 @@ class Contents:
                     or self.program.origin(func, function) in _CONTAINERS
                 )
         return False
-
-
-def _is_about_item(method: ir.Function) -> bool:
-    """Whether a method does to an item what it is called for an attribute of that name."""
-    if len(method.params) < 2:
-        return False
-    itself, key, *value = (ir.Name(param.name) for param in method.params)
-    item = ir.Item(itself, key)
-    for stmt in ir.statements(method.body):
-        match stmt:
-            case ir.Stmt(kind="return", value=ir.Item() as given) if given == item:
-                continue
-            case ir.Stmt(kind="assign", targets=(target,), value=put):
-                if target != item or value != [put]:
-                    return False
-            case ir.Stmt(kind="delete", targets=targets) if targets == (item,):
-                continue
-            case ir.Stmt(kind="try" | "raise" | "handler" | "pass"):
-                continue
-            case _:
-                return False
-    return True
-
-
-def _is_own_dict(init: ir.Function) -> bool:
-    """``super().__init__(*args, **kwargs); self.__dict__ = self``."""
-    match [*ir.statements(init.body)]:
-        case [
-            ir.Stmt(value=ir.Call(func=ir.Attr(value, "__init__"), args=args)),
-            ir.Stmt(kind="assign", targets=(ir.Attr(itself, "__dict__"),), value=given),
-        ]:
-            is_super = isinstance(value, ir.Call) and value.func == ir.Name("super")
-            return (
-                is_super and itself == given and {a.star for a in args} == {"*", "**"}
-            )
-    return False
 
 
 def _merged(call: ir.Call) -> Iterator[ir.Expr]:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
@@ -46,6 +47,7 @@ class Forward:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.contents = program.noted(Contents)
         self._runs: dict[tuple[str, int], bool] = {}
         self._forward: dict[tuple[str, ir.Call, int], bool] = {}
         self._writes: dict[str, frozenset[str]] = {}
@@ -236,7 +238,7 @@ class Forward:
                 return level != MODULES
             return level == ANY and self._is_functional(origin, call)
         refs = program.resolve(call.func, function)
-        func = call.func
+        func = self.contents.item_of(call.func, function) or call.func
         is_loss = level == MODELS and _names_loss(ir.key_of(func))
         if refs and not (is_loss and all(ref.kind == "made" for ref in refs)):
             return any(self._called_ref_is_forward(ref, level) for ref in refs)

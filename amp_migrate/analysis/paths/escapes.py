@@ -180,9 +180,9 @@ class Kept:
             self._bags.add(slot)
         return True
 
-    def hands_out(self, display: ir.Display) -> bool:
+    def hands_out(self, display: ir.Expr, function: str) -> bool:
         """Whether a collection that a function returns is one whose optimizers are followed."""
-        keys = set(self.optimizers.collections.elements(display, ""))
+        keys = set(self.optimizers.collections.elements(display, function))
         return any(slot.key in keys for slot in self.slots if slot.key is not None)
 
     def find(self) -> Refusal | None:
