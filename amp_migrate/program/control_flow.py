@@ -124,9 +124,16 @@ class ControlFlow:
         self._meets_entry(other, notes)
         return met
 
-    def is_on(self, path: ir.Path, on: Collection[ir.Path], off: Binds) -> bool:
-        """Whether on every way to where a statement begins, one of ``on`` comes behind the last that is
-        ``off``; a loop counts where it ends, however many turns it took."""
+    def is_on(
+        self,
+        path: ir.Path | None,
+        on: Collection[ir.Path],
+        off: Binds,
+        at_first: bool = False,
+    ) -> bool:
+        """Whether on every way to where a statement begins, or to where the function returns, one of ``on``
+        comes behind the last that is ``off``; a loop counts where it ends, however many turns it took.
+        ``at_first``: whether it is on where the function begins."""
         loops = {self._before[one] for one in on if self.statements[one].kind == "for"}
         may_be_off = False
 
@@ -138,7 +145,7 @@ class ControlFlow:
             may_be_off |= stmt is not None and off(stmt)
             return may_be_off
 
-        return not self._meets_entry(path, stops) and not may_be_off
+        return (not self._meets_entry(path, stops) or at_first) and not may_be_off
 
     def around(self, path: ir.Path) -> Iterator[ir.Stmt]:
         """The statements that one stands in, from the inside out."""

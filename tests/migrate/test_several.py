@@ -1117,7 +1117,12 @@ SWITCHED = {
     "in one of the rounds": (f"    if i:\n{indent(ON, '    ')}", OFF, True),
     "a part": ("    model[0].requires_grad_(True)\n", OFF, False),
     "and off again": (ON + OFF, "", True),
-    "behind the step": ("", OFF + ON, True),
+    "behind the step": ("", OFF + ON, False),
+    "behind the step, in one of the rounds": (
+        "",
+        f"{OFF}    if i:\n{indent(ON, '    ')}",
+        True,
+    ),
     "never": ("", OFF, True),
     "by a number": (ON.replace("True", "i < 2"), OFF, True),
 }
@@ -1137,6 +1142,59 @@ def test_gradients_that_are_switched_off_and_on(name: str) -> None:
         "    loss.backward()\n    opt_b.step()\n"
     )
     assert ("if any(" in migrated(source)) is is_guarded
+
+
+AGENT = """\
+class Agent:
+    def __init__(self):
+        self.model = nn.Linear(8, 3).to(device)
+        self.actor = nn.Linear(8, 8).to(device)
+        self.opt_model = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.opt_actor = torch.optim.Adam(self.actor.parameters())
+    def freeze(self):
+        pass
+    def update(self, x, y):
+        self.opt_model.zero_grad()
+        loss = F.cross_entropy(self.model(x), y)
+        loss.backward()
+        self.opt_model.step()
+        for p in self.model.parameters():
+            p.requires_grad = False
+        self.opt_actor.zero_grad()
+        loss = F.cross_entropy(self.model(self.actor(x)), y)
+        loss.backward()
+        self.opt_actor.step()
+        for p in self.model.parameters():
+            p.requires_grad = True
+agent = Agent()
+for x, y in data:
+    agent.update(x.to(device), y.to(device))
+"""
+AGENTS = {
+    # name: (what stands there, what stands there instead, whether the step is guarded)
+    "and on again": ("", "", False),
+    "and on again in some calls": (
+        "        for p in self.model.parameters():\n            p.requires_grad = True\n",
+        "        if len(x) > 2:\n            self.model.requires_grad_(True)\n",
+        True,
+    ),
+    "and returns before": (
+        "        self.opt_actor.step()\n",
+        "        self.opt_actor.step()\n        if len(x) > 2:\n            return\n",
+        True,
+    ),
+    "and by somebody else": (
+        "        pass\n",
+        "        self.model.requires_grad_(False)\n",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_gradients_that_each_call_switches_off_and_on(name: str) -> None:
+    old, new, is_guarded = AGENTS[name]
+    assert ("if any(" in migrated(AGENT.replace(old, new))) is is_guarded
 
 
 APPENDED = """\

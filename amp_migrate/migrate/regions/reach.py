@@ -237,18 +237,25 @@ class Reach:
                     found |= self.ownership.holders(inner, function, stmt)
         return found
 
-    @cached_property
+    @property
     def switched(self) -> frozenset[Slot]:
         """The optimizers some of whose parameters may be kept from getting gradients for a while."""
-        found: set[Slot] = set()
+        return frozenset(self._switched)
+
+    @cached_property
+    def _switched(self) -> dict[Slot, set[str]]:
+        """Each with the functions that do so."""
+        found: dict[Slot, set[str]] = {}
         for qualname, function in self.program.functions.items():
             for stmt in ir.statements(function.body):
                 for holder in _switches(stmt):
-                    found |= self.ownership.may_hold(holder, qualname, stmt)
-        return frozenset(found)
+                    for one in self.ownership.may_hold(holder, qualname, stmt):
+                        found.setdefault(one, set()).add(qualname)
+        return found
 
     def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
-        """Whether what comes before a step in its function lets its optimizer have gradients again."""
+        """Whether an optimizer is let have gradients again before a step: by what comes before that in its
+        function, or before this returns, where nothing else keeps it from them."""
         control = self.program.control(function)
         known = {
             path: state
@@ -256,8 +263,20 @@ class Reach:
             if (state := self._switch(function, stmt, optimizer)) is not None
         }
         on = {path for path, state in known.items() if state}
-        off = known.keys() - on
-        return bool(on) and control.is_on(step.path, on, lambda s: s.path in off)
+
+        def is_on(path: ir.Path | None, at_first: bool) -> bool:
+            return control.is_on(
+                path, on, lambda s: known.get(s.path) is False, at_first
+            )
+
+        if is_on(step.path, False):
+            return True
+        alone = self._switched[optimizer] == {function}
+        return (
+            alone
+            and is_on(step.path, True)
+            and (ir.is_top(function) or is_on(None, True))
+        )
 
     def _switch(self, function: str, stmt: ir.Stmt, optimizer: Slot) -> bool | None:
         """Whether a statement switches gradients of what an optimizer holds on, for all of a module, or
