@@ -257,8 +257,10 @@ class Planner:
         around = self.program.around(group.files)
         live = self._live_with(group.loops, around)
         self._refuse_cpu_only(group, around)
+        # What keeps the optimizer, a helper that saves it, say, may take part in other runs, too.
+        near = self.program.around({ir.file_of(loop.function) for loop in group.loops})
         hazards = Hazards(
-            self.program, self.forward, self.options, around, live, self.spans
+            self.program, self.forward, self.options, near, live, self.spans
         )
         hazard = hazards.of_setup()
         if hazard is not None:

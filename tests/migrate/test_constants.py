@@ -17,6 +17,27 @@ loss = ((abs(model(x)) + 1e-8) ** 2).mean()
 output = model(x).float()
     loss = ((abs(output) + 1e-8) ** 2).mean()
 
+=== a list of a dtype that may be half
+def beyond(h):
+    far = torch.tensor([1e10], dtype=h.dtype, device=h.device)
+    near = torch.tensor([0.5, 2.0], dtype=h.dtype, device=h.device)
+    spread = torch.cat((h, far.expand(h[:, :1].shape)), 1) * near[:1]
+    return 1 - torch.exp(-spread.abs())
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Linear(6, 4)
+        self.out = nn.Linear(5, 1)
+    def forward(self, x, **more):
+        parts = [self.scale(x) for _ in range(2)]
+        return self.out(sum(beyond(part) for part in parts))
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+full_h = h.float() if h.dtype is torch.float16 else h
+far = torch.tensor([1e10], dtype=full_h.dtype, device=h.device)
+
 === a default that nobody gives
 class Attn(nn.Module):
     def __init__(self):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from textwrap import indent
 
 import pytest
-from programs import before_and_after, left_alone, migrated, trains_as_before
+from exactness import check_off
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
 from amp_migrate.api import Options, migrate_source
@@ -1229,8 +1230,7 @@ def test_a_loop_whose_variable_is_bound_anew() -> None:
     assert left_alone(rebound.replace("PARAMETERS", "net.parameters()")) == "AMP012"
 
 
-def test_a_loop_over_an_attribute_of_an_object_without_a_class_at_hand() -> None:
-    text = """\
+RECORD = """\
 import dataclasses
 @dataclasses.dataclass
 class Holder:
@@ -1243,4 +1243,38 @@ for x, y in data:
         one.step()
     holder.optimizer.zero_grad()
 """
+OBJECT = """\
+class Holder:
+    def __init__(self, parameters):
+        self.optimizer = torch.optim.SGD(parameters, lr=0.1)
+class Trainer:
+    def __init__(self):
+        self.holder = Holder(model.parameters())
+    def fit(self):
+        for x, y in data:
+            loss = criterion(model(x), y)
+            loss.backward()
+            [one.step() for one in [self.holder.optimizer]]
+            self.holder.optimizer.zero_grad()
+Trainer().fit()
+"""
+
+
+@pytest.mark.parametrize("text", [RECORD, OBJECT])
+def test_a_loop_over_an_attribute_of_an_object_of_another_class(text: str) -> None:
+    output = migrate_source(HEAD + text, path="train.py").output
+    assert "holder.scaler.update()" in output
+    assert check_off(HEAD + text, output) == []
+
+
+def test_a_loop_over_attributes_of_two_objects() -> None:
+    text = OBJECT.replace("[self.holder.optimizer]", "[self.holder.optimizer, other]")
+    text = text.replace("    def fit(self):\n", TWO_HELD)
     assert left_alone(text) == "AMP012"
+
+
+TWO_HELD = """\
+        self.rest = Holder(make().parameters())
+    def fit(self):
+        other = self.rest.optimizer
+"""

@@ -168,7 +168,16 @@ class Constants(Planner):
             case ir.Display(items=[_, *_]), None:
                 return True
             case ir.Display(items=[_, *_]), ir.Attr(value=like, attr="dtype"):
-                return self.is_never_half(Made(like, function, stmt))
+                of = Made(like, function, stmt)
+                unheld = any(
+                    self._underflows(value) or self._overflows(value)
+                    for inner in ir.walk(call.args[0].value)
+                    for value in self.numbers.all(inner, function)
+                )
+                if unheld and self._small is None:
+                    # What says its dtype to torch is a tensor.
+                    return self.remedies.raise_(of, True)
+                return self.is_never_half(of)
         return False
 
     def _is_of_cast(self, function: str, product: ir.Operation) -> bool:

@@ -271,19 +271,15 @@ class Travel:
 
     def _of_each(self, slot: Slot, members: tuple[Slot, ...], function: str) -> str:
         """The switch that all optimizers have which a loop goes through."""
-        own = self.program.self_class(function)
         if not self.slots.issuperset(members):
             reason = f"{slot.shown} stands for an optimizer and for other things"
             raise Blocked(Refusal("AMP012", reason))
-        if own is None and any(member.kind == "attribute" for member in members):
+        if not all(self._is_named(member, function) for member in members):
             reason = (
                 f"{slot.shown} stands for attributes of an object that has no name here"
             )
             raise Blocked(Refusal("AMP012", reason))
-        found = {
-            self._of_slot(member, member.expr(own[0] if own else None), function)
-            for member in members
-        }
+        found = {self.of_named(member, function) for member in members}
         if len(found) != 1:
             reason = (
                 f"the optimizers that {slot.shown} stands for have scalers of their own"
@@ -329,13 +325,38 @@ class Travel:
     def named(self, slot: Slot, function: str) -> ir.Expr:
         """An optimizer as a function names it that need not step it itself."""
         own = self.program.self_class(function)
-        if slot.kind == "attribute" and (
-            own is None or own[1] not in self.program.family(slot.owner)
-        ):
-            held = self.holders.of(slot, function)
-            if held is not None:
-                return held
-        return slot.expr(own[0] if own else None)
+        held = None
+        if not self._is_own(slot, function):
+            held = self._held(slot, function)
+        return held or slot.expr(own[0] if own else None)
+
+    def _held(self, slot: Slot, function: str) -> ir.Expr | None:
+        """An attribute of another object, as a function can name it: its steps, or all that it says of
+        it, are of one object."""
+        held = self.holders.of(slot, function)
+        if held is not None:
+            return held
+        said = {
+            inner
+            for stmt in ir.statements(self.program.functions[function].body)
+            for inner in parts_of(stmt)
+            if isinstance(inner, ir.Attr)
+            and inner.attr == slot.name
+            and self.optimizers.slot(inner, function) == slot
+        }
+        return said.pop() if len(said) == 1 else None
+
+    def _is_own(self, slot: Slot, function: str) -> bool:
+        """Whether a slot is a variable, or an attribute of the object whose method a function is."""
+        own = self.program.self_class(function)
+        return slot.kind != "attribute" or (
+            own is not None and own[1] in self.program.family(slot.owner)
+        )
+
+    def _is_named(self, slot: Slot, function: str) -> bool:
+        return self._is_own(slot, function) or (
+            self._held(slot, function) is not None
+        )
 
     def of_named(self, slot: Slot, function: str) -> str:
         """The switch of an optimizer that a function knows under a name of its own."""
