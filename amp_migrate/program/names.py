@@ -415,6 +415,16 @@ class Names:
             return found
         return Located(init, (name, *found.rest))
 
+    def module_file(self, expr: ir.Expr, function: str) -> str | None:
+        """The file of these that an expression stands for, which is imported as a module."""
+        dotted = self._dotted(expr, function)
+        if dotted is None or self.layout is None:
+            return None
+        located = self._locate(ir.file_of(function), dotted)
+        if not isinstance(located, Located) or located.rest:
+            return None
+        return located.file if located.file in self.modules else None
+
     def _in_file(self, located: Located | Ambiguous) -> tuple[ir.Expr, str] | None:
         if not isinstance(located, Located) or not located.rest:
             return None

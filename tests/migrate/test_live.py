@@ -635,6 +635,21 @@ def test_a_module_that_is_imported_by_name(name: str, tmp_path: Path) -> None:
     assert found.changed is not is_open, found.diagnostics
 
 
+@pytest.mark.parametrize("exported", ["Plain", "Plain, Sparse", "*"])
+def test_a_net_that_a_module_is_asked_for_by_name(
+    exported: str, tmp_path: Path
+) -> None:
+    """It is one of those that the module knows, wherever these are written."""
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "parts.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    (tmp_path / "nets" / "__init__.py").write_text(f"from .parts import {exported}\n")
+    asked = _TRAIN.replace("nets.MAKE()", "getattr(nets, (sys.argv[1:] or names)[0])()")
+    text = f"{_HEAD}import sys\nimport nets\nnames = ['Plain']\n{asked}"
+    (tmp_path / "train.py").write_text(text)
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["train.py"].changed is (exported == "Plain")
+
+
 _LOOKS_UP = 'if __name__ == "__main__":\n    print(globals()["Sp" + "arse"]()(torch.ones(8, 6)))\n'
 
 

@@ -355,6 +355,7 @@ class _Reader:
         held = self._held(stmt, function)
         harmless = {id(target) for target, _, _ in unpacked(stmt)}
         asked: set[int] = set()
+        called = {id(call.func) for call in calls_of(stmt)}
         for call in calls_of(stmt):
             if program.origin(call.func, function) in _ASK:
                 asked |= {
@@ -363,7 +364,8 @@ class _Reader:
             harmless.add(id(call.func))
             if isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
                 harmless.add(id(call.func.value))
-            found.is_open = found.is_open or self._looks_up(call, function)
+            is_called = id(call) in called
+            found.is_open = found.is_open or self._looks_up(call, function, is_called)
             found.is_unfolded = found.is_unfolded or self._gets_any(call, function)
         exprs = () if stmt.kind == "classdef" else stmt.exprs
         for expr in exprs:
@@ -475,7 +477,9 @@ class _Reader:
         func = decorator.func if isinstance(decorator, ir.Call) else decorator
         return self.program.origin(func, function) in _PLAIN_METACLASSES
 
-    def _looks_up(self, call: ir.Call, function: str) -> bool:
+    def _looks_up(self, call: ir.Call, function: str, is_called: bool) -> bool:
+        """Whether a call gets something by a name that is not in sight; ``is_called``: and that is called at
+        once."""
         program = self.program
         origin = program.origin(call.func, function)
         if origin == _IMPORT:
@@ -494,8 +498,15 @@ class _Reader:
                 if program.origin(home.func, function) == _IMPORT:
                     # All of that package can run anyway.
                     return False
+            if isinstance(name, ir.Const):
+                return False
+            if is_called:
+                # getattr(models, name)(): one of those that this file knows by a name of its own.
+                file = program.module_file(home, function)
+                if file is not None and self._reach(file):
+                    return False
             # Of a module of the project; of an object it is one of its attributes.
-            return not isinstance(name, ir.Const) and self._is_imported(home, function)
+            return self._is_imported(home, function)
         # A whole model that was saved.
         return any(
             ref.kind == "made" and ref.name == "torch.load"
@@ -513,27 +524,31 @@ class _Reader:
 
     def _reach_all(self, package: str) -> bool:
         """Take all that the modules of a package define or import; whether that can be told."""
-        program = self.program
-        for file, facts in program.modules.items():
+        for file in self.program.modules:
             dotted = file.removesuffix(".py").replace("/", ".").replace("\\", ".")
-            if f".{package}." not in f".{dotted}.":
-                continue
-            if facts.star_imports:
+            if f".{package}." in f".{dotted}." and not self._reach(file):
                 return False
-            top = ir.top_of(ir.global_name(file, ""))
-            refs = {
-                ref
-                for name, _ in program.functions[top].imports
-                for ref in program.resolve(ir.Name(name), top)
-            }
-            run = list(facts.functions)
-            run += [ref.name for ref in refs if ref.kind == "function"]
-            for function in run:
-                self._mention(function)
-            made = list(facts.classes)
-            made += [ref.name for ref in refs if ref.kind == "class"]
-            for class_name in made:
-                self._make(class_name)
+        return True
+
+    def _reach(self, file: str) -> bool:
+        """Take all that a file defines or imports; whether that can be told."""
+        program, facts = self.program, self.program.modules[file]
+        if facts.star_imports:
+            return False
+        top = ir.top_of(ir.global_name(file, ""))
+        refs = {
+            ref
+            for name, _ in program.functions[top].imports
+            for ref in program.resolve(ir.Name(name), top)
+        }
+        run = list(facts.functions)
+        run += [ref.name for ref in refs if ref.kind == "function"]
+        for function in run:
+            self._mention(function)
+        made = list(facts.classes)
+        made += [ref.name for ref in refs if ref.kind == "class"]
+        for class_name in made:
+            self._make(class_name)
         return True
 
     def _gets_any(self, call: ir.Call, function: str) -> bool:
