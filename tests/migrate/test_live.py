@@ -46,6 +46,27 @@ def _written(text: str) -> dict[str, Case]:
 
 
 MIGRATED = _written("""\
+=== an option that only what nothing calls sets
+class Net(nn.Module):
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.sparse = sparse
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def forward(self, x):
+        h = self.l(x)
+        if self.sparse:
+            h = torch.sparse.mm(self.eye, h)
+        return h
+def build(kind, **options):
+    return Net(**options)
+def rename(net, name):
+    setattr(net, name, True)
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
 === a class that nothing makes
 SPARSE
 PLAIN
@@ -186,6 +207,48 @@ print(model.volume().item() < 2)
 ---
 """)
 REFUSED = _written("""\
+=== an option among others
+class Net(nn.Module):
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.sparse = sparse
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def forward(self, x):
+        h = self.l(x)
+        if self.sparse:
+            h = torch.sparse.mm(self.eye, h)
+        return h
+def build(kind, **options):
+    return Net(**options)
+model = build("net", sparse=True).to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+h = torch.sparse.mm
+
+=== an option that is set by its name
+class Net(nn.Module):
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.sparse = sparse
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def forward(self, x):
+        h = self.l(x)
+        if self.sparse:
+            h = torch.sparse.mm(self.eye, h)
+        return h
+def build(kind, **options):
+    return Net(**options)
+model = Net().to(device)
+for key in ("sparse",):
+    setattr(model, key, True)
+---
+loss = F.mse_loss(model(x), y)
+---
+h = torch.sparse.mm
+
 === one of the table's, by a key from outside
 import sys
 SPARSE

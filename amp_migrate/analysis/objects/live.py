@@ -81,7 +81,7 @@ class Live:
         self._roots = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
         self._roots += reader.entry_points(started)
         self._pending = list(self._roots)
-        around = frozenset(files)
+        self._around = around = frozenset(files)
         while self._pending:
             function = self._pending.pop()
             if function not in self.functions and function in program.functions:
@@ -121,6 +121,20 @@ class Live:
         """Whether a statement of a function can run, other arms aside that are not known to be taken."""
         return self.runs(function) and all(
             self.takes(*arm) for arm in self._reader.arms(function, path)
+        )
+
+    def executes(self, function: str, path: ir.Path) -> bool:
+        """Whether a statement of a function can run with what the running part of the program sets its
+        options to: no ``if`` around it always goes the other way."""
+        program = self.program
+        return not any(
+            outer.kind == "if"
+            and outer.value is not None
+            and self._reader.outcome(
+                outer.value, function, self._around, self.functions
+            )
+            is (path[len(outer.path)][0] != "body")
+            for outer in program.control(function).around(path)
         )
 
     def required(self, function: str, path: ir.Path) -> Arms:
@@ -207,6 +221,8 @@ class _Reader:
         self._taken: dict[ir.Path, str] = {}
         self._files: Collection[str] = ()
         """Those that run together."""
+        self._running: Collection[str] | None = None
+        """The functions that can run, once that is known."""
         self._differs = False
         """Whether what is being read depends on them."""
 
@@ -233,6 +249,23 @@ class _Reader:
         around = files if self._differs else None
         self._known[function, is_started, around, taken] = self._found
         return self._found
+
+    def outcome(
+        self,
+        test: ir.Expr,
+        function: str,
+        files: frozenset[str],
+        running: Collection[str],
+    ) -> bool | None:
+        """What a test comes to where nothing but some functions runs, if it is always the same."""
+        self._files, self._running = files, running
+        try:
+            return self._outcome(test, function)
+        finally:
+            self._running = None
+
+    def _may_run(self, function: str) -> bool:
+        return self._running is None or function in self._running
 
     def _may_be_asked_for(self, scope: ir.Function) -> bool:
         """``getattr(trainer, name)()``"""
@@ -649,6 +682,7 @@ class _Reader:
                 sites = program.call_sites.get(owner, [])
                 if not sites or owner in program.escaping or param.kind in ("*", "**"):
                     return None
+                sites = [site for site in sites if self._may_run(site.caller)]
                 if any(arg.star for site in sites for arg in site.call.args):
                     return None
                 running = [s for s in sites if ir.file_of(s.caller) in self._files]
@@ -676,11 +710,15 @@ class _Reader:
         """Those of an attribute of a class, which its own methods alone set."""
         program = self.program
         own = program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]) or self._sets_any:
+        if own is None or expr.value != ir.Name(own[0]):
+            return None
+        if any(map(self._may_run, self._setters)):
             return None
         family = program.family(own[1])
         for where, target in self._sets.get(expr.attr, ()):
             setter = program.self_class(where)
+            if not self._may_run(where):
+                continue
             if setter is None or setter[1] not in family:
                 return None
             if target.value != ir.Name(setter[0]):
@@ -708,13 +746,17 @@ class _Reader:
         return found
 
     @cached_property
-    def _sets_any(self) -> bool:
-        """Whether something sets attributes whose names are not in sight."""
+    def _setters(self) -> frozenset[str]:
+        """The functions that set attributes whose names are not in sight."""
         program = self.program
-        return any(
-            not isinstance(call.argument(1, "name"), ir.Const)
-            for _, _, call in program.calls_named("setattr")
-        ) or any(program.mentioning(name) for name in ("__dict__", "__setattr__"))
+        found = {
+            function
+            for function, _, call in program.calls_named("setattr")
+            if not isinstance(call.argument(1, "name"), ir.Const)
+        }
+        for name in ("__dict__", "__setattr__"):
+            found |= {function for function, _ in program.mentioning(name)}
+        return frozenset(found)
 
     def _is_set_outside(self, name: str) -> bool:
         """Whether a variable of a module may be given a value as its attribute."""

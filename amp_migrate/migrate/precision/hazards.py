@@ -173,7 +173,7 @@ class Hazards:
             if any(span.holds(function, stmt.path) for span in spans.planned):
                 continue
             refusal = self._remedied(function, stmt)
-            if refusal is None:
+            if refusal is None or not self._executes(function, stmt):
                 continue
             if not (self._suits(function, stmt) and spans.around(function, stmt)):
                 return refusal
@@ -328,6 +328,9 @@ class Hazards:
                 seen[function] = None
                 pending += self._called.of(function)
         return seen
+
+    def _executes(self, function: str, stmt: ir.Stmt) -> bool:
+        return self.live is None or self.live.executes(function, stmt.path)
 
     def _can_run(self, function: str) -> bool:
         return self.live is None or self.live.runs(function)

@@ -354,9 +354,7 @@ class Travel:
         )
 
     def _is_named(self, slot: Slot, function: str) -> bool:
-        return self._is_own(slot, function) or (
-            self._held(slot, function) is not None
-        )
+        return self._is_own(slot, function) or (self._held(slot, function) is not None)
 
     def of_named(self, slot: Slot, function: str) -> str:
         """The switch of an optimizer that a function knows under a name of its own."""
