@@ -129,10 +129,11 @@ class Contents:
 
     @cached_property
     def _has_attribute_dicts(self) -> bool:
-        modules = self.program.modules.values()
-        words = {name.rpartition(".")[2] for name in _ATTRIBUTE_DICTS}
+        named = {one for name in _ATTRIBUTE_DICTS for one in (name, name.split(".")[0])}
         return bool(self.program.attribute_dicts) or any(
-            not words.isdisjoint(facts.identifiers) for facts in modules
+            target in named
+            for function in self.program.functions.values()
+            for _, target in function.imports
         )
 
     # -- what is put there --------------------------------------------------------------------
