@@ -30,7 +30,39 @@ LOOP = """\
      STEPS net=state.net opt=state.opt scaler=state.scaler
 """
 
+TWO = STATE.replace('+    scaler: "torch.amp.GradScaler"\n', "")
+OF_OBJECT = f"""\
+{TWO} class Trainer:
+     def __init__(self, net):
+         opt = torch.optim.SGD(net.parameters(), lr=0.1)
++        scaler = BORN
+         self.state = State(net, opt=opt)
++        self.scaler = scaler
+     def train(self):
+         for x, y in data:
+             STEPS net=self.state.net opt=self.state.opt scaler=self.scaler
+"""
+
 TUPLES = {
+    "one of two, by a name of its own": f"""\
+{TWO} state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
++scaler = BORN
+ net = make().to(device)
+ other = State(net, torch.optim.SGD(net.parameters(), lr=0.1))
+ for x, y in data:
+     STEPS net=state.net opt=state.opt
+""",
+    "one of each object": f"""\
+{OF_OBJECT} Trainer(model).train()
+ Trainer(make().to(device)).train()
+""",
+    "one of each object, made at once": OF_OBJECT.replace(
+        "         opt = torch.optim.SGD(net.parameters(), lr=0.1)\n+        scaler = BORN\n",
+        "",
+    )
+    .replace("opt=opt)", "opt=torch.optim.SGD(net.parameters(), lr=0.1))")
+    .replace("self.scaler = scaler", "self.scaler = BORN")
+    + " for _ in range(2):\n     Trainer(model).train()\n",
     "made in a function": f"{BUILD} state = build()\n{LOOP}",
     "made with its optimizer": f"""\
 {STATE} def build():
@@ -218,10 +250,6 @@ state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
 state = one
 {STEP}""",
     "two, one after the other": f"{MADE}state = build()\nother = build()\n{STEP}",
-    "two by two calls": f"""\
-{MADE}state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
-other = build()
-{STEP}""",
     "two that share a step": before(f"""\
 {MADE}def advance(s):
     s.opt.step()
@@ -255,6 +283,25 @@ from torch_optimizer import Lookahead
 {CLASS}state = State(model, Lookahead(torch.optim.SGD(model.parameters(), lr=0.1)))
 {STEP}""",
 }
+
+
+EACH = before_and_after(written_out(OF_OBJECT))[0]
+OF_EACH = {
+    "unpacked": "        net, opt = self.state\n        opt.step()\n",
+    "by its place": "        self.state[1].step()\n",
+    "as a dict": "        self.state._asdict()['opt'].step()\n",
+    "another name": "        state = self.state\n        state.opt.step()\n",
+    "made anew": "        self.state = State(self.state.net, torch.optim.Adam(model.parameters()))\n",
+    "gone through": "        for part in self.state:\n            print(part)\n",
+    "saved": "        torch.save(self.state, 'state.pt')\n",
+    "compared": "        print(self.state == (1, 2))\n",
+}
+
+
+@pytest.mark.parametrize("name", OF_EACH)
+def test_one_of_each_object_is_taken_otherwise(name: str) -> None:
+    text = f"{EACH}    def other(self):\n{OF_EACH[name]}for _ in range(2):\n    Trainer(model).train()\n"
+    assert left_alone(text) in ("AMP010", "AMP012", "AMP014")
 
 
 @pytest.mark.parametrize("name", OPEN)

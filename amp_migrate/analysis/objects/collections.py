@@ -126,10 +126,10 @@ class Collections:
                 for ref in self.program.resolve(func, function):
                     if ref.kind == "class" and self.program.is_named_tuple(ref.name):
                         fields = self.program.written_fields(ref.name)
-                        for place, field in enumerate(fields):
-                            given = expr.argument(place, field)
+                        for place, name in enumerate(fields):
+                            given = expr.argument(place, name)
                             if given is not None:
-                                found[place] = given
+                                found[place] = found[Member(name)] = given
         return found
 
     def begins_empty(self, expr: ir.Expr, function: str) -> bool:
@@ -250,7 +250,8 @@ class Collections:
         (begun,) = self.definitions(*place)
         assert isinstance(begun.value, ir.Call)
         (itself,) = begun.stmt.targets
-        given = [arg.value for arg in begun.value.args if arg.name == attr]
+        made = self.elements(begun.value, begun.function)
+        given = [made[Member(attr)]] if Member(attr) in made else []
         for holder, one in self.program.attribute_targets.get(attr, ()):
             at = self.namespace(holder, one.function)
             own = self.program.self_class(one.function)
@@ -311,13 +312,11 @@ class Collections:
         match self.points_to.whole(expr, function, closed=True):
             case [
                 Object(
-                    expr=ir.Call(args=args) as call,
+                    expr=ir.Call() as call,
                     context=(),
                     bound=Bound() as bound,
                 ) as one
-            ] if self.makes_namespace(call, one.function) and (
-                all(arg.name is not None for arg in args)
-            ):
+            ] if self.makes_namespace(call, one.function):
                 place = bound.owner, bound.name
                 if bound.kind == "attribute":
                     place = self.contents.holder(*place), bound.name
@@ -328,17 +327,37 @@ class Collections:
         return None
 
     def makes_namespace(self, call: ir.Call, function: str) -> bool:
-        """``SimpleNamespace(optimizer=optimizer)``"""
-        return self.program.origin(call.func, function) in _NAMESPACES
+        """``SimpleNamespace(optimizer=optimizer)``; a named tuple that gets no field of its own is one."""
+        if self.program.origin(call.func, function) in _NAMESPACES:
+            return all(arg.name is not None for arg in call.args)
+        refs = self.program.resolve(call.func, function) if self._doubtful else ()
+        return (
+            bool(refs)
+            and not any(arg.star for arg in call.args)
+            and (
+                all(ref.kind == "class" and ref.name in self._doubtful for ref in refs)
+            )
+        )
+
+    @cached_property
+    def _doubtful(self) -> frozenset[str]:
+        """The named tuples of which several may be made."""
+        program = self.program
+        return frozenset(
+            name
+            for name in program.classes
+            if program.is_named_tuple(name) and program.doubt_of(name) is not None
+        )
 
     @cached_property
     def has_namespaces(self) -> bool:
         """Whether any is made, and no variable is come by under a name that is put together as the
         program runs."""
         program = self.program
+        words = {program.classes[name].name for name in self._doubtful}
         return any(
             self.makes_namespace(call, function)
-            for name in program.with_aliases({"SimpleNamespace", "Namespace"})
+            for name in program.with_aliases({"SimpleNamespace", "Namespace"} | words)
             for function, _, call in program.calls_named(name)
         ) and not any(
             call.func == ir.Name(name)

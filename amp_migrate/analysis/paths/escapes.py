@@ -232,7 +232,7 @@ class Kept:
             return all(namespace(ir.Name(p.name), p.owner) is not None for p in given)
         return (
             isinstance(around, ir.Attr)
-            and not around.attr.startswith("__")
+            and not around.attr.startswith("_")
             and stmt.kind != "delete"
             and not any(
                 around in ir.walk(target)
