@@ -66,6 +66,11 @@ class _Handled:
     """It is a scaler, whose state goes into a dict."""
 
 
+_COMPUTES = ("torch.", "numpy.", "os.", "pathlib.", "builtins.str")
+"""Whose calls give tensors and texts, that hold no state: the path of a checkpoint says from how far its name
+comes, and to find that out took a quarter of the lint of skrl."""
+
+
 class _States:
     """Whose states a program saves and loads."""
 
@@ -260,7 +265,7 @@ class _States:
                 parts = [one.expr] if held is None else []
                 if held is None and isinstance(one.expr, ir.Call):
                     origin = self.program.origin(one.expr.func, one.function) or ""
-                    computed = origin.startswith(("torch.", "numpy."))
+                    computed = origin.startswith(_COMPUTES)
                     parts = [] if computed else [arg.value for arg in one.expr.args]
                 pending += [(part, one.function, one.stmt, True) for part in parts]
 

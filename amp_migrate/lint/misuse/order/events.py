@@ -91,7 +91,27 @@ class AmpEvents(Events):
         found = [one for one in modules if _AMP.search(" ".join(one.identifiers))]
         # A scaler that comes from one of these may go by any name.
         more = [one for one in modules if found and one.identifiers >= _SCALES]
+        if found and not self._has_scalers() and not self._has_regions():
+            # A library of models that only looks at, or switches off, what others have switched on.
+            return []
         return [name for facts in (*found, *more) for name in facts.functions]
+
+    def _has_scalers(self) -> bool:
+        """Whether anything may be a scaler (see `is_scaler`)."""
+        words = self.program.with_aliases({*_AMP_WORDS, "ShardedGradScaler"})
+        return any(
+            not words.isdisjoint(facts.identifiers | facts.strings)
+            or facts.identifiers >= _AMP_TOGETHER
+            for facts in self.program.modules.values()
+        )
+
+    def _has_regions(self) -> bool:
+        return any(
+            True
+            for function, stmt in self.program.all_statements()
+            if stmt.kind == "with"
+            for _ in self._regions(stmt, function)
+        )
 
     def _settle_callers(self) -> None:
         """Have those read, too, that call functions of scalers and say no word of AMP themselves."""
