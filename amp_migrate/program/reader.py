@@ -163,7 +163,10 @@ class _Reader:
     def _column(self, line: int, utf8_column: int) -> int:
         if line > len(self.lines):
             return utf8_column + 1
-        prefix = self.lines[line - 1].encode("utf-8", "surrogatepass")[:utf8_column]
+        text = self.lines[line - 1]
+        if text.isascii():
+            return min(utf8_column, len(text)) + 1
+        prefix = text.encode("utf-8", "surrogatepass")[:utf8_column]
         return len(prefix.decode("utf-8", "replace")) + 1
 
     def _stmt(self, node: ast.stmt, path: ir.Path, class_name: str | None) -> ir.Stmt:

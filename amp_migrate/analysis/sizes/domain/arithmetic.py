@@ -21,7 +21,6 @@ from amp_migrate.analysis.sizes.domain.values import (
     unknown_multiple,
     weakest,
 )
-from amp_migrate.core.findings import Confidence
 
 MAX_BITS = 4096
 """Numbers longer than this are nobody's size, and not computed."""
@@ -56,8 +55,9 @@ _SIMPLE_FORMAT = re.compile(r"(?:[^%]|%%|%[sd])*")
 def sure(value: object, *of: Value) -> Known:
     """A computed value with the trace and the confidence of what it was computed from."""
     known = [one for one in of if isinstance(one, Known)]
-    confidence = weakest(Confidence.CERTAIN, *(one.confidence for one in known))
-    return Known(value, merged(*(one.trace for one in known)), confidence)
+    traces = [one.trace for one in known if one.trace is not None]
+    trace = merged(*traces) if len(traces) > 1 else traces[0] if traces else None
+    return Known(value, trace, weakest(*[one.confidence for one in known]))
 
 
 def unary(op: str, value: Value) -> Value:
@@ -81,6 +81,8 @@ def _unary(op: str, value: Value) -> Value:
 
 def binary(op: str, left: Value, right: Value) -> Value:
     """The result of an operator between two values."""
+    if isinstance(left, Known) and isinstance(right, Known):
+        return _computed(op, left, right)
     return lifted((left, right), lambda one, other: _binary(op, one, other))
 
 

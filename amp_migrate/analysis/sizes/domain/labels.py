@@ -22,6 +22,9 @@ MAX_LABELS = 64
 """A longer list is data."""
 
 
+_NO_NAMES = (ir.Const, ir.Call, ir.Operation, ir.Display)
+
+
 class Writes(Protocol):
     """Changes an entry of a box."""
 
@@ -34,7 +37,8 @@ def labelled(heap: Writes, value: Value, name: str, expr: ir.Expr, line: int) ->
     Lists and dicts only where ``expr`` writes them out: others have their names already.
     """
     if isinstance(value, Known):
-        if is_number(value) and source(expr) != name:
+        # What is no name is not spelled like one.
+        if is_number(value) and (isinstance(expr, _NO_NAMES) or source(expr) != name):
             return replace(value, trace=link(name, expr, line, value.trace))
         return value
     made = _entries(expr)

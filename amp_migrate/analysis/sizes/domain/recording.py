@@ -84,18 +84,18 @@ class Recorder:
         words = set(self.table.short_names) | {"@"}
         used: dict[str, set[str]] = {}
         program = self.program
+        said: dict[str, set[str]] = {}
         for name, function in program.functions.items():
             if not ir.is_top(name):
-                used.setdefault(function.name, set()).update(
-                    *(_words(stmt) for stmt in function.body)
-                )
+                said[name] = set().union(*(_words(stmt) for stmt in function.body))
+                used.setdefault(function.name, set()).update(said[name])
         for cls in program.classes.values():
             inner = used.setdefault(cls.name, set())
             inner.update(*(_words(stmt) for stmt in cls.body))
             for base in cls.bases:
                 inner.update(_words_in(ir.walk(base)))
             for _, method in cls.methods:
-                inner.update(*(_words(s) for s in program.functions[method].body))
+                inner.update(said[method])
         grown = True
         while grown:
             more = {name for name, inside in used.items() if inside & words} - words

@@ -13,7 +13,7 @@ _MAX_DEPTH = 24
 _MAX_WIDTH = 60
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Trace:
     """One link: a name that was given a value."""
 

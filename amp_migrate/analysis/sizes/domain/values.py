@@ -20,12 +20,13 @@ World = frozenset[tuple[int, int]]
 
 
 class Value:
-    """Anything that the evaluation of an expression may give."""
+    """Anything that the evaluation of an expression may give. Only a `Box` changes; the others are not frozen
+    because to make them, which is done all the time, would take three times as long."""
 
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Known(Value):
     """A number, a text, a truth value, None or a range."""
 
@@ -39,7 +40,7 @@ def is_number(value: Value) -> TypeGuard[Known]:
     return isinstance(value, Known) and type(value.value) in (int, float)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Unknown(Value):
     """Nothing is known of it, or only that it is a multiple of something."""
 
@@ -51,19 +52,19 @@ class Unknown(Value):
     trace: Trace | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Absent(Value):
     """What a deleted variable, attribute or entry holds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Choice(Value):
     """One of several values, each with the forks that lead to it."""
 
     alternatives: tuple[tuple[World, Value], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Tup(Value):
     """A tuple; ``names`` are those of a named tuple."""
 
@@ -71,7 +72,7 @@ class Tup(Value):
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class External(Value):
     """Something of a library, by its dotted name; ``of`` is the value it is a method of."""
 
@@ -79,7 +80,7 @@ class External(Value):
     of: Value | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Imported(Value):
     """A name that an import binds: what it is shows when it is used."""
 
@@ -87,7 +88,7 @@ class Imported(Value):
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Func(Value):
     """A function of the program, in the scope that it was made in."""
 
@@ -99,13 +100,13 @@ class Func(Value):
     """The class whose body holds it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lambda(Value):
     body: ir.Deferred
     scope: Frame
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Partial(Value):
     """``functools.partial``, with the arguments that it was given."""
 
@@ -114,7 +115,7 @@ class Partial(Value):
     keywords: tuple[tuple[str, Value], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Super(Value):
     """``super()``: the search for attributes begins behind ``after``."""
 
@@ -122,7 +123,7 @@ class Super(Value):
     after: ClassValue
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Tensor(Value):
     """A tensor of known shape; ``shape`` is None where only its kind is known."""
 

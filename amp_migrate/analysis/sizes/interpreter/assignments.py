@@ -22,6 +22,9 @@ from amp_migrate.analysis.sizes.domain.values import (
 from amp_migrate.analysis.sizes.interpreter.entries import Entries
 from amp_migrate.program import ir
 
+_LABELLED = (Known, Tup, Sequence, Mapping_)
+"""What is, or holds, numbers that are told where they come from."""
+
 
 class Assignments(Entries):
     """Runs statements that assign, and those that delete."""
@@ -34,7 +37,7 @@ class Assignments(Entries):
             named = value
             if isinstance(target, ir.Display):
                 named = unpacked(self.heap, value, target, stmt.value, stmt.line)
-            elif ir.key_of(target) is not None:
+            elif isinstance(value, _LABELLED) and ir.key_of(target) is not None:
                 name = source(target)
                 named = labelled(self.heap, value, name, stmt.value, stmt.line)
             self.assign(target, named, frame)

@@ -121,11 +121,10 @@ class Construction(Calls):
         ):
             self.spoil([made], "entries")
         init = self.method(cls, "__init__")
-        fields = self._fields(cls)
         if isinstance(init, Func):
             bound = replace(init, receiver=made)
             self.call_function(bound, given, site)
-        elif fields:
+        elif fields := self._fields(cls):
             self._fill_fields(cls, made, fields, given)
             after = self.method(cls, "__post_init__")
             if isinstance(after, Func):

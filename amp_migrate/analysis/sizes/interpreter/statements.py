@@ -62,7 +62,9 @@ class Statements(Assignments):
 
     def statement(self, stmt: ir.Stmt, frame: Frame) -> str:
         """Run one statement; how it is left."""
-        self.step()
+        self.steps += 1
+        if self.steps > self.limit:
+            self.out_of_steps()
         self.at = stmt
         match stmt.kind:
             case "assign" | "annassign":

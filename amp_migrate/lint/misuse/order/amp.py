@@ -144,19 +144,35 @@ class Amp:
 
     def _regions(self, expr: ir.Expr, function: str) -> list[tuple[Object, Region]]:
         """The regions that entering an expression may open, each with what makes it."""
+        return [
+            (one, region)
+            for one in self._made_regions(expr, function)
+            if isinstance(one.expr, ir.Call)
+            and (region := self.autocast(one.expr, one.function)) is not None
+        ]
+
+    def _made_regions(self, expr: ir.Expr, function: str) -> list[Object]:
         may_be = self._may_hold_regions.may_be(expr, function)
         found = [
-            (one, region)
+            one
             for one in (self.points_to.of(expr, function) if may_be else ())
             if isinstance(one.expr, ir.Call) and not one.fields
-            if (region := self.autocast(one.expr, one.function)) is not None
+            if self.matched(AUTOCAST, one.expr, one.function) is not None
         ]
         if not found and isinstance(expr, ir.Call):
             for callee in self.program.callees(expr, function):
                 for stmt in self.managed(callee)[2]:
                     for inner in stmt.exprs if stmt.kind == "with" else ():
-                        found += self._regions(inner, callee)
+                        found += self._made_regions(inner, callee)
         return found
+
+    def may_open(self, expr: ir.Expr, function: str) -> bool:
+        """Whether entering an expression may open a region that does not say itself that it is off."""
+        return any(
+            one.expr.argument(99, "enabled") != ir.Const(False)
+            for one in self._made_regions(expr, function)
+            if isinstance(one.expr, ir.Call)
+        )
 
     def managed(self, function: str) -> Managed:
         """What a function that makes a context manager does before its ``yield``, what behind, and the

@@ -107,10 +107,10 @@ class AmpEvents(Events):
 
     def _has_regions(self) -> bool:
         return any(
-            True
+            self.amp.may_open(expr, function)
             for function, stmt in self.program.all_statements()
             if stmt.kind == "with"
-            for _ in self._regions(stmt, function)
+            for expr in stmt.exprs
         )
 
     def _settle_callers(self) -> None:
