@@ -1230,6 +1230,31 @@ def test_a_loop_whose_variable_is_bound_anew() -> None:
     assert left_alone(rebound.replace("PARAMETERS", "net.parameters()")) == "AMP012"
 
 
+EACH_BY_NAME = """\
+agents = {}
+for name in ["red", "blue"]:
+    net = make().to(device)
+    agents[name] = {"net": net, "opt": torch.optim.SGD(net.parameters(), lr=0.1)}
+for x, y in data:
+    for name, agent in agents.items():
+        agent["opt"].zero_grad()
+        loss = criterion(NET(x), y)
+        loss.backward()
+        agent["opt"].step()
+"""
+
+
+def test_a_loop_over_optimizers_trains_the_net_of_each() -> None:
+    result = migrated(EACH_BY_NAME.replace("NET", 'agent["net"]'))
+    assert 'scaler.step(agent["opt"])' in result
+
+
+def test_a_loop_over_optimizers_trains_the_net_of_one() -> None:
+    # The step of another does nothing, and with a scaler it would raise.
+    source = EACH_BY_NAME.replace("NET", 'agents["red"]["net"]')
+    assert left_alone(source) == "AMP012"
+
+
 RECORD = """\
 import dataclasses
 @dataclasses.dataclass

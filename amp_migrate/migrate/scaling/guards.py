@@ -133,11 +133,24 @@ class Guards:
                 ir.Name(turn.turn.name) in ir.walk(target) for target in stmt.targets
             )
             and not goes_through(self.events, self.identities, function, stmt)
+            and self._computes_with(stmt, function)
             and (
                 not turn.turn.may_repeat
                 or self._is_of_one(turn, function, stmt.blocks[0].body)
             )
             for stmt in ir.statements(self.program.functions[function].body)
+        )
+
+    def _computes_with(self, loop: ir.Stmt, function: str) -> bool:
+        """Whether a loop over optimizers does more with what it goes through than to train with these."""
+        turns = {inner for target in loop.targets for inner in ir.walk(target)}
+        return any(
+            not turns.isdisjoint(parts_of(stmt))
+            and not any(
+                event.kind in ("step", "zero", "access")
+                for event in self.events.of(function, stmt)
+            )
+            for stmt in ir.statements(loop.blocks[0].body)
         )
 
     def _is_of_one(self, slot: Slot, function: str, body: tuple[ir.Stmt, ...]) -> bool:
