@@ -74,7 +74,7 @@ from amp_migrate.migrate.scaling.scaler_threading import NO_WAYS, Travel, Ways
 from amp_migrate.migrate.scaling.state_files import StateFiles
 from amp_migrate.migrate.scaling.states import States
 from amp_migrate.migrate.scaling.switch_kinds import Carried
-from amp_migrate.migrate.scaling.usage import Usage
+from amp_migrate.migrate.scaling.usage import ScriptRun, Usage
 from amp_migrate.migrate.stale import Stale
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -134,12 +134,12 @@ class Planner:
             self.optimizers,
             self.events,
             loops,
-            lambda loop: self._live_with(
-                [loop], self.program.around(frozenset((ir.file_of(loop.function),)))
-            ),
+            self._live_around,
+            self._runs_of,
         )
         for loop in phases.each("following optimizers", loops):
             usage.settle(loop)
+            finder.judge_optimizers(loop)
             traces = [
                 self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
             ]
@@ -159,6 +159,37 @@ class Planner:
         for group in groups:
             self._follow_onwards(group)
         return groups
+
+    def _live_around(self, loop: TrainingLoop) -> Live | None:
+        """What can run with a loop, where all that runs it is in sight."""
+        return self._live_with(
+            [loop], self.program.around((ir.file_of(loop.function),))
+        )
+
+    def _runs_of(self, loop: TrainingLoop) -> list[ScriptRun]:
+        """The runs that may come to a loop, one of each script."""
+        program, file = self.program, ir.file_of(loop.function)
+        around = program.around((file,))
+        scripts = [one for one in around if program.may_import(one, (file,))]
+        found = []
+        for script in sorted(scripts):
+            files = self._beside(around, (script,))
+            own = roots(program, self.events, files)
+            live: Live | None = self._live_from(around, frozenset((script,)))
+            assert live is not None
+            if len(scripts) == 1:
+                live = self._live_around(loop)
+            elif live.is_open or not all(
+                map(live.runs, (one for one in own if ir.file_of(one) == script))
+            ):
+                # Somebody unseen may call more than the script does: a runner of tests, say.
+                live = None
+            elif live.runs(loop.function):
+                own = [one for one in own if live.runs(one)]
+            else:
+                continue
+            found.append(ScriptRun(files, tuple(own), live))
+        return found
 
     def _run_together(self, one: Group, other: Group) -> bool:
         """Whether one run may come to the loops of both."""
@@ -450,7 +481,13 @@ class Planner:
     ) -> tuple[Scalers, Scalers]:
         """The scalers of a group's optimizers, by what these step on; and what they have in common."""
         walk = Association(
-            self.program, self.events, identities, ownership, backwards, live=live
+            self.program,
+            self.events,
+            identities,
+            ownership,
+            backwards,
+            live=live,
+            files=files,
         )
         for root in roots(self.program, self.events, files):
             walk.run(root)
@@ -547,17 +584,23 @@ class Planner:
         started: frozenset[str],
         taken: Arms = frozenset(),
     ) -> Live:
-        program = self.program
-        # Tests of a package, say, are none of a script's that imports it.
-        around = frozenset(
-            file
-            for file in around
-            if file in started or any(program.may_import(s, {file}) for s in started)
-        )
+        around = self._beside(around, started)
         key = (around, started, taken)
         if key not in self._live:
             self._live[key] = Live(self.program, around, started, taken)
         return self._live[key]
+
+    def _beside(
+        self, around: frozenset[str], started: Collection[str]
+    ) -> frozenset[str]:
+        """Those of some files that run where one of a few does: tests of a package, say, are none of a
+        script's that imports it."""
+        return frozenset(
+            file
+            for file in around
+            if file in started
+            or any(self.program.may_import(one, (file,)) for one in started)
+        )
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:

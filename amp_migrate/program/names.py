@@ -166,6 +166,18 @@ class Names:
         located = self._locate(ir.file_of(function), dotted)
         return None if located is None else self._in_file(located)
 
+    def targets(self, name: str, function: str) -> Iterator[tuple[str, ir.Expr | None]]:
+        """What each of a function's imports of one name leads to: a file, and an expression in it, or
+        None for the file itself."""
+        file = ir.file_of(function)
+        for local, target in self.functions[function].imports:
+            if local != name or self.layout is None:
+                continue
+            located = self._locate(file, target)
+            if isinstance(located, Located) and located.file in self.modules:
+                there = self._in_file(located)
+                yield located.file, None if there is None else there[0]
+
     @staticmethod
     def is_local(origin: str) -> bool:
         """Whether a dotted origin lies in the project, in a file that is not followed."""

@@ -896,3 +896,122 @@ def test_what_a_decorator_may_keep_may_compute_gradients_at_any_time() -> None:
     # This one only turns gradients on.
     plain = text.replace("@each('x', [x for x, _ in data])", "@torch.enable_grad()")
     assert migrate_source(plain, path="fit.py").changed
+
+
+_CHOICES = {
+    "one or the other": (
+        "if len(sys.argv) > 1:\n    from nets import NAME as Net\n"
+        "else:\n    from nets import Plain as Net\n"
+    ),
+    "what there is": "try:\n    from nets import NAME as Net\nexcept ImportError:\n    Net = None\n",
+    "a file or the other": (
+        "if len(sys.argv) > 1:\n    import nets\n"
+        "else:\n    import more as nets\nNet = nets.NAME\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ("Plain", "Sparse"))
+@pytest.mark.parametrize("choice", _CHOICES)
+def test_a_name_that_is_imported_in_several_ways(
+    choice: str, name: str, tmp_path: Path
+) -> None:
+    for file, net in (("nets", _SPARSE + _PLAIN), ("more", _PLAIN + _SPARSE)):
+        (tmp_path / f"{file}.py").write_text(_HEAD + net)
+    text = "import sys\n" + _HEAD + _CHOICES[choice].replace("NAME", name)
+    made = _TRAIN.replace("nets.MAKE()", "Net()")
+    (tmp_path / "train.py").write_text(text + made)
+    (found,) = (
+        r for r in migrate_paths([tmp_path]).results if r.path.endswith("train.py")
+    )
+    if name == "Sparse":
+        assert not found.changed
+    elif choice != "a file or the other":
+        assert found.changed, found.diagnostics
+
+
+_EVALUATES = {
+    # what is looked up: whether the unused net in another file can be meant
+    "def kind(text):\n    return eval(text)\n": False,
+    "def kind(name):\n    return globals()[name]\n": False,
+    "import nets\ndef kind(text):\n    return eval(text)\n": True,
+    "from nets import Sparse\ndef kind(name):\n    return globals()[name]\n": True,
+    "from nets import *\ndef kind(name):\n    return globals()[name]\n": True,
+}
+
+
+@pytest.mark.parametrize("looks_up", _EVALUATES)
+def test_a_name_is_looked_up_in_its_own_file(looks_up: str, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    (tmp_path / "kinds.py").write_text(_HEAD + looks_up)
+    text = f"import nets\nimport kinds\n{_HEAD}kinds.kind('int')\n"
+    (tmp_path / "train.py").write_text(text + _TRAIN.replace("MAKE", "Plain"))
+    (found,) = (
+        r for r in migrate_paths([tmp_path]).results if r.path.endswith("train.py")
+    )
+    assert found.changed is not _EVALUATES[looks_up]
+
+
+_ENGINE = """\
+class Engine:
+    def __init__(self, process):
+        self.process = process
+        self.handlers = []
+    def run(self, data):
+        for batch in data:
+            self.process(self, batch)
+            for handler in self.handlers:
+                handler(self)
+def make(model, optimizer):
+    def update(engine, batch):
+        optimizer.zero_grad()
+        loss = model(batch).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+    return Engine(update)
+"""
+_BY_ENGINE = """\
+import engine
+import nets
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nets.Plain().to(device)
+optimizer = MAKE
+def process(engine, batch):
+    optimizer.zero_grad()
+    loss = model(batch).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+engine.Engine(process).run([torch.randn(8, 6, device=device)] * 3)
+"""
+
+
+def test_scripts_that_share_an_engine_run_apart(tmp_path: Path) -> None:
+    """Each hands its own step to it, and one has an optimizer that no scaler can step."""
+    (tmp_path / "nets.py").write_text(_HEAD + _PLAIN)
+    (tmp_path / "engine.py").write_text(_ENGINE)
+    for name, made in (
+        ("plain", "torch.optim.SGD(model.parameters(), lr=0.1)"),
+        ("own", "torch.optim.LBFGS(model.parameters())"),
+    ):
+        text = _BY_ENGINE.replace("MAKE", made)
+        (tmp_path / f"{name}.py").write_text(_HEAD + text)
+    (tmp_path / "made.py").write_text(
+        f"{_HEAD}import engine\nmodel = nn.Linear(6, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "engine.make(model, optimizer).run([torch.randn(8, 6)] * 3)\n"
+    )
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["plain.py"].changed, found["plain.py"].diagnostics
+    assert not found["own.py"].changed
+    assert not found["engine.py"].changed
+
+
+def test_a_step_of_xla_is_one_that_no_scaler_sees() -> None:
+    text = (
+        f"{_HEAD}import torch_xla.core.xla_model as xm\n"
+        f"{_PLAIN}{_TRAIN.replace('nets.MAKE', 'Plain')}"
+    )
+    text = text.replace("optimizer.step()", "xm.optimizer_step(optimizer)")
+    (said,) = migrate_source(text, path="train.py").diagnostics
+    assert said.code == "AMP014"
+    assert "xm.optimizer_step()" in said.message

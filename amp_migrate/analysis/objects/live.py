@@ -18,7 +18,7 @@ from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ends, is_main_guard
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import Program, Ref
 from amp_migrate.program.names import Definition
 
 Arm = tuple[str, ir.Path, str]
@@ -26,9 +26,11 @@ Arm = tuple[str, ir.Path, str]
 Arms = frozenset[Arm]
 
 _LOOKUPS = frozenset(
-    """builtins.globals builtins.locals builtins.vars builtins.eval builtins.exec builtins.__import__
-    inspect.getmembers hydra.utils.instantiate hydra.utils.get_class""".split()
+    """builtins.exec builtins.__import__ inspect.getmembers hydra.utils.instantiate
+    hydra.utils.get_class""".split()
 )
+_OF_FILE = frozenset(f"builtins.{name}" for name in "globals locals vars eval".split())
+"""What looks up the names of the file in which it is called."""
 _IMPORT = "importlib.import_module"
 _PLAIN_METACLASSES = frozenset(("abc.ABCMeta", "dataclasses.dataclass"))
 _MOST_VALUES = 6
@@ -82,16 +84,26 @@ class Live:
         self._roots += reader.entry_points(started)
         self._pending = list(self._roots)
         self._around = around = frozenset(files)
+        unmade: dict[str, list[str]] = {}
+        """Functions by the one in which they stand, which makes them when it runs."""
         while self._pending:
             function = self._pending.pop()
-            if function not in self.functions and function in program.functions:
-                self.functions[function] = None
-                spend(40)
-                is_started = ir.file_of(function) in started
-                own = frozenset(arm for arm in taken if arm[0] == function)
-                effects = reader.of(function, is_started, around, own)
-                self._effects[function] = effects
-                self._add(effects)
+            if function in self.functions or function not in program.functions:
+                continue
+            file, parent = ir.file_of(function), program.functions[function].parent
+            if file not in around:
+                # Another script hands it to a function that both call.
+                continue
+            if parent is not None and parent not in self.functions:
+                unmade.setdefault(parent, []).append(function)
+                continue
+            self.functions[function] = None
+            self._pending += unmade.pop(function, ())
+            spend(40)
+            own = frozenset(arm for arm in taken if arm[0] == function)
+            effects = reader.of(function, file in started, around, own)
+            self._effects[function] = effects
+            self._add(effects)
 
     @property
     def is_open(self) -> bool:
@@ -106,6 +118,8 @@ class Live:
         found.is_open |= more.is_open
         found.is_unfolded |= more.is_unfolded
         for class_name, holders in more.classes.items():
+            if ir.file_of(class_name) not in self._around:
+                continue
             found.classes.setdefault(class_name, []).extend(holders)
             for base in self.program.bases(class_name):
                 if base not in self.classes:
@@ -243,6 +257,7 @@ class _Reader:
         self._found, self._is_started = _Effects(), is_started
         self._files, self._differs = files, False
         self._taken = {path: block for _, path, block in taken}
+        self._read_imports(function)
         for stmt in self._run(self.program.functions[function].body, function):
             self._arms = self.arms(function, stmt.path)
             self._read(stmt, function)
@@ -266,6 +281,26 @@ class _Reader:
 
     def _may_run(self, function: str) -> bool:
         return self._running is None or function in self._running
+
+    def _read_imports(self, function: str) -> None:
+        """Take what a name may stand for that an import is not alone to bind: it is not resolved."""
+        self._arms = frozenset()
+        for name in {name for name, _ in self.program.functions[function].imports}:
+            if len(self.program.bindings(function, name)) < 2:
+                continue
+            for file, expr in self.program.targets(name, function):
+                if expr is None:
+                    self._found.is_open |= not self._reach_file(file)
+                else:
+                    top = ir.top_of(ir.global_name(file, ""))
+                    self._mention_all(self.program.resolve(expr, top))
+
+    def _mention_all(self, refs: Collection[Ref], holder: str | None = None) -> None:
+        for ref in refs:
+            if ref.kind == "function":
+                self._mention(ref.name)
+            elif ref.kind == "class":
+                self._make(ref.name, holder)
 
     def _may_be_asked_for(self, scope: ir.Function) -> bool:
         """``getattr(trainer, name)()``"""
@@ -523,8 +558,13 @@ class _Reader:
                 for value, index in values or [(named, None)]
             ]
             return not all(one is not None and self._reach_all(one) for one in packages)
+        if origin in _OF_FILE:
+            of_object = origin == "builtins.vars" and call.args
+            return not of_object and not self._reach_file(
+                ir.file_of(function), modules=False
+            )
         if origin in _LOOKUPS:
-            return not (origin == "builtins.vars" and call.args)
+            return True
         if origin == "builtins.getattr" and len(call.args) > 1:
             home, name = call.args[0].value, call.args[1].value
             if isinstance(home, ir.Call):
@@ -536,15 +576,20 @@ class _Reader:
             if is_called:
                 # getattr(models, name)(): one of those that this file knows by a name of its own.
                 file = program.module_file(home, function)
-                if file is not None and self._reach(file):
+                if file is not None and self._reach_file(file):
                     return False
             # Of a module of the project; of an object it is one of its attributes.
             return self._is_imported(home, function)
-        # A whole model that was saved.
-        return any(
+        if any(
             ref.kind == "made" and ref.name == "torch.load"
             for ref in program.resolve(call.func, function)
-        )
+        ):
+            # A whole model that was saved.
+            self._differs = True
+            for class_name in program.classes:
+                if ir.file_of(class_name) in self._files:
+                    self._make(class_name)
+        return False
 
     def _set_to(self, expr: ir.Expr | None, function: str) -> list[Definition]:
         """What a variable that is no parameter is given."""
@@ -559,28 +604,33 @@ class _Reader:
         """Take all that the modules of a package define or import; whether that can be told."""
         for file in self.program.modules:
             dotted = file.removesuffix(".py").replace("/", ".").replace("\\", ".")
-            if f".{package}." in f".{dotted}." and not self._reach(file):
+            if f".{package}." in f".{dotted}." and not self._reach_file(file):
                 return False
         return True
 
-    def _reach(self, file: str) -> bool:
-        """Take all that a file defines or imports; whether that can be told."""
-        program, facts = self.program, self.program.modules[file]
+    def _reach_file(self, file: str, modules: bool = True) -> bool:
+        """Take all that a file defines or imports; whether that can be told. ``modules``: also where it
+        imports some of the project, whose names are not taken."""
+        program = self.program
+        facts = program.modules[file]
         if facts.star_imports:
             return False
+        imported = [
+            (ir.Name(name), function)
+            for function, found in facts.functions.items()
+            for name, _ in found.imports
+        ]
         top = ir.top_of(ir.global_name(file, ""))
-        refs = {
-            ref
-            for name, _ in program.functions[top].imports
-            for ref in program.resolve(ir.Name(name), top)
-        }
-        run = list(facts.functions)
-        run += [ref.name for ref in refs if ref.kind == "function"]
-        for function in run:
+        imported += [(ir.Name(n), top) for n, _ in program.functions[top].imports]
+        if not modules and any(
+            program.is_local(program.origin(*one) or "") for one in imported
+        ):
+            return False
+        for one in imported:
+            self._mention_all(program.resolve(*one))
+        for function in facts.functions:
             self._mention(function)
-        made = list(facts.classes)
-        made += [ref.name for ref in refs if ref.kind == "class"]
-        for class_name in made:
+        for class_name in facts.classes:
             self._make(class_name)
         return True
 

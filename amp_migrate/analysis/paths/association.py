@@ -27,7 +27,7 @@ Scaler = frozenset[Slot]
 
 _MOST_CONDITIONS = 16
 
-_MOST_CALLS = 20_000
+_MOST_CALLS, _MOST_CALLS_OF_ONE = 20_000, 4_000
 _MOST_PAIRS = 4_000
 """Of ways and optimizers: at each step all of them are looked through."""
 
@@ -48,14 +48,15 @@ class Association(Walk[_Held]):
         backwards: Collection[Site],
         by_site: bool = False,
         live: Live | None = None,
+        files: Collection[str] | None = None,
     ) -> None:
         """``by_site``: a backward is known by its place, whatever the way to it."""
-        super().__init__(program, events, live=live)
+        super().__init__(program, events, live=live, files=files)
         self.by_site = by_site
         self._told: dict[str, bool] = {}
         self._walked_for: dict[tuple[Slot, ...], dict[tuple[object, ...], Any]] = {}
         self._bits: dict[Slot, dict[Frames, int]] = {}
-        self._pairs = 0
+        self._calls = self._pairs = 0
         self.exhausted: dict[str, None] = {}
         """The roots whose ways are not all followed: there are too many of them, or of those before."""
         self._root = ""
@@ -83,7 +84,9 @@ class Association(Walk[_Held]):
         return 0, 0
 
     def _is_exhausted(self) -> bool:
-        if self._calls > _MOST_CALLS or self._pairs > _MOST_PAIRS:
+        # A lone optimizer steps on all there is.
+        most = _MOST_CALLS if len(self.identities.all) > 1 else _MOST_CALLS_OF_ONE
+        if self._calls > most or self._pairs > _MOST_PAIRS:
             self.exhausted[self._root] = None
         return self._root in self.exhausted
 
@@ -136,11 +139,18 @@ class Association(Walk[_Held]):
         if function not in self._told:
             called = self.events.called_from(function)
             self._told[function] = any(
-                event.slot is not None and len(self.identities.of_slot(event.slot)) > 1
+                event.slot is not None and len(self._may_be(event.slot)) > 1
                 for one in called
+                if self._can_run(one)
                 for _, event in self.events.direct(one)
             )
         return self._told[function]
+
+    def _may_be(self, slot: Slot) -> list[Slot]:
+        """The optimizers that a slot may hold where these files run."""
+        return [
+            one for one in self.identities.of_slot(slot) if self._is_near(one.owner)
+        ]
 
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         return goes_through(self.events, self.identities, function, stmt)

@@ -57,7 +57,7 @@ class Dispatch:
         plain = isinstance(call.func, (ir.Name, ir.Attr, ir.Item))
         return (
             plain
-            and bool(self._expressions)
+            and bool(self.expressions)
             and not self._is_known(call, function)
             and not vocabulary.MODEL_LIKE.search(gradients.called(call))
         )
@@ -164,20 +164,25 @@ class Dispatch:
         )
 
     @cached_property
-    def _expressions(self) -> bool:
-        """Whether there are functions without a name that touch gradients, to be called by others."""
+    def expressions(self) -> frozenset[str]:
+        """Where functions without a name that touch gradients stand, to be called by others."""
         program = self.program
-        for function, stmt in program.all_statements():
-            if not self._mentions(function):
-                continue
-            for inner in parts_of(stmt):
-                if isinstance(inner, ir.Deferred) and (
-                    self._touches(inner.body, function)
-                ):
-                    return True
-            for call in calls_of(stmt):
-                for arg in call.args:
-                    origin = program.origin(arg.value, function) or ""
-                    if vocabulary.GRADIENT_CLIPPERS.fullmatch(origin):
-                        return True
-        return False
+        return frozenset(
+            function
+            for function, stmt in program.all_statements()
+            if self._mentions(function)
+            and (
+                any(
+                    isinstance(inner, ir.Deferred)
+                    and self._touches(inner.body, function)
+                    for inner in parts_of(stmt)
+                )
+                or any(
+                    vocabulary.GRADIENT_CLIPPERS.fullmatch(
+                        program.origin(arg.value, function) or ""
+                    )
+                    for call in calls_of(stmt)
+                    for arg in call.args
+                )
+            )
+        )

@@ -300,7 +300,7 @@ class Events:
         if perhaps:
             yield Event("call", *where, callees=perhaps, maybe=True)
         elif not callees and self.dispatch.may_run_expression(call, function):
-            yield Event("access", *where)
+            yield Event("access", *where, maybe=True)
             return
         if origin in ("builtins.exec", "builtins.eval"):
             yield Event("access", *where, targets=(UNKNOWN,))
@@ -388,8 +388,11 @@ class Events:
         if gradients.is_harmless(self.program, call, function):
             return False
         if not call.args:
-            # on_backward_end(), hooks["end"](): somebody's callback.
-            return isinstance(call.func, (ir.Name, ir.Item)) and origin is None
+            # on_backward_end(), hooks["end"](): somebody's callback, but no class of this program.
+            refs = self.program.resolve(call.func, function)
+            is_made = bool(refs) and all(ref.kind == "class" for ref in refs)
+            is_callback = isinstance(call.func, (ir.Name, ir.Item)) and origin is None
+            return is_callback and not is_made
         # compute_loss(model, batch) runs the model; anything else may do what it likes.
         return not vocabulary.MODEL_LIKE.search(gradients.called(call)) and any(
             self._leads_to_gradients(arg.value, function) for arg in call.args

@@ -23,6 +23,9 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
 
+_STEPPERS = ("torch_xla.core.xla_model.optimizer_step",)
+"""Functions that step the optimizer that they are given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -260,6 +263,13 @@ class Finder:
             return Refusal("AMP001", "this loop is under AMP already", line)
         if framework is not None:
             return Refusal("AMP003", f"{framework} drives this loop", line)
+        for _, other in _calls_in(program.functions[function]):
+            if (program.origin(other.func, function) or "") in _STEPPERS:
+                message = (
+                    f"{ir.render(other.func)}() steps in its own way, "
+                    "which a scaler would not see"
+                )
+                return Refusal("AMP014", message, other.line)
         written_as_function = program.origin(call.func, function)
         if written_as_function not in (None, _FUNCTION):
             message = f"{written_as_function}() is not a Tensor's backward()"
@@ -455,14 +465,25 @@ class Finder:
             loop.refuse(self._why_unknown(unknown[0]))
             return
         loop.slots = frozenset(slots)
-        for slot in in_order:
+        near = {
+            event.slot
+            for _, event in self.events.direct(loop.function)
+            if event.kind == "step"
+        }
+        if slots <= near:
+            self.judge_optimizers(loop)
+
+    def judge_optimizers(self, loop: TrainingLoop) -> None:
+        """Refuse a loop with an optimizer that a scaler cannot step, or that is not followed."""
+        in_order = sorted(loop.slots, key=order)
+        for slot in in_order if loop.refusal is None else ():
             if self.optimizers.any_step:
                 continue
             if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
                 line = self.program.classes[slot.owner].line
                 message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
                 loop.refuse(Refusal("AMP014", message, line))
-        for slot in in_order:
+        for slot in in_order if loop.refusal is None else ():
             for problem in self.optimizers.trace(slot).problems:
                 loop.refuse(
                     Refusal(_PROBLEM_CODES[problem.kind], problem.reason, problem.line)

@@ -7,7 +7,7 @@ fault, and a program with a fault is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -102,11 +102,12 @@ class Protocol(Walk[Held]):
         handlers: bool = True,
         newborn: frozenset[Site] = frozenset(),
         live: Live | None = None,
+        files: Collection[str] | None = None,
     ) -> None:
         """``births``: the optimizers that a statement makes anew; ``newborn``: those of the statements
         that make all their parameters anew as well.
         """
-        super().__init__(program, events, handlers, live)
+        super().__init__(program, events, handlers, live, files)
         self.slots = slots
         self.backwards = backwards
         self.births = births
@@ -352,7 +353,9 @@ class Protocol(Walk[Held]):
             case "exchange" | "mixture":
                 self._exchange(event, state, function, stmt)
             case "access":
-                self._access(event, state, function, stmt)
+                expressions = self.events.dispatch.expressions
+                if not event.maybe or any(map(self._can_run, expressions)):
+                    self._access(event, state, function, stmt)
         return state
 
     def _inside_loop(self) -> bool:

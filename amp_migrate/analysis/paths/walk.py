@@ -6,7 +6,7 @@ What is carried along a way is the business of those who walk: here it is one im
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -75,8 +75,6 @@ class _Walked(Generic[Held]):
     observed: frozenset[State[Held]]
     """The states from which an exception may lead out of it."""
     entered: frozenset[str]
-    calls: int
-    """How many calls there were within."""
 
 
 class Walk(ABC, Generic[Held]):
@@ -88,18 +86,19 @@ class Walk(ABC, Generic[Held]):
         events: Events,
         handlers: bool = True,
         live: Live | None = None,
+        files: Collection[str] | None = None,
     ) -> None:
         """``handlers``: whether exceptions may take a way through their handlers. ``live``: what can
-        run, where that is known."""
+        run, where that is known. ``files``: those that can run together; None for all.
+        """
         self.live = live
+        self.files = files
         self.program = program
         self.events = events
         self.handlers = handlers
         self.visited: set[Site] = set()
         self._memo: dict[tuple[object, ...], frozenset[State[Held]]] = {}
         self._walked: dict[tuple[object, ...], _Walked[Held]] = {}
-        self._calls = 0
-        """How many calls were met, for those who count them."""
         self._entered: set[str] = set()
         """The functions that were walked, or met while they were, since the present call began."""
         self._frames: list[Site] = []
@@ -172,7 +171,11 @@ class Walk(ABC, Generic[Held]):
 
     def _can_run(self, callee: str) -> bool:
         """Whether a called function is one that can run at all."""
-        return self.live is None or self.live.runs(callee)
+        return self._is_near(callee) and (self.live is None or self.live.runs(callee))
+
+    def _is_near(self, name: str) -> bool:
+        """Whether a function or class is of the files that can run together."""
+        return self.files is None or ir.file_of(name) in self.files
 
     def _can_take(self, function: str, stmt: ir.Stmt, branch: str) -> bool:
         """Whether a branch of an ``if`` is one that can run at all."""
@@ -691,18 +694,16 @@ class Walk(ABC, Generic[Held]):
         # What is called again before it is done is walked otherwise.
         if known is not None and known.entered.isdisjoint(self._active):
             self._entered |= known.entered
-            self._calls += known.calls
             for observed in self._observers:
                 observed |= known.observed
             return known.after
         spend(100 * len(self._frames))
         outer, self._entered = self._entered, set()
-        calls = self._calls
         with self._observed() as seen:
             after = frozenset(self._function(callee, {entered}))
         if self._entered.isdisjoint(self._active):
             self._walked[key] = _Walked(
-                after, frozenset(seen), frozenset(self._entered), self._calls - calls
+                after, frozenset(seen), frozenset(self._entered)
             )
         self._entered |= outer
         return after

@@ -240,6 +240,9 @@ class Regions:
         self, function: str, stmt: ir.Stmt, needed: set[str], modules_only: bool
     ) -> list[Run]:
         found = self._slice(function, stmt, needed, False)
+        # What the call itself computes, a turn before, is in regions of its own.
+        found.forward.discard(stmt.path)
+        found.members.discard(stmt.path)
         if modules_only and not self._reaches_modules(found):
             return []
         return self._runs_of(found, None)
@@ -596,6 +599,8 @@ class Regions:
                     )
                     return Refusal("AMP033", message, site.call.line)
                 reads = self.forward.reads_of(value, site.caller)
+                if whole and len(self._attributes(site.caller, reads)) == len(reads):
+                    continue  # data that the caller's instance keeps
                 runs += self._runs_before(site.caller, site.stmt, reads, found)
         inside = self._called_in(before)
         runs += self._runs_to_attributes(function, needed, found, inside, set())

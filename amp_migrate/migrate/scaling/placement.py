@@ -213,6 +213,7 @@ class Placer:
             handlers,
             self.newborn,
             self.live,
+            self.files,
         )
         for root in roots(self.program, self.events, self.files):
             protocol.run(root)

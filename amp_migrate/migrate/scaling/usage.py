@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.analysis.objects.coverage import Coverage
@@ -13,11 +14,20 @@ from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.identity import Identities, order
 from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
 from amp_migrate.analysis.paths.ownership import Ownership
-from amp_migrate.analysis.paths.walk import Site
-from amp_migrate.migrate.scaling.placement import roots
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """What runs where one script does."""
+
+    files: frozenset[str]
+    roots: tuple[str, ...]
+    """The functions with which its ways begin."""
+    live: Live | None
+    """What of them can run, where that is known."""
 
 
 class Usage:
@@ -30,15 +40,16 @@ class Usage:
         events: Events,
         loops: list[TrainingLoop],
         live_with: Callable[[TrainingLoop], Live | None],
+        runs_of: Callable[[TrainingLoop], list[ScriptRun]],
     ) -> None:
-        """``live_with``: what can run where a loop does."""
+        """``live_with``: what can run where a loop does. ``runs_of``: the runs that may come to it."""
         self.live_with = live_with
+        self.runs_of = runs_of
         self.program = program
         self.optimizers = optimizers
         self.events = events
         self.loops = loops
-        self._exhausted: Collection[str] = ()
-        self._walked: set[str] = set()
+        self._walked: dict[ScriptRun, Association] = {}
         self._slots = frozenset(
             event.slot
             for _, _, event in events.calls_of("step")
@@ -58,9 +69,7 @@ class Usage:
         if not beside and not self.program.call_sites.get(loop.function):
             # Who calls it may step.
             return
-        sites = [(backward.function, backward.stmt.path) for backward in loop.backwards]
-        used = any(self._used.get(site) for site in sites)
-        if not used and loop.function in self._walked and not self._is_cut(loop):
+        if not self._used(loop) and self._is_met(loop) and not self._is_cut(loop):
             loop.slots = frozenset()
             message = "no optimizer steps on this backward()"
             loop.refuse(Refusal("AMP011", message))
@@ -125,29 +134,54 @@ class Usage:
             )
         )
 
-    @cached_property
-    def _used(self) -> dict[Site, set[Slot]]:
-        """The optimizers that step on what each backward leaves."""
-        identities, ownership = self._identities, self._ownership
-        sites = [(b.function, b.stmt.path) for o in self.loops for b in o.backwards]
-        files = self.program.around(frozenset(ir.file_of(site[0]) for site in sites))
-        walk = Association(
-            self.program, self.events, identities, ownership, frozenset(sites), True
-        )
-        for root in roots(self.program, self.events, files):
-            walk.run(root)
-        self._exhausted = walk.exhausted
-        self._walked = {function for function, _ in walk.visited}
-        used: dict[Site, set[Slot]] = {}
-        for one, ways in walk.uses.items():
-            for way in ways:
-                used.setdefault(way[-1], set()).add(one)
-        return used
+    def _walks(self, loop: TrainingLoop) -> Iterator[Association]:
+        """All ways through each of the runs that may come to a loop: scripts that share a trainer run
+        apart."""
+        for run in self.runs_of(loop):
+            if run not in self._walked:
+                sites = (
+                    (b.function, b.stmt.path)
+                    for one in self.loops
+                    for b in one.backwards
+                )
+                walk = self._walked[run] = Association(
+                    self.program,
+                    self.events,
+                    self._identities,
+                    self._ownership,
+                    frozenset(s for s in sites if ir.file_of(s[0]) in run.files),
+                    by_site=True,
+                    live=run.live,
+                    files=run.files,
+                )
+                for root in run.roots:
+                    walk.run(root)
+            yield self._walked[run]
+
+    def _used(self, loop: TrainingLoop) -> set[Slot]:
+        """The optimizers that step on what a loop's backwards leave."""
+        sites = {(b.function, b.stmt.path) for b in loop.backwards}
+        return {
+            one
+            for walk in self._walks(loop)
+            for one, ways in walk.uses.items()
+            if any(way[-1] in sites for way in ways)
+        }
 
     def _is_cut(self, loop: TrainingLoop) -> bool:
         """Whether more ways lead to a loop than are followed."""
         return any(
-            self.events.leads_to(root, (loop.function,)) for root in self._exhausted
+            self.events.leads_to(root, (loop.function,))
+            for walk in self._walks(loop)
+            for root in walk.exhausted
+        )
+
+    def _is_met(self, loop: TrainingLoop) -> bool:
+        """Whether a way that is followed comes to a loop."""
+        return any(
+            function == loop.function
+            for walk in self._walks(loop)
+            for function, _ in walk.visited
         )
 
     def _made_beside(self, loop: TrainingLoop, used: set[Slot]) -> set[Slot]:
@@ -170,10 +204,7 @@ class Usage:
         if len(self._identities.all) < 2:
             self._settle_alone(loop)
             return
-        used: set[Slot] = set()
-        for backward in loop.backwards:
-            used |= self._used.get((backward.function, backward.stmt.path), set())
-        used = self._made_beside(loop, used)
+        used = self._made_beside(loop, self._used(loop))
         if self._is_cut(loop):
             if self._is_local(loop):
                 return
@@ -204,7 +235,7 @@ class Usage:
                 message = f"{name} may step on these gradients, too, in its own way: no scaler would see it"
                 loop.refuse(Refusal("AMP014", message, line))
                 loop.slots = near  # the reason is this loop's alone
-        for slot in loop.slots:
+        for slot in sorted(loop.slots - near, key=order):
             trace = self.optimizers.trace(slot)
             if trace.problems or not trace.births:
                 line = trace.problems[0].line if trace.problems else 0
