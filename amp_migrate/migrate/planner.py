@@ -491,7 +491,7 @@ class Planner:
         )
         for root in roots(self.program, self.events, files):
             walk.run(root)
-        if walk.exhausted and len(identities.all) > 1:
+        if walk.exhausted:
             message = (
                 "more paths lead through these loops and optimizers than are followed"
             )

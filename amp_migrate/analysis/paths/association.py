@@ -27,7 +27,7 @@ Scaler = frozenset[Slot]
 
 _MOST_CONDITIONS = 16
 
-_MOST_CALLS, _MOST_CALLS_OF_ONE = 20_000, 4_000
+_MOST_CALLS, _MOST_CALLS_OF_ONE = 20_000, 5_000
 _MOST_PAIRS = 4_000
 """Of ways and optimizers: at each step all of them are looked through."""
 
