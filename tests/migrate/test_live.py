@@ -644,6 +644,24 @@ class Net(nn.Module):
     assert not found["test.py"].changed
 
 
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_nets_that_a_package_has_by_their_names(tmp_path: Path, unsafe: bool) -> None:
+    """`nets.__dict__[name]` may be all that the package has, and nothing else of the program."""
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "plain.py").write_text(_HEAD + _PLAIN)
+    (tmp_path / "sparse.py").write_text(_HEAD + _SPARSE)
+    star = "from sparse import *\n" if unsafe else ""
+    (tmp_path / "nets" / "__init__.py").write_text(f"from .plain import *\n{star}")
+    text = (
+        _HEAD
+        + "import sys\nimport nets\nfrom sparse import Sparse\nname = sys.argv[-1]\n"
+        + _TRAIN.replace("nets.MAKE()", "nets.__dict__[name]()")
+    )
+    (tmp_path / "train.py").write_text(text)
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["train.py"].changed is not unsafe, found["train.py"].diagnostics
+
+
 def test_a_library_is_called_with_any_of_its_nets(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
     lines = _TRAIN.replace("MAKE", "Plain").splitlines(keepends=True)

@@ -11,6 +11,27 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a class of layers behind others, and a loss that nothing calls
+class Judge(nn.Sequential):
+    def __init__(self, size):
+        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)
+class Adverse(nn.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.judge = judge
+        self.bce = lambda p, t: F.binary_cross_entropy(p, t)
+    def forward(self, f, t):
+        p = self.judge(f)
+        return F.binary_cross_entropy(p, t)
+model = nn.Linear(6, 8).to(device)
+adverse = Adverse(Judge(8)).to(device)
+---
+loss = adverse(model(x).relu(), y)
+---
+    p = self.judge(f.float())
+    return F.binary_cross_entropy(p, t)
+
 === activation chosen
 BCE
 class Net(nn.Module):
@@ -596,6 +617,45 @@ loss = bound(x, y)
 loss = bound(x, y)
 """)
 REFUSED = cases("""\
+=== a class of layers that are all there is
+class Judge(nn.Sequential):
+    def __init__(self, size):
+        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)
+class Adverse(nn.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.judge = judge
+        self.bce = lambda p, t: F.binary_cross_entropy(p, t)
+    def forward(self, f, t):
+        p = self.judge(f)
+        return F.binary_cross_entropy(p, t)
+model = Adverse(Judge(6)).to(device)
+---
+loss = model(x, y)
+---
+        p = self.judge(f)
+
+=== a loss in a lambda that is called
+class Judge(nn.Sequential):
+    def __init__(self, size):
+        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)
+class Adverse(nn.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.judge = judge
+        self.bce = lambda p, t: F.binary_cross_entropy(p, t)
+    def forward(self, f, t):
+        p = self.judge(f)
+        return self.bce(p, t)
+model = nn.Linear(6, 8).to(device)
+adverse = Adverse(Judge(8)).to(device)
+---
+loss = adverse(model(x).relu(), y)
+---
+        self.bce = lambda
+
 === a default that one call takes
 LINEAR
 class Bound(nn.Module):

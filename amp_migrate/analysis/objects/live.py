@@ -18,6 +18,7 @@ from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ends, is_main_guard
+from amp_migrate.program.layout import Located
 from amp_migrate.program.link import Program, Ref
 from amp_migrate.program.names import Definition
 
@@ -449,6 +450,7 @@ class _Reader:
                     isinstance(inner, ir.Attr)
                     and name == "__dict__"
                     and self._is_imported(inner.value, function)
+                    and not self._reach_names(inner.value, function)
                 ):
                     found.is_open = True
                 if id(inner) not in harmless:
@@ -612,26 +614,57 @@ class _Reader:
         """Take all that a file defines or imports; whether that can be told. ``modules``: also where it
         imports some of the project, whose names are not taken."""
         program = self.program
-        facts = program.modules[file]
-        if facts.star_imports:
+        if program.modules[file].star_imports:
             return False
-        imported = [
-            (ir.Name(name), function)
-            for function, found in facts.functions.items()
-            for name, _ in found.imports
-        ]
-        top = ir.top_of(ir.global_name(file, ""))
-        imported += [(ir.Name(n), top) for n, _ in program.functions[top].imports]
         if not modules and any(
-            program.is_local(program.origin(*one) or "") for one in imported
+            program.is_local(program.origin(*one) or "") for one in self._imports(file)
         ):
             return False
-        for one in imported:
-            self._mention_all(program.resolve(*one))
+        self._take_file(file)
+        return True
+
+    def _take_file(self, file: str) -> None:
+        for one in self._imports(file):
+            self._mention_all(self.program.resolve(*one))
+        facts = self.program.modules[file]
         for function in facts.functions:
             self._mention(function)
         for class_name in facts.classes:
             self._make(class_name)
+
+    def _imports(self, file: str) -> Iterator[tuple[ir.Expr, str]]:
+        """The names that a file imports anywhere, and where."""
+        facts = self.program.modules[file]
+        top = facts.top.qualname
+        for function in {*facts.functions, top}:
+            for name, _ in self.program.functions[function].imports:
+                yield ir.Name(name), function
+
+    def _reach_names(self, module: ir.Expr, function: str) -> bool:
+        """Take all that a module has under its names, ``models.__dict__``; whether that can be told."""
+        program = self.program
+        origin = program.origin(module, function)
+        if origin is None or program.layout is None:
+            return False
+        home = ir.file_of(function)
+        found = program.layout.locate(home, origin) or (
+            program.layout.locate(home, origin.lstrip("."))
+        )
+        pending, seen = [found], set[str]()
+        while pending:
+            one = pending.pop()
+            if not isinstance(one, Located) or one.rest:
+                return False
+            if one.file in seen or one.file not in program.modules:
+                continue
+            seen.add(one.file)
+            self._take_file(one.file)
+            starred = (
+                program.layout.locate(one.file, name)
+                for name in program.modules[one.file].star_imports
+            )
+            # Those of other projects have nothing of this one.
+            pending += (each for each in starred if each is not None)
         return True
 
     def _gets_any(self, call: ir.Call, function: str) -> bool:

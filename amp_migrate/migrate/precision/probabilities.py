@@ -16,6 +16,7 @@ from amp_migrate.migrate.precision.islands import TANGLED, Islands
 from amp_migrate.migrate.precision.remedies import Planner, Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 _MOST = 200
 
@@ -79,6 +80,8 @@ class Probabilities(Planner):
         """Whether a loss may run under autocast, or on what autocast made."""
         function = found.function
         now = any(call is found.call for call in _calls_now(found.stmt))
+        if not now and self._is_never_called(found):
+            return False
         called_unseen = not ir.is_top(function) and (
             function in self.program.escaping or function not in self.program.call_sites
         )
@@ -87,6 +90,36 @@ class Probabilities(Planner):
             or not now
             or called_unseen
             or self._comes_from(regions, found)
+        )
+
+    def _is_never_called(self, found: BceCall) -> bool:
+        """Whether a loss stands in a lambda that is kept in an attribute of its object, and which nothing
+        in the program reads."""
+        own = self.program.self_class(found.function)
+        match found.stmt:
+            case ir.Stmt(kind="assign", targets=(ir.Attr(attr=name),)) if own:
+                family = set(self.program.family(own[1]))
+                return not self._is_read_by_any_name(family) and all(
+                    one.kind == "assign"
+                    and isinstance(one.value, ir.Deferred)
+                    and all(isinstance(t, ir.Attr) for t in one.targets)
+                    and [*map(ir.last_of, parts_of(one))].count(name) == 1
+                    for _, one in self.program.mentioning(name)
+                )
+        return False
+
+    def _is_read_by_any_name(self, classes: set[str]) -> bool:
+        """Whether attributes of such an object may be read under names that the program makes."""
+        program = self.program
+        return any(
+            len(call.args) > 1
+            and not isinstance(call.args[1].value, ir.Const)
+            and self.modules.can_run(function)
+            and program.origin(call.args[0].value, function) is None
+            and not classes.isdisjoint(
+                program.instance_classes(call.args[0].value, function) or classes
+            )
+            for function, _, call in program.calls_named("getattr")
         )
 
     def _comes_from(self, regions: Statements, found: BceCall) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from amp_migrate.analysis.objects.flow import Made
-from amp_migrate.analysis.objects.forward import MODULES, Forward
+from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
 from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.objects.points_to import WRAPPERS
 from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
@@ -17,7 +17,7 @@ from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
 from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import SplitLast
+from amp_migrate.edit.edits import Island, SplitLast
 from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies, Unclear
 from amp_migrate.program import ir
 
@@ -320,6 +320,83 @@ class Sigmoids(Planner):
         return True
 
     def _squash_call(self, at: Made, call: ir.Call) -> None:
+        """The sigmoids that a call ends in; where a module's are not found, all of it runs in fp32."""
+        planned = self.planned()
+        try:
+            self._squash_within(at, call)
+        except Unclear:
+            self.take_back(planned)
+            if not self._isolate(at, call):
+                raise
+
+    def _isolate(self, at: Made, call: ir.Call) -> bool:
+        """Run a module on features in fp32, which is exact whatever it holds; whether that can be.
+
+        Not where it is the first that the data comes to: nothing would be left to autocast.
+        """
+        stmt, function = at.stmt, at.function
+        if (
+            stmt.kind != "assign"
+            or stmt.value is not call
+            or (function, stmt.path) not in self.halves.under_autocast
+            or self.modules.of(call.func, function) is None
+            or len(call.args) != 1
+            or call.args[0].star
+            or self.program.origin(call.func, function) is not None
+        ):
+            return False
+        given = at.inner(call.args[0].value)
+        if not isinstance(given.expr, ir.Name) or not self._is_of_models(given):
+            return False
+        if not self.remedies.raise_(given, True):
+            return False
+        self.remedies.edit(function, Island(stmt.path))
+        self.halves.made_full.add(id(call))
+        return True
+
+    def _is_of_models(self, at: Made) -> bool:
+        """Whether all that a value may be made of in sight is computed by modules in a region."""
+        pending, seen = [at], set[tuple[int, str]]()
+        while pending and len(seen) < _MOST:
+            one = pending.pop()
+            if (id(one.expr), one.function) in seen:
+                continue
+            seen.add((id(one.expr), one.function))
+            match one.expr:
+                case ir.Call() as call if self._is_model(one, call):
+                    continue
+                case ir.Call(func=func, args=args):
+                    inside = [arg.value for arg in args if arg.name is None]
+                    if self.program.origin(func, one.function) is None:
+                        if not isinstance(func, ir.Attr):
+                            return False
+                        inside = [func.value]
+                    if not inside:
+                        return False
+                    pending.append(one.inner(inside[0]))
+                case ir.Name():
+                    made = self.flow.made(one)
+                    if not made:
+                        return False
+                    pending += made
+                case ir.Display(items=items) if items:
+                    pending += [one.inner(item) for item in items]
+                case ir.Item(value=value):
+                    pending.append(one.inner(value))
+                case _:
+                    return False
+        return not pending
+
+    def _is_model(self, at: Made, call: ir.Call) -> bool:
+        """Whether a call under autocast is one of a module that has parameters, for all that is seen."""
+        return (
+            at.function,
+            at.stmt.path,
+        ) in self.halves.under_autocast and self.forward.is_forward(
+            call, at.function, MODELS
+        )
+
+    def _squash_within(self, at: Made, call: ir.Call) -> None:
         program = self.program
         func = call.func
         first = call.args[0].value if call.args and not call.args[0].star else None
