@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amp_migrate.analysis.objects.contents import Contents
@@ -28,8 +29,13 @@ class Made:
 class Flow:
     """Answers for one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(
+        self, program: Program, can_run: Callable[[str], bool] = lambda function: True
+    ) -> None:
+        """``can_run``: whether a function can run where values are asked for: what others give to a parameter
+        is none of them."""
         self.program = program
+        self.can_run = can_run
         self.contents = program.noted(Contents)
         self.points_to = program.noted(PointsTo)
 
@@ -84,6 +90,7 @@ class Flow:
         """What the callers give to a parameter; None where not all are known."""
         program = self.program
         sites = program.call_sites.get(function, [])
+        sites = [site for site in sites if self.can_run(site.caller)]
         if not sites or function in program.escaping:
             return None
         defaults = [

@@ -48,7 +48,7 @@ class Remedies:
     ) -> None:
         self.program = program
         self.dtype = dtype
-        self.flow = Flow(program)
+        self.flow = Flow(program, can_run)
         self.modules = Modules(program, can_run)
         self.dtypes = Dtypes(self.flow, self.modules)
         self.tensors = Tensors(self.flow, self.modules)
