@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from half_support import cases, check_lines, check_runs
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
@@ -398,3 +400,38 @@ def test_bfloat16_has_the_range_of_fp32_and_fewer_digits() -> None:
     assert ".float() *" not in migrate_source(squares, options=options).output
     case = MIGRATED["a variance in steps"]
     check_lines(migrate_source(case.source, options=options).output, case.lines)
+
+
+ENTROPY = """\
+import torch
+def entropy(p):
+    return -(p * torch.log(p + 1e-5)).sum(dim=1)
+"""
+SCRIPT = """\
+import sys
+import torch
+from torch import nn
+from lib import entropy
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = nn.Sequential(nn.Linear(8, 4), *LAST).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    x = torch.randn(4, 8, device=device)
+    loss = entropy(GIVEN).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_what_another_script_gives_to_a_library(tmp_path: Path) -> None:
+    (tmp_path / "lib.py").write_text(ENTROPY)
+    for name, last, given in (
+        ("right", "[]", "torch.softmax(net(x), dim=1)"),
+        ("wrong", "[nn.Softmax(1) if sys.argv[1:] else nn.Sigmoid()]", "net(x)"),
+    ):
+        text = SCRIPT.replace("LAST", last).replace("GIVEN", given)
+        (tmp_path / f"{name}.py").write_text(text)
+    found = {Path(r.path).stem: r for r in migrate_paths([tmp_path]).results}
+    assert found["right"].changed
+    assert [one.code for one in found["wrong"].diagnostics] == ["AMP020"]
