@@ -4,6 +4,7 @@ A table of cases is one text. A case has a name, what stands before the loop, th
 loss, and lines to look for. These words stand for lines that many scripts share:
 
 - ``LINEAR``: one layer; ``SEQ``: layers in a row, the last a sigmoid;
+- ``JUDGE``: a class of such layers, behind others;
 - ``NET``: a module of one's own, with the body of its ``forward`` indented behind it.
 """
 
@@ -38,6 +39,10 @@ _WORDS = {
     "SEQ": "model = nn.Sequential(\n"
     "    nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid()\n"
     ").to(device)\n",
+    "JUDGE": "class Judge(nn.Sequential):\n"
+    "    def __init__(self, size):\n"
+    "        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())\n"
+    "        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)\n",
     "BCE": "criterion = nn.BCELoss()\n",
 }
 _NET = """\

@@ -39,14 +39,7 @@ class Dice(nn.Module):
 """
 
 
-def _written(text: str) -> dict[str, Case]:
-    for word, code in (("SPARSE", _SPARSE), ("PLAIN", _PLAIN), ("DICE", _DICE)):
-        text = text.replace(f"{word}\n", code)
-    return cases(text)
-
-
-MIGRATED = _written("""\
-=== an option that only what nothing calls sets
+_OPTION = """\
 class Net(nn.Module):
     def __init__(self, sparse=False):
         super().__init__()
@@ -58,6 +51,19 @@ class Net(nn.Module):
         if self.sparse:
             h = torch.sparse.mm(self.eye, h)
         return h
+"""
+
+
+def _written(text: str) -> dict[str, Case]:
+    words = {"SPARSE": _SPARSE, "PLAIN": _PLAIN, "DICE": _DICE, "OPTION": _OPTION}
+    for word, code in words.items():
+        text = text.replace(f"{word}\n", code)
+    return cases(text)
+
+
+MIGRATED = _written("""\
+=== an option that only what nothing calls sets
+OPTION
 def build(kind, **options):
     return Net(**options)
 def rename(net, name):
@@ -208,17 +214,7 @@ print(model.volume().item() < 2)
 """)
 REFUSED = _written("""\
 === an option among others
-class Net(nn.Module):
-    def __init__(self, sparse=False):
-        super().__init__()
-        self.sparse = sparse
-        self.l = nn.Linear(6, 1)
-        self.register_buffer("eye", torch.eye(8).to_sparse())
-    def forward(self, x):
-        h = self.l(x)
-        if self.sparse:
-            h = torch.sparse.mm(self.eye, h)
-        return h
+OPTION
 def build(kind, **options):
     return Net(**options)
 model = build("net", sparse=True).to(device)
@@ -228,17 +224,7 @@ loss = F.mse_loss(model(x), y)
 h = torch.sparse.mm
 
 === an option that is set by its name
-class Net(nn.Module):
-    def __init__(self, sparse=False):
-        super().__init__()
-        self.sparse = sparse
-        self.l = nn.Linear(6, 1)
-        self.register_buffer("eye", torch.eye(8).to_sparse())
-    def forward(self, x):
-        h = self.l(x)
-        if self.sparse:
-            h = torch.sparse.mm(self.eye, h)
-        return h
+OPTION
 def build(kind, **options):
     return Net(**options)
 model = Net().to(device)

@@ -12,10 +12,7 @@ from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
 === a class of layers behind others, and a loss that nothing calls
-class Judge(nn.Sequential):
-    def __init__(self, size):
-        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
-        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)
+JUDGE
 class Adverse(nn.Module):
     def __init__(self, judge):
         super().__init__()
@@ -618,10 +615,7 @@ loss = bound(x, y)
 """)
 REFUSED = cases("""\
 === a class of layers that are all there is
-class Judge(nn.Sequential):
-    def __init__(self, size):
-        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
-        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)
+JUDGE
 class Adverse(nn.Module):
     def __init__(self, judge):
         super().__init__()
@@ -637,10 +631,7 @@ loss = model(x, y)
         p = self.judge(f)
 
 === a loss in a lambda that is called
-class Judge(nn.Sequential):
-    def __init__(self, size):
-        last = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
-        super().__init__(nn.Linear(size, 4), nn.ReLU(), last)
+JUDGE
 class Adverse(nn.Module):
     def __init__(self, judge):
         super().__init__()

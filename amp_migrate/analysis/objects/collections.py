@@ -334,9 +334,7 @@ class Collections:
         return (
             bool(refs)
             and not any(arg.star for arg in call.args)
-            and (
-                all(ref.kind == "class" and ref.name in self._doubtful for ref in refs)
-            )
+            and all(ref.kind == "class" and ref.name in self._doubtful for ref in refs)
         )
 
     @cached_property

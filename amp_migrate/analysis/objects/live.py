@@ -296,12 +296,12 @@ class _Reader:
                     top = ir.top_of(ir.global_name(file, ""))
                     self._mention_all(self.program.resolve(expr, top))
 
-    def _mention_all(self, refs: Collection[Ref], holder: str | None = None) -> None:
+    def _mention_all(self, refs: Collection[Ref]) -> None:
         for ref in refs:
             if ref.kind == "function":
                 self._mention(ref.name)
             elif ref.kind == "class":
-                self._make(ref.name, holder)
+                self._make(ref.name)
 
     def _may_be_asked_for(self, scope: ir.Function) -> bool:
         """``getattr(trainer, name)()``"""
@@ -643,28 +643,24 @@ class _Reader:
     def _reach_names(self, module: ir.Expr, function: str) -> bool:
         """Take all that a module has under its names, ``models.__dict__``; whether that can be told."""
         program = self.program
-        origin = program.origin(module, function)
-        if origin is None or program.layout is None:
+        file = program.module_file(module, function)
+        if file is None or program.layout is None:
             return False
-        home = ir.file_of(function)
-        found = program.layout.locate(home, origin) or (
-            program.layout.locate(home, origin.lstrip("."))
-        )
-        pending, seen = [found], set[str]()
+        pending, seen = [file], set[str]()
         while pending:
-            one = pending.pop()
-            if not isinstance(one, Located) or one.rest:
-                return False
-            if one.file in seen or one.file not in program.modules:
+            file = pending.pop()
+            if file in seen or file not in program.modules:
                 continue
-            seen.add(one.file)
-            self._take_file(one.file)
-            starred = (
-                program.layout.locate(one.file, name)
-                for name in program.modules[one.file].star_imports
-            )
-            # Those of other projects have nothing of this one.
-            pending += (each for each in starred if each is not None)
+            seen.add(file)
+            self._take_file(file)
+            for name in program.modules[file].star_imports:
+                match program.layout.locate(file, name):
+                    case None:
+                        continue  # Another project's has nothing of this one.
+                    case Located(file=starred, rest=()):
+                        pending.append(starred)
+                    case _:
+                        return False
         return True
 
     def _gets_any(self, call: ir.Call, function: str) -> bool:

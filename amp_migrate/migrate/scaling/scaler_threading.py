@@ -555,20 +555,20 @@ class Travel:
     def refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
         for class_name in self.program.family(slot.owner):
-            for stmt in self.program.classes[class_name].body:
-                name = ir.local_name(class_name)
+            found = self.program.classes[class_name]
+            name = ir.local_name(class_name)
+            setters = [
+                found.line for method, _ in found.methods if method == "__setattr__"
+            ]
+            for stmt in found.body:
                 if ir.Name("__slots__") in stmt.targets:
                     reason = f"{name} has __slots__, which a new attribute would have to join"
                     raise Blocked(Refusal("AMP035", reason, stmt.line))
                 if ir.Name("__setattr__") in stmt.targets:
-                    reason = f"{name} has a __setattr__ of its own"
-                    raise Blocked(Refusal("AMP035", reason, stmt.line))
-            for method, _ in self.program.classes[class_name].methods:
-                if method == "__setattr__":
-                    name = ir.local_name(class_name)
-                    reason = f"{name} has a __setattr__ of its own"
-                    line = self.program.classes[class_name].line
-                    raise Blocked(Refusal("AMP035", reason, line))
+                    setters.insert(0, stmt.line)
+            if setters:
+                reason = f"{name} has a __setattr__ of its own"
+                raise Blocked(Refusal("AMP035", reason, setters[0]))
 
         line = self.reads_all(slot.owner)
         if line:

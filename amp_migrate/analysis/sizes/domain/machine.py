@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from amp_migrate.analysis.sizes.domain.choices import choice
 from amp_migrate.analysis.sizes.domain.given import Given
@@ -100,12 +99,8 @@ class Machine:
         """Count one step; raises `OutOfSteps` behind the last."""
         self.steps += 1
         if self.steps > self.limit:
-            self.out_of_steps()
-
-    def out_of_steps(self) -> NoReturn:
-        """There are no more."""
-        self.exhausted = True
-        raise OutOfSteps
+            self.exhausted = True
+            raise OutOfSteps
 
     def new_fork(self) -> int:
         """A number for a fork that no other has."""

@@ -41,9 +41,7 @@ class Expressions(Lookup):
 
     def evaluate(self, expr: ir.Expr, frame: Frame) -> Value:
         """What an expression is worth; nothing is raised but for the bounds."""
-        self.steps += 1
-        if self.steps > self.limit:
-            self.out_of_steps()
+        self.step()
         # What most expressions are: to match patterns takes longer.
         if isinstance(expr, ir.Name):
             return self.name(expr.id, frame)

@@ -62,9 +62,7 @@ class Statements(Assignments):
 
     def statement(self, stmt: ir.Stmt, frame: Frame) -> str:
         """Run one statement; how it is left."""
-        self.steps += 1
-        if self.steps > self.limit:
-            self.out_of_steps()
+        self.step()
         self.at = stmt
         match stmt.kind:
             case "assign" | "annassign":
