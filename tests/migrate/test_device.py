@@ -626,7 +626,7 @@ FUNCTIONS = {
         fit(make(args.cuda))
         fit(make(not args.cuda))
         """,
-        "AMP041",
+        'next(model.parameters()).device.type == "cuda"',
     ),
     "a flag that may be no bool": (
         """\
@@ -664,6 +664,64 @@ FUNCTIONS = {
         fit(net, dev)
         """,
         'dev.type == "cuda"',
+    ),
+    "a helper that makes the optimizer": (
+        """\
+        def make(rate, net):
+            return torch.optim.SGD(net.parameters(), lr=rate)
+        def fit(model, opt):
+        LOOP
+        def main():
+            model = nn.Linear(8, 3).to(pick())
+            optimizer = make(0.1, model)
+            fit(model, optimizer)
+        main()
+        """,
+        'next(model.parameters()).device.type == "cuda"',
+    ),
+    "a helper that makes the optimizer of one of two models": (
+        """\
+        def make(rate, net):
+            return torch.optim.SGD(net.parameters(), lr=rate)
+        def fit(model, opt):
+        LOOP
+        def main():
+            model, other = nn.Linear(8, 3).to(pick()), nn.Linear(8, 3).to(pick())
+            optimizer = make(0.1, model if stay else other)
+            fit(model if stay else other, optimizer)
+        main()
+        """,
+        "AMP041",
+    ),
+    "a helper that another function asks for a model, too": (
+        """\
+        def build(where):
+            net = nn.Linear(8, 3).to(where if where > 0 else "cpu")
+            return net
+        def evaluate():
+            return build(pick())(torch.randn(4, 8))
+        def main():
+            model = build(pick())
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        'next(model.parameters()).device.type == "cuda"',
+    ),
+    "a helper that another function calls with the same model": (
+        """\
+        def place(net):
+            net.to(pick())
+        def evaluate():
+            return place(MODELS[0])
+        def main():
+            model = nn.Linear(8, 3)
+            MODELS.append(model)
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        main()
+        """,
+        "AMP041",
     ),
     "a helper that moves it": (
         """\

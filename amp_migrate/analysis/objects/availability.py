@@ -310,6 +310,18 @@ class Sight:
         )
 
 
+def leading_to(program: Program, place: Place) -> set[tuple[str, ir.Path]]:
+    """A place, and the calls that come to it in the end: each a function, and a statement in it."""
+    leading = {(place.function, place.stmt.path)}
+    pending = [place.function]
+    while pending:
+        for site in program.call_sites.get(pending.pop(), ()):
+            if all(site.caller != caller for caller, _ in leading):
+                pending.append(site.caller)
+            leading.add((site.caller, site.stmt.path))
+    return leading
+
+
 def is_over(
     program: Program,
     function: str,
@@ -318,14 +330,7 @@ def is_over(
     asked: tuple[str, ...] = (),
 ) -> bool:
     """Whether a statement is not run any more once a place is come to."""
-    leading = {(place.function, place.stmt.path)}
-    pending = [place.function]
-    while pending:
-        for site in program.call_sites.get(pending.pop(), ()):
-            if all(site.caller != caller for caller, _ in leading):
-                pending.append(site.caller)
-            leading.add((site.caller, site.stmt.path))
-    own = [path for caller, path in leading if caller == function]
+    own = [path for caller, path in leading_to(program, place) if caller == function]
     if own:
         control = program.control(function)
         # Of what one statement calls, the order is not followed.

@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.availability import (
     Seen,
     Sight,
     is_over,
+    leading_to,
     root_of,
 )
 from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
@@ -161,17 +162,29 @@ class Devices:
     def _by_parameters(self, moves: Iterable[Move], place: Place) -> Decision | None:
         """Where the decision is out of sight, but made before: a parameter that the optimizer is given is
         where it was put."""
-        if not all(is_over(self.program, m.function, m.stmt, place) for m in moves):
+        if not all(
+            is_over(self.program, move.function, move.stmt, place)
+            or self._is_made_and_moved(move, place)
+            for move in moves
+        ):
             return None
+        made = [(call, place.function) for call in calls_of(place.stmt)]
+        for target in place.stmt.targets:
+            found = self.points_to.of(target, place.function)
+            made += (
+                (one.expr, one.function)
+                for one in found
+                if isinstance(one.expr, ir.Call) and one.function != place.function
+            )
         given = {
-            inner.func.value
-            for call in calls_of(place.stmt)
+            self._written(inner.func.value, function, call.line, place)
+            for call, function in made
             for arg in call.args
             for inner in (_unfiltered(arg.value),)
             if isinstance(inner, ir.Call) and not inner.args
             if isinstance(inner.func, ir.Attr) and inner.func.attr == "parameters"
         }
-        text = ir.render(given.pop()) if len(given) == 1 else None
+        text = given.pop() if len(given) == 1 else None
         if text is None or text.endswith(")"):
             return None
         functions = self.program.functions.values()
@@ -179,6 +192,28 @@ class Devices:
             # A list is no iterator.
             return None
         return Decision(f'next({text}.parameters()).device.type == "cuda"')
+
+    def _written(self, expr: ir.Expr, at: str, line: int, place: Place) -> str | None:
+        """An expression that ``at`` evaluates in ``line``, in the words of the place."""
+        if at == place.function:
+            return ir.render(expr)
+        seen = self._translated(expr, at, line, place, 0)
+        return seen and ir.render(seen.expr)
+
+    def _is_made_and_moved(self, move: Move, place: Place) -> bool:
+        """Whether a function that is left when a place is come to moves what it makes: each run of it
+        another one."""
+        moved = move.receiver and self.points_to.of(
+            move.receiver, move.function, move.stmt
+        )
+        return (
+            bool(moved)
+            and all(
+                one.kind == "value" and one.function == move.function for one in moved
+            )
+            and not ir.is_top(move.function)
+            and all(move.function != f for f, _ in leading_to(self.program, place))
+        )
 
     def _have_same_instances(self, one: str, other: str) -> bool:
         """Whether what is of one class is of the other: the same, or a mixin and the only class that it is
