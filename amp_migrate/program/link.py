@@ -6,7 +6,7 @@ import heapq
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -253,7 +253,31 @@ class Program(Names):
                     if isinstance(target, ir.Attr):
                         definition = Definition(qualname, stmt, value, index)
                         found[target.attr].append((target.value, definition))
+        for qualname, stmt, given in self.calls_named("locals"):
+            function = self.functions[qualname]
+            if function.params and self.keeps_locals(stmt, given, qualname):
+                itself = ir.Name(function.params[0].name)
+                for name in sorted(function.bound - {itself.id}):
+                    value, target = ir.Name(name), ir.Attr(itself, name)
+                    read = replace(stmt, kind="assign", targets=(target,), value=value)
+                    found[name].append((itself, Definition(qualname, read, value)))
         return found
+
+    def keeps_locals(self, stmt: ir.Stmt, given: ir.Call, function: str) -> bool:
+        """Whether a statement makes attributes of ``locals()``: ``self.__dict__.update(locals())``, a loop
+        over its items, a call of what does so with its first argument."""
+        done = [*ir.statements((stmt,))] if stmt.kind == "for" else []
+        for call in calls_of(stmt):
+            if call.args and call.args[0].value is given:
+                if _sets_attributes(call):
+                    return True
+                done += (
+                    inner
+                    for ref in self.resolve(call.func, function)
+                    if isinstance(call.func, ir.Name) and ref.kind == "function"
+                    for inner in ir.statements(self.functions[ref.name].body)
+                )
+        return any(_sets_attributes(call) for inner in done for call in calls_of(inner))
 
     # -- classes ------------------------------------------------------------------------------
 
@@ -935,6 +959,15 @@ class Program(Names):
             return False
         found, _ = self.control(function).reaching(mention.id, stmt.path)
         return bool(found) and all(one.names[1:] != (meant,) for one in found)
+
+
+def _sets_attributes(call: ir.Call) -> bool:
+    match call.func:
+        case ir.Name("setattr"):
+            return True
+        case ir.Attr(ir.Attr(attr="__dict__") | ir.Call(ir.Name("vars")), "update"):
+            return True
+    return False
 
 
 class _NamedTuples:

@@ -339,13 +339,15 @@ other = maker(model, torch.optim.SGD)
 """,
         "AMP013",
     ),
-    "a class that options in no sight may give": (
+    "a class that options give that steps in its own way": (
         """\
+from apart import Lookahead
+options = {"of": Lookahead}
 def maker(net, of=torch.optim.SGD):
     return of(net.parameters(), lr=0.1)
-opt = maker(model, **kind)
+opt = maker(model, **options)
 """,
-        "AMP010",
+        "AMP014",
     ),
     "a class that is registered beside what steps in its own way": (
         """\
@@ -444,6 +446,84 @@ def test_is_refused(name: str) -> None:
     source, code = REFUSED[name]
     loop = before("for x, y in data:\n    STEPS\n")
     assert left_alone(f"kind = None\n{source}{loop}") == code
+
+
+ALL_VARIABLES = {
+    "into its attributes": "self.__dict__.update(locals())",
+    "into its attributes, by vars": "vars(self).update(locals())",
+    "one after the other": (
+        "for name, value in list(locals().items()):\n             setattr(self, name, value)"
+    ),
+    "by a helper": "keep(locals())",
+    "by a helper and their names": "keep_named(locals())",
+}
+KEEPS_ALL = """\
+ def keep(values):
+     me = values.pop("self")
+     me.__dict__.update(values)
+ def keep_named(values, prefix=""):
+     me = values["self"]
+     for name in [name for name in values if name != "self"]:
+         if not hasattr(me, name):
+             setattr(me, prefix + name, values[name])
+ class Agent:
+     def __init__(self, net, lr=0.1, make_opt=torch.optim.SGD, options=None):
+         if options is None:
+             options = {}
+         KEPT
+     def start(self):
+         self.opt = self.make_opt(self.net.parameters(), lr=self.lr, **self.options)
++        self.scaler = BORN
+     def fit(self):
+         for x, y in data:
+             STEPS net=self.net opt=self.opt scaler=self.scaler
+ agent = Agent(model, **{"lr": 0.2})
+ agent.start()
+ agent.fit()
+"""
+
+
+@pytest.mark.parametrize("name", ALL_VARIABLES)
+def test_all_variables_become_attributes(name: str) -> None:
+    diff = written_out(KEEPS_ALL.replace("KEPT", ALL_VARIABLES[name]))
+    source, expected = before_and_after(diff)
+    assert migrated(source) == expected
+    trains_as_before(diff)
+
+
+@pytest.mark.parametrize("kept", ["self.all = locals()", "print(locals())", "pass"])
+def test_variables_that_become_no_attributes(kept: str) -> None:
+    source, _ = before_and_after(written_out(KEEPS_ALL.replace("KEPT", kept)))
+    assert left_alone(source) == "AMP010"
+
+
+@pytest.mark.parametrize(
+    ("taken", "code"),
+    [
+        ("show(**locals())", "AMP035"),
+        ("print(len(vars()))", "AMP035"),
+        ("print([n for n in dir() if n])", "AMP035"),
+        ('print(locals()["x"], "x" in vars())', None),
+        ("print(sorted(vars(opt)))", None),
+    ],
+)
+def test_no_other_variable_where_all_are_taken(taken: str, code: str | None) -> None:
+    text = """\
+def show(**variables):
+    print(len(variables))
+def fit():
+    print(len(locals()))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in data:
+        STEPS
+        TAKEN
+fit()
+"""
+    source = before(text.replace("TAKEN", taken))
+    if code is not None:
+        assert left_alone(source) == code
+    else:
+        assert "scaler.step(opt)" in migrated(source)
 
 
 HIDDEN = {

@@ -101,7 +101,7 @@ class Makers:
                 for one in self.points_to.of(
                     asked, there, context=calls, enough=self._is_other
                 )
-                if one.kind != "open" and not one.is_none
+                if not _is_unknown(one)
             ]
             if not found or any(map(self._is_other, found)):
                 return None
@@ -120,8 +120,7 @@ class Makers:
     def _is_other(self, one: Object) -> bool:
         """Whether it makes no optimizer, whatever else may be called."""
         return (
-            one.kind != "open"
-            and not one.is_none
+            not _is_unknown(one)
             and self._shortened(one) is None
             and self._kind_of(one) is None
         )
@@ -315,6 +314,16 @@ def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
     return any(arg.name == "params" for arg in call.args) or any(
         isinstance(inner, ir.Attr) and inner.attr == "parameters"
         for inner in ir.walk(given)
+    )
+
+
+def _is_unknown(one: Object) -> bool:
+    """Whether callers out of sight decide what it is; or it is None, or a part of a number or of a text,
+    which nobody calls."""
+    return (
+        one.kind == "open"
+        or one.is_none
+        or (isinstance(one.expr, ir.Const) and bool(one.fields))
     )
 
 

@@ -834,11 +834,12 @@ class PointsTo:
                 # Behind another one it is not known at which place.
                 yield self._inside(here, arg.value, ANY if counted else item(index))
                 counted = True
-        if spread:
-            return
-        if param.default is not None:
+        if param.default is not None and not (
+            spread and param.default == ir.Const(None)
+        ):
+            # Whether it is among what is spread out is not known.
             yield from self._default(site.callee, param, at)
-        else:
+        elif not spread:
             yield self._lost(here, f"the call gives no value to {param.name}")
 
     def _rest(

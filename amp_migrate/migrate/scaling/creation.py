@@ -47,6 +47,9 @@ class Traveller(Protocol):
     def refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
 
+    def refuse_variables(self, function: str, birth: ir.Path | None = None) -> None:
+        """Where all variables of a function are taken together, no other one may be among them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Born:
@@ -399,6 +402,8 @@ class Births:
                 self.travel.attributes.add((slot.owner, name))
                 self.travel.refuse_slots(slot)
             name = f"{holder}.{name}"
+        else:
+            self.travel.refuse_variables(function, stmt.path)
         enabled, torch = decision.enabled, self.travel.devices.torch_names.of(function)
         if self.travel.chosen is not None:
             dtype = self.travel.chosen.names[slot]

@@ -44,7 +44,7 @@ _ONE_BY_ONE = ("update", "get", "setdefault", "pop")
 _ABOUT_ONESELF = ("__init__", "__repr__", "__str__")
 _LOOKS_UP = ("getattr", "operator.methodcaller", "methodcaller")
 _RUNS_CODE = ("exec", "eval")
-_NAMESPACES = ("globals", "locals", "vars")
+_NAMESPACES = ("globals", "locals", "vars", "dir")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -578,6 +578,26 @@ class Travel:
             )
             raise Blocked(Refusal("AMP040", reason, line))
 
+    def refuse_variables(self, function: str, birth: ir.Path | None = None) -> None:
+        """Where all variables of a function are taken together (behind a ``birth``) no other one may be
+        among them."""
+        words = _NAMESPACES if ir.is_top(function) else _NAMESPACES[1:]
+        calls = (found for word in words for found in self.program.calls_named(word))
+        for where, stmt, call in calls:
+            if where != function or call.args or not isinstance(call.func, ir.Name):
+                continue
+            singly = any(
+                (isinstance(one, ir.Item) and one.value is call)
+                or (isinstance(one, ir.Attr) and one.attr in _ONE_BY_ONE)
+                or (isinstance(one, ir.Operation) and one.op in ("in", "not in"))
+                for one in parts_of(stmt)
+            )
+            if singly or self.program.keeps_locals(stmt, call, function):
+                continue
+            if birth is None or self.program.control(function).leads(birth, stmt.path):
+                reason = "all variables are taken here, and the scaler would be one"
+                raise Blocked(Refusal("AMP035", reason, stmt.line))
+
     def reads_all(self, class_name: str) -> int:
         """Where all attributes of an instance are taken together, to be saved, say; or 0."""
         family = self.program.family(class_name)
@@ -644,6 +664,7 @@ class Travel:
         if elsewhere is not None:
             reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
             raise Blocked(Refusal("AMP015", reason, facts.line))
+        self.refuse_variables(function)
         self._parameters.add((function, name))
         optional = optimizer is not None and any(
             self._gives_none(given) or self._is_foreign(given, site.caller)
