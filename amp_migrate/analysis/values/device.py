@@ -198,20 +198,19 @@ class Devices:
         if at == place.function:
             return ir.render(expr)
         seen = self._translated(expr, at, line, place, 0)
-        return seen and ir.render(seen.expr)
+        return None if seen is None else ir.render(seen.expr)
 
     def _is_made_and_moved(self, move: Move, place: Place) -> bool:
         """Whether a function that is left when a place is come to moves what it makes: each run of it
         another one."""
-        moved = move.receiver and self.points_to.of(
-            move.receiver, move.function, move.stmt
-        )
+        if move.receiver is None or ir.is_top(move.function):
+            return False
+        moved = self.points_to.of(move.receiver, move.function, move.stmt)
         return (
             bool(moved)
             and all(
                 one.kind == "value" and one.function == move.function for one in moved
             )
-            and not ir.is_top(move.function)
             and all(move.function != f for f, _ in leading_to(self.program, place))
         )
 
