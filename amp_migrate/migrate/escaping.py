@@ -50,7 +50,8 @@ class Handover:
         for qualname, stmt in self.optimizers.mentions.of(own):
             if stmt.kind == "delete":
                 continue
-            binds = _binds(stmt) or any(
+            puts = any(self._item(target, qualname) for target in stmt.targets)
+            binds = (not puts and _binds(stmt)) or any(
                 self.kept.holds(target, qualname)
                 or self._is_put_by(stmt, target, qualname)
                 for target in stmt.targets
@@ -66,12 +67,19 @@ class Handover:
 
     def _is_put_by(self, stmt: ir.Stmt, target: ir.Expr, function: str) -> bool:
         """``optimizers[name] = optimizer``"""
+        item = self._item(target, function)
         return (
-            isinstance(target, ir.Item)
+            item is not None
             and stmt.value is not None
             and self._is_own(stmt.value, function)
-            and self.kept.keep(target.value, function)
+            and self.kept.keep(item.value, function)
         )
+
+    def _item(self, target: ir.Expr, function: str) -> ir.Item | None:
+        """The element of a collection that a target is, also as an attribute: `state.optimizer`."""
+        if isinstance(target, ir.Item):
+            return target
+        return self.optimizers.contents.item_of(target, function)
 
     def _is_own(self, expr: ir.Expr, function: str) -> bool:
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Item)):
@@ -178,9 +186,12 @@ class Handover:
             for ref in program.resolve(call.func, function)
         )
         for arg in call.args:
+            contents = self.optimizers.contents
+            named = arg.name or not contents.makes_dict(call.func, function)
             if self.kept.is_appended(call) or (
-                arg.name is not None
-                and self.optimizers.contents.makes_dict(call.func, function)
+                named
+                and self._is_own(arg.value, function)
+                and contents.makes_items(call.func, function)
                 and self._is_kept(call, function, stmt)
             ):
                 continue

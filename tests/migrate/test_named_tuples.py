@@ -292,7 +292,8 @@ OF_EACH = {
     "as a dict": "        self.state._asdict()['opt'].step()\n",
     "another name": "        state = self.state\n        state.opt.step()\n",
     "made anew": "        self.state = State(self.state.net, torch.optim.Adam(model.parameters()))\n",
-    "gone through": "        for part in self.state:\n            print(part)\n",
+    "gone through": "        for part in self.state:\n            part.step()\n",
+    "by its last place": "        self.state[-1].step()\n",
     "saved": "        torch.save(self.state, 'state.pt')\n",
     "compared": "        print(self.state == (1, 2))\n",
 }
@@ -301,13 +302,52 @@ OF_EACH = {
 @pytest.mark.parametrize("name", OF_EACH)
 def test_one_of_each_object_is_taken_otherwise(name: str) -> None:
     text = f"{EACH}    def other(self):\n{OF_EACH[name]}for _ in range(2):\n    Trainer(model).train()\n"
-    assert left_alone(text) in ("AMP010", "AMP012", "AMP014")
+    assert left_alone(text) in ("AMP010", "AMP012", "AMP014", "AMP031")
 
 
-@pytest.mark.parametrize("name", OPEN)
+BESIDE = frozenset(
+    (
+        "unpacked where it is made",
+        "unpacked in a function",
+        "unpacked in another function",
+        "stepped by position",
+        "gone through",
+        "gone through in a comprehension",
+        "counted",
+        "its fields",
+        "handed to a method",
+        "a default of a method",
+        "one of two",
+        "returned beside something",
+        "made by what is used as a value",
+        "made by a method",
+        "its class under another name",
+        "its class made in part",
+        "derived from",
+        "two with different optimizers",
+        "two, one after the other",
+        "one in each turn",
+        "one in each call",
+    )
+)
+"""Tuples that get no field: as of a dict, the scaler stands beside them."""
+
+
+@pytest.mark.parametrize("name", sorted(BESIDE))
+def test_the_scaler_stands_beside_it(name: str) -> None:
+    output = migrated(OPEN[name])
+    assert "scaler=scaler" not in output
+    source = "".join(f"-{line}" for line in OPEN[name].splitlines(keepends=True))
+    trains_as_before(
+        source + "".join(f"+{x}" for x in output.splitlines(keepends=True))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(OPEN.keys() - BESIDE))
 def test_a_tuple_that_is_taken_otherwise(name: str) -> None:
     compile(HEAD + OPEN[name], "train.py", "exec")
-    assert left_alone(OPEN[name]) in ("AMP010", "AMP012", "AMP013", "AMP014")
+    codes = ("AMP010", "AMP012", "AMP013", "AMP014", "AMP031")
+    assert left_alone(OPEN[name]) in codes
 
 
 def test_what_another_file_unpacks(
@@ -315,10 +355,12 @@ def test_what_another_file_unpacks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text(f"{HEAD}{ONE}{STEP}")
-    assert len(migrate_paths(["."]).changed) == 1
+    (alone,) = migrate_paths(["."]).changed
+    assert b"scaler=scaler" in alone.output
     for use in (
         "import train\nnet, opt = train.state\n",
         "from train import State as S\nS(1, 2)\n",
     ):
         Path("other.py").write_text(use)
-        assert not migrate_paths(["."]).changed
+        (beside,) = migrate_paths(["."]).changed
+        assert b"scaler=scaler" not in beside.output

@@ -176,6 +176,82 @@ PROGRAMS = {
          self.optimizer = "none"
  other = Other()
 {MADE}{LOOP}""",
+    "another one, perhaps": f"""\
+{MADE} if len(data) > 9:
+     state.optimizer = {ADAM}
++    scaler = BORN
+{LOOP}""",
+    "there may be none": f"""\
+ state = SimpleNamespace(model=model, optimizer=None)
+ if len(data) > 0:
+     state.optimizer = {SGD}
++    scaler = BORN
+{LOOP}""",
+    "a new one in each round": f"""\
+ state = SimpleNamespace(model=model)
+ for _ in range(2):
+     state.optimizer = {SGD}
++    scaler = BORN
+     for x, y in data:
+         STEPS net=state.model opt=state.optimizer
+""",
+    "unpacked": f"""\
+{MADE} state.model, state.optimizer = model, {ADAM}
++scaler = BORN
+{LOOP}""",
+    "made in two ways": f"""\
+ if len(data) > 9:
+     state = SimpleNamespace(model=model, optimizer={ADAM})
+ else:
+     state = SimpleNamespace(model=model, optimizer={SGD})
++scaler = BORN
+{LOOP}""",
+    "two, handed to one function": f"""\
+{TRAIN} first = SimpleNamespace(model=model, optimizer={SGD})
++scaler = BORN
+ last = SimpleNamespace(model=model, optimizer={ADAM})
++grad_scaler = BORN
+-train(first, data)
+-train(last, data)
++train(first, data, scaler=scaler)
++train(last, data, scaler=grad_scaler)
+""",
+    "that a function hands out": f"""\
+ def build():
+     return SimpleNamespace(model=model, optimizer={SGD})
+ state = build()
++scaler = BORN
+{LOOP}""",
+    "of its own name": f"""\
+ state = SimpleNamespace(model=model)
+ state.state = {SGD}
++scaler = BORN
+ for x, y in data:
+     STEPS net=state.model opt=state.state
+""",
+    "of an object, set by another method": f"""\
+{TRAINER}     def again(self):
+         self.state.optimizer = {ADAM}
++        self.scaler = BORN
+ trainer = Trainer()
+ trainer.train()
+ trainer.again()
+ trainer.train()
+""",
+    "of an object, set from outside": f"""\
+{TRAINER} trainer = Trainer()
+ trainer.state.optimizer = {ADAM}
++trainer.scaler = BORN
+ trainer.train()
+""",
+    "of an object, a subclass makes another": f"""\
+{TRAINER} class Other(Trainer):
+     def __init__(self):
+         super().__init__()
+         self.state = SimpleNamespace(model=model, optimizer={ADAM})
++        self.scaler = BORN
+ Other().train()
+""",
     "two namespaces, each with a loop": f"""\
  other = make().to(device)
  first = SimpleNamespace(optimizer={SGD})
@@ -211,25 +287,13 @@ def test_without_a_scaler() -> None:
 OF_OBJECT = before_and_after(written_out(TRAINER))[0]
 ANOTHER = "another = SimpleNamespace(model=model, optimizer=None)\n"
 LATER = {
-    "made anew": (
-        f"    def again(self):\n        self.state = SimpleNamespace(model=model, optimizer={ADAM})\n"
-    ),
-    "set by another method": f"    def again(self):\n        self.state.optimizer = {ADAM}\n",
-    "set from outside": f"trainer = Trainer()\ntrainer.state.optimizer = {ADAM}\n",
-    "given from outside": f"{ANOTHER}trainer = Trainer()\ntrainer.state = another\n",
     "under another name": (
         f"    def again(self):\n        state = self.state\n        state.optimizer = {ADAM}\n"
     ),
     "its dict": f"    def again(self):\n        vars(self.state)['optimizer'] = {ADAM}\n",
     "setattr": f"    def again(self):\n        setattr(self.state, 'optimizer', {ADAM})\n",
-    "shared": "other = Trainer()\nother.state = Trainer().state\nother.train()\n",
     "saved": "    def save(self):\n        torch.save(self.state, 'state.pt')\n",
     "the class has one": f"Trainer.state = SimpleNamespace(model=model, optimizer={ADAM})\n",
-    "a subclass makes another": (
-        "class Other(Trainer):\n    def __init__(self):\n        super().__init__()\n"
-        f"        self.state = SimpleNamespace(model=model, optimizer={ADAM})\nOther().train()\n"
-    ),
-    "deleted": "    def end(self):\n        del self.state.optimizer\n",
 }
 
 
@@ -245,17 +309,6 @@ INDENTED = STEPS.replace("\n", "\n    ").rstrip(" ")
 FUNCTION = f"def train(state, data):\n    {INDENTED}"
 OVER = "    state = state or data\n"
 UNKNOWN = {
-    "another one, perhaps": (
-        f"{NAMESPACE}if len(data) > 9:\n    state.optimizer = {ADAM}\n{STEPS}"
-    ),
-    "there may be none": (
-        f"state = SimpleNamespace(model=model, optimizer=None)\n"
-        f"if len(data) > 3:\n    state.optimizer = {SGD}\n{STEPS}"
-    ),
-    "a new one in each turn": (
-        f"state = SimpleNamespace(model=model)\nfor x, y in data:\n"
-        f"    state.optimizer = {SGD}\n    STEPS opt=state.optimizer\n"
-    ),
     "another one, by a function": (
         f"def change(s):\n    s.optimizer = {ADAM}\n{NAMESPACE}change(state)\n{STEPS}"
     ),
@@ -268,7 +321,6 @@ UNKNOWN = {
     "another one, by another name": (
         f"{NAMESPACE}other = state\nother.optimizer = {ADAM}\n{STEPS}"
     ),
-    "unpacked": (f"{NAMESPACE}state.model, state.optimizer = model, {ADAM}\n{STEPS}"),
     "a loop's target": (
         f"{NAMESPACE}for state.optimizer in [{ADAM}]:\n    pass\n{STEPS}"
     ),
@@ -279,18 +331,11 @@ UNKNOWN = {
         f"{NAMESPACE.replace('state', 'a', 1)}{NAMESPACE.replace('state', 'b', 1)}"
         f"state = a if len(data) > 9 else b\n{STEPS}"
     ),
-    "made in two ways": (
-        f"if len(data) > 9:\n    {NAMESPACE}else:\n    {NAMESPACE}{STEPS}"
-    ),
     "made again": (
         f"{NAMESPACE}def again():\n    global state\n    {NAMESPACE}again()\n{STEPS}"
     ),
     "something else, perhaps": (
         f"{NAMESPACE}if len(data) > 9:\n    state = data\n{STEPS}"
-    ),
-    "two, handed to one function": (
-        f"{FUNCTION}{NAMESPACE.replace('state', 'a', 1)}"
-        f"{NAMESPACE.replace('state', 'b', 1)}train(a, data)\ntrain(b, data)\n"
     ),
     "another value of the parameter": (
         f"def train(state, data):\n{OVER}    {INDENTED}{NAMESPACE}train(state, data)\n"
@@ -310,13 +355,6 @@ UNKNOWN = {
         f"state = SimpleNamespace(inner=SimpleNamespace(model=model, optimizer={SGD}))\n"
         + STEPS.replace("state.", "state.inner.")
     ),
-    "that a function hands out": (
-        f"def build():\n    {NAMESPACE}    return state\nstate = build()\n{STEPS}"
-    ),
-    "of its own name": (
-        f"state = SimpleNamespace(model=model)\nstate.state = {SGD}\n"
-        + STEPS.replace(".optimizer", ".state")
-    ),
     "a variable of a lambda": (
         f"{NAMESPACE}{STEPS}    (lambda state: state.optimizer.step())(data)\n"
     ),
@@ -334,7 +372,6 @@ WHOLE = {
     "its dict": f"state.__dict__['optimizer'] = {ADAM}",
     "setattr": f"setattr(state, 'optim' + 'izer', {ADAM})",
     "getattr": "getattr(state, 'optimizer').step()",
-    "delete": "del state.optimizer",
     "made anew": f"state.__init__(optimizer={ADAM})",
     "code out of sight": "import elsewhere\nelsewhere.change(state)",
     "an object out of sight": "import elsewhere\nelsewhere.state = state",
@@ -373,7 +410,8 @@ def _given(text: str) -> str:
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_it_is_not_known(name: str) -> None:
-    assert left_alone(_given(UNKNOWN[name])) == "AMP010"
+    codes = ("AMP010", "AMP012", "AMP015", "AMP016")
+    assert left_alone(_given(UNKNOWN[name])) in codes
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -397,9 +435,9 @@ def test_it_is_handed_on_as_it_is_made() -> None:
 
 
 ELSEWHERE = {
-    "from state import state, train": "state.epoch = 1\ntrain()\n",
+    "from state import state, train, model, torch": "state.optimizer = SAM(model)\ntrain()\n",
     "import state": "setattr(state.state, 'optimizer', None)\nstate.train()\n",
-    "from state import *": "state.optimizer = None\ntrain()\n",
+    "from state import *": "state.optimizer = SAM(model)\ntrain()\n",
 }
 
 
@@ -407,7 +445,12 @@ ELSEWHERE = {
 def test_another_file_has_it(imported: str, tmp_path: Path) -> None:
     seen = f"{NAMESPACE}def train():\n    {INDENTED}"
     (tmp_path / "state.py").write_text(HEAD + _given(seen))
-    (tmp_path / "main.py").write_text(f"{imported}\n{ELSEWHERE[imported]}")
+    own = (
+        "class SAM(torch.optim.Optimizer):\n    def __init__(self, net):\n"
+        "        self.base = torch.optim.SGD(net.parameters())\n"
+        "    def step(self):\n        self.base.step()\n"
+    )
+    (tmp_path / "main.py").write_text(f"{imported}\n{own}{ELSEWHERE[imported]}")
     report = migrate_paths([tmp_path], options=Options())
     assert not any(result.changed for result in report.results)
 

@@ -10,14 +10,11 @@ from amp_migrate.analysis.objects.contents import Contents, Place, Put
 from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
 from amp_migrate.analysis.objects.points_to import (
     EACH,
-    Bound,
-    Object,
     PointsTo,
     State,
     positions,
 )
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
@@ -33,14 +30,7 @@ class Turn:
     """No loop over the collection itself binds it: ``for name in names`` may have one key twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An attribute of a namespace, ``state.optimizer``."""
-
-    name: str
-
-
-Key = str | int | Turn | Member | tuple["Key", ...]
+Key = str | int | Turn | tuple["Key", ...]
 """What an element is known by: the key of a dict, the position in a list or tuple, the attribute of a
 namespace; of collections in a collection, these one after the other."""
 
@@ -49,8 +39,6 @@ ANY: Key = "*"
 
 Stored = tuple[Key, Definition]
 """What is put into a collection after it is made, and what it is known by."""
-
-_NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
 
 
 def path_of(key: Key | None) -> tuple[Key, ...]:
@@ -74,8 +62,6 @@ class Collections:
         self.contents = program.noted(Contents)
         self._keys: dict[tuple[str, ir.Expr], tuple[Key, ...]] = {}
         self._stored: dict[Place, list[Stored]] = {}
-        self._members: dict[tuple[Place, str], bool] = {}
-        self._hidden: dict[tuple[str, str], bool] = {}
 
     # -- elements -----------------------------------------------------------------------------
 
@@ -121,15 +107,13 @@ class Collections:
                         if isinstance(arg.value, ir.Display) and arg.name is None:
                             found.update(self.elements(arg.value, function))
                     found.update((a.name, a.value) for a in args if a.name is not None)
-                if self.makes_namespace(expr, function):
-                    found.update((Member(a.name), a.value) for a in args if a.name)
                 for ref in self.program.resolve(func, function):
                     if ref.kind == "class" and self.program.is_named_tuple(ref.name):
                         fields = self.program.written_fields(ref.name)
                         for place, name in enumerate(fields):
                             given = expr.argument(place, name)
                             if given is not None:
-                                found[place] = found[Member(name)] = given
+                                found[place] = found[name] = given
         return found
 
     def begins_empty(self, expr: ir.Expr, function: str) -> bool:
@@ -157,7 +141,6 @@ class Collections:
                 if isinstance(put.value, ir.Display) and put.value.kind == "dict":
                     for key, value in self.elements(put.value, at).items():
                         yield key, Definition(at, stmt, value)
-        yield from self._stored_members.get(place, ())
         calls, in_turn = self.appended.get(place, ([], False))
         functions = {put.function for put in calls}
         for position, put in enumerate(calls):
@@ -229,138 +212,6 @@ class Collections:
         one, other = (program.functions[function].class_name for function in functions)
         return all(ir.local_name(f).endswith(".__init__") for f in functions) and (
             one is not None and other is not None and other in program.family(one)
-        )
-
-    # -- namespaces ---------------------------------------------------------------------------
-
-    def member(self, expr: ir.Expr, function: str) -> Member | None:
-        """The attribute of a namespace that an expression names, where one place gives it its value."""
-        if not isinstance(expr, ir.Attr):
-            return None
-        place = self.namespace(expr.value, function)
-        if place is None:
-            return None
-        asked = place, expr.attr
-        if asked not in self._members:
-            self._members[asked] = self._is_given_once(place, expr.attr)
-        return Member(expr.attr) if self._members[asked] else None
-
-    def _is_given_once(self, place: Place, attr: str) -> bool:
-        """Whether nothing but one expression, or ``None``, is given to an attribute of a namespace."""
-        (begun,) = self.definitions(*place)
-        assert isinstance(begun.value, ir.Call)
-        (itself,) = begun.stmt.targets
-        made = self.elements(begun.value, begun.function)
-        given = [made[Member(attr)]] if Member(attr) in made else []
-        for holder, one in self.program.attribute_targets.get(attr, ()):
-            at = self.namespace(holder, one.function)
-            own = self.program.self_class(one.function)
-            of_self = own is not None and holder == ir.Name(own[0])
-            if at != place and (at is not None or of_self):
-                continue
-            # What may be the same one under another name is given it as well.
-            target = ir.Attr(itself, attr)
-            plain = one.stmt.kind == "assign" and one.stmt.targets == (target,)
-            if at is None or one.function != begun.function or not plain:
-                return False
-            if one.value is None:
-                return False
-            path = one.stmt.path
-            if len(path) != len(begun.stmt.path) or not _is_behind(
-                path, begun.stmt.path
-            ):
-                return False
-            given.append(one.value)
-        # `state.state = SGD(...)` looks like the attribute of some object that has that name.
-        return attr != place[1] and len([v for v in given if v != ir.Const(None)]) == 1
-
-    @cached_property
-    def _stored_members(self) -> dict[Place, list[Stored]]:
-        found: dict[Place, list[Stored]] = {}
-        for attr, targets in self.program.attribute_targets.items():
-            for holder, one in targets:
-                place = self.namespace(holder, one.function)
-                member = self.member(ir.Attr(holder, attr), one.function)
-                if place is not None and member is not None:
-                    found.setdefault(place, []).append((member, one))
-        return found
-
-    def definitions(self, owner: str, name: str) -> list[Definition]:
-        """What gives a value to a variable, or to an attribute of a class."""
-        if owner in self.program.classes:
-            return self.program.attribute_definitions(owner, name)
-        return self.program.definitions(owner, name)
-
-    def namespace(self, expr: ir.Expr, function: str) -> Place | None:
-        """The variable, or the attribute of its own, that a namespace is made for which an expression
-        stands for: that one always."""
-        program = self.program
-        root = expr
-        own = program.self_class(function)
-        if isinstance(expr, ir.Attr) and own is not None:
-            root = expr.value if expr.value == ir.Name(own[0]) else expr
-        if not isinstance(root, ir.Name) or not self.has_namespaces:
-            return None
-        owner = program.owner(root.id, function)
-        if owner is None or ir.file_of(owner) != ir.file_of(function):
-            return None
-        here = function, root.id
-        if here not in self._hidden:
-            self._hidden[here] = _hides(program.functions[function], root.id)
-        if self._hidden[here] or program.elsewhere(expr, function) is not None:
-            return None
-        match self.points_to.whole(expr, function, closed=True):
-            case [
-                Object(
-                    expr=ir.Call() as call,
-                    context=(),
-                    bound=Bound() as bound,
-                ) as one
-            ] if self.makes_namespace(call, one.function):
-                place = bound.owner, bound.name
-                if bound.kind == "attribute":
-                    place = self.contents.holder(*place), bound.name
-                match self.definitions(*place):
-                    case [Definition(value=value, stmt=ir.Stmt(targets=(target,)))]:
-                        named = isinstance(target, (ir.Name, ir.Attr))
-                        return place if value is call and named else None
-        return None
-
-    def makes_namespace(self, call: ir.Call, function: str) -> bool:
-        """``SimpleNamespace(optimizer=optimizer)``; a named tuple that gets no field of its own is one."""
-        if self.program.origin(call.func, function) in _NAMESPACES:
-            return all(arg.name is not None for arg in call.args)
-        refs = self.program.resolve(call.func, function) if self._doubtful else ()
-        return (
-            bool(refs)
-            and not any(arg.star for arg in call.args)
-            and all(ref.kind == "class" and ref.name in self._doubtful for ref in refs)
-        )
-
-    @cached_property
-    def _doubtful(self) -> frozenset[str]:
-        """The named tuples of which several may be made."""
-        program = self.program
-        return frozenset(
-            name
-            for name in program.classes
-            if program.is_named_tuple(name) and program.doubt_of(name) is not None
-        )
-
-    @cached_property
-    def has_namespaces(self) -> bool:
-        """Whether any is made, and no variable is come by under a name that is put together as the
-        program runs."""
-        program = self.program
-        words = {program.classes[name].name for name in self._doubtful}
-        return any(
-            self.makes_namespace(call, function)
-            for name in program.with_aliases({"SimpleNamespace", "Namespace"} | words)
-            for function, _, call in program.calls_named(name)
-        ) and not any(
-            call.func == ir.Name(name)
-            for name in ("exec", "eval", "globals", "locals")
-            for _, _, call in program.calls_named(name)
         )
 
     # -- going through ------------------------------------------------------------------------
@@ -460,19 +311,6 @@ def _is_behind_or_inside(path: ir.Path, earlier: ir.Path) -> bool:
 def _follows(path: ir.Path, earlier: ir.Path, around: ir.Path) -> bool:
     (field, index), (other, before) = path[0], earlier[len(around)]
     return earlier[: len(around)] == around and field == other and index > before
-
-
-def _hides(function: ir.Function, name: str) -> bool:
-    """Whether a comprehension or a lambda of a function has a variable of its own of that name."""
-    return any(
-        (isinstance(inner, ir.Deferred) and name in inner.params)
-        or (
-            isinstance(inner, ir.Comprehension)
-            and any(ir.Name(name) in ir.walk(target) for target in inner.targets)
-        )
-        for stmt in ir.statements(function.body)
-        for inner in parts_of(stmt)
-    )
 
 
 def key_of(expr: ir.Expr) -> Key | None:

@@ -33,6 +33,8 @@ _CONTAINERS = frozenset(
 )
 _ATTRIBUTE_DICTS = frozenset(("munch.Munch", "easydict.EasyDict", "addict.Dict"))
 """Dicts of libraries whose items are attributes, too."""
+_NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
+"""What has attributes, and nothing else."""
 _OF_DICTS = frozenset(dir(dict))
 
 
@@ -102,39 +104,73 @@ class Contents:
                     return True
         return False
 
-    # -- dicts whose items are attributes -----------------------------------------------------
+    # -- what has items that are attributes ----------------------------------------------------
 
     def makes_dict(self, func: ir.Expr, function: str) -> bool:
-        """Whether what is called makes a dict of what the call gives it."""
-        return self.program.origin(func, function) in _DICTS or (
-            self._has_attribute_dicts
-            and any(map(self._is_attribute_dict, self.program.resolve(func, function)))
+        """Whether what is called makes a dict, or a namespace, of what the call gives it."""
+        return self.program.origin(func, function) in _DICTS or any(
+            ref.kind != "class" or not self.program.is_named_tuple(ref.name)
+            for ref in self._with_attributes_of(func, function)
         )
+
+    def makes_items(self, func: ir.Expr, function: str) -> bool:
+        """The same, or a named tuple of which several may be made."""
+        return self.makes_dict(func, function) or bool(
+            self._with_attributes_of(func, function)
+        )
+
+    def _with_attributes_of(self, func: ir.Expr, function: str) -> list[Ref]:
+        if not self._with_attributes:
+            return []
+        return [*filter(self._has_attributes, self.program.resolve(func, function))]
 
     def item_of(self, expr: ir.Expr, function: str) -> ir.Item | None:
         """``parts["optimizer"]`` for ``parts.optimizer``, where that is the same."""
-        if not isinstance(expr, ir.Attr) or not self._has_attribute_dicts:
+        if not isinstance(expr, ir.Attr) or not self._with_attributes:
             return None
         refs = self.program.resolve(expr.value, function)
-        if expr.attr in _OF_DICTS or not refs:
+        if expr.attr in _OF_DICTS or expr.attr.startswith("_") or not refs:
             return None
-        if not all(map(self._is_attribute_dict, refs)):
+        if not all(map(self._has_attributes, refs)):
             return None
         return ir.Item(expr.value, ir.Const(expr.attr))
 
-    def _is_attribute_dict(self, ref: Ref) -> bool:
+    def _has_attributes(self, ref: Ref) -> bool:
         """Whether it is such a class, or an object of one."""
-        own = ref.kind in ("class", "instance")
-        return ref.name in (self.program.attribute_dicts if own else _ATTRIBUTE_DICTS)
+        return ref.name in self._with_attributes
 
     @cached_property
-    def _has_attribute_dicts(self) -> bool:
-        named = {one for name in _ATTRIBUTE_DICTS for one in (name, name.split(".")[0])}
-        return bool(self.program.attribute_dicts) or any(
-            target in named
-            for function in self.program.functions.values()
+    def _with_attributes(self) -> frozenset[str]:
+        """The classes that are used of which each object has attributes for items: dicts, namespaces, and
+        named tuples of which several may be made."""
+        program = self.program
+        named = {
+            one: name for name in _ATTRIBUTE_DICTS for one in (name, name.split(".")[0])
+        }
+        found = program.attribute_dicts | {
+            named[target]
+            for function in program.functions.values()
             for _, target in function.imports
-        )
+            if target in named
+        }
+        if any(
+            call.func == ir.Name(name)
+            for name in ("exec", "eval", "globals", "locals")
+            for _, _, call in program.calls_named(name)
+        ):
+            return found  # A variable may be set under a name that is put together.
+        doubtful = {
+            name
+            for name in program.classes
+            if program.is_named_tuple(name) and program.doubt_of(name) is not None
+        }
+        made = {
+            origin
+            for name in program.with_aliases({"SimpleNamespace", "Namespace"})
+            for function, _, call in program.calls_named(name)
+            if (origin := program.origin(call.func, function)) in _NAMESPACES
+        }
+        return found | doubtful | made
 
     # -- what is put there --------------------------------------------------------------------
 

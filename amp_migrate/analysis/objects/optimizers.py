@@ -18,7 +18,6 @@ from amp_migrate.analysis.objects.collections import (
     ANY,
     Collections,
     Key,
-    Member,
     Turn,
     key_along,
     key_of,
@@ -34,7 +33,6 @@ from amp_migrate.analysis.objects.points_to import (
     Object,
     PointsTo,
     State,
-    attribute,
     attribute_positions,
     expr_of,
     item,
@@ -105,9 +103,6 @@ class Slot:
         # Of a list's own variable, its name as it is written.
         name = self.name.partition(HIDDEN)[0]
         for key in path_of(self.key):
-            if isinstance(key, Member):
-                name += f".{key.name}"
-                continue
             inside = key.name if isinstance(key, Turn) else repr(key)
             name += f"[{inside if key != ANY else '...'}]"
         return name
@@ -119,17 +114,12 @@ class Slot:
             assert instance is not None
             found = ir.Attr(ir.Name(instance), self.name)
         for key in path_of(self.key):
-            if isinstance(key, Member):
-                found = ir.Attr(found, key.name)
-                continue
             taken = ir.Name(key.name) if isinstance(key, Turn) else ir.Const(key)
             found = ir.Item(found, taken)
         return found
 
 
 def _field(key: Key) -> Field:
-    if isinstance(key, Member):
-        return attribute(key.name)
     return ANY_ITEM if key == ANY else item(key)
 
 
@@ -317,10 +307,6 @@ class Optimizers:
                 return None
             return replace(holder, key=key_along(*outer, key))
         if isinstance(expr, ir.Attr):
-            member = self.collections.member(expr, function)
-            if member is not None:
-                holder = self.slot(expr.value, function)
-                return None if holder is None else replace(holder, key=member)
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
                 (owner,) = classes
@@ -367,11 +353,7 @@ class Optimizers:
 
     def _may_hold(self, slot: Slot) -> bool:
         """Whether any optimizer may get into a slot, as far as can be told without a search."""
-        return self.carriers.may_hold(slot.kind, slot.owner, slot.name) or any(
-            self.carriers.may_hold("attribute", slot.owner, key.name)
-            for key in path_of(slot.key)
-            if isinstance(key, Member)
-        )
+        return self.carriers.may_hold(slot.kind, slot.owner, slot.name)
 
     def made(self, birth: Birth) -> list[Object]:
         """The constructions of the optimizer that is born, each with the calls that lead to it."""
@@ -575,10 +557,10 @@ class Optimizers:
         if taken == EACH and self.collections.is_dict(at.expr, at.function):
             return []
         along: list[Key] = []
-        for kind, key in inside:
+        for _, key in inside:
             if not isinstance(key, (str, int)):
                 return []
-            along.append(Member(str(key)) if kind == "attribute" else key)
+            along.append(key)
         keys = self.collections.keys(at.expr, at.function)
         return [replace(holder, key=key_along(key, *along)) for key in keys]
 

@@ -933,12 +933,12 @@ class PointsTo:
             yield self._object("instance", at, class_name)
 
     def _unpacked(self, class_name: str, taken: Field) -> list[Field]:
-        """The fields of a named tuple that are taken out of it by their place."""
+        """The fields of a named tuple that are taken out of it by their place, or by name as an item."""
         fields = [*map(attribute, self.program.written_fields(class_name))]
         kind, place = taken
         if kind == "item" and isinstance(place, int):
             return [fields[place]] if -len(fields) <= place < len(fields) else []
-        return fields
+        return [attribute(place)] if isinstance(place, str) else fields
 
     def _of_attribute(
         self, class_name: str, at: State, inside: Context | None
@@ -1237,12 +1237,15 @@ class PointsTo:
                 fields = (EACH, *at.fields[2:])
                 yield replace(at, expr=args[position], fields=fields)
         elif origin in _HOLDERS or self.contents.makes_dict(call.func, at.function):
-            kind = "attribute" if origin in _HOLDERS else "item"
             for arg in call.args:
-                if arg.star == "**" or (arg.name is None and kind == "item"):
-                    fields = at.fields if kind == "item" else (item(taken[1]), *left)
+                if arg.star == "**" or arg.name is None:
+                    fields = (
+                        (item(taken[1]), *left)
+                        if taken[0] == "attribute"
+                        else at.fields
+                    )
                     yield replace(at, expr=arg.value, fields=fields)
-                elif taken in ((kind, arg.name), ANY):
+                elif taken in (item(arg.name), attribute(arg.name), ANY):
                     yield replace(at, expr=arg.value, fields=left)
         else:
             yield self._object("value", at)

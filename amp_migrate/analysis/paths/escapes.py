@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from amp_migrate.analysis.objects.collections import Member, Turn, path_of
+from amp_migrate.analysis.objects.collections import Turn, path_of
 from amp_migrate.analysis.objects.optimizers import SHOWN, Optimizers, Slot
 from amp_migrate.analysis.objects.read_only_uses import Looked
 from amp_migrate.analysis.paths.identity import order
@@ -35,6 +35,12 @@ class Uses:
             for expr in stmt.exprs:
                 for use in self._uses(expr, holder, qualname, ()):
                     yield qualname, stmt, use
+        for qualname, stmt in self.program.mentioning(holder.name):
+            if id(stmt) in self.program.class_statements:
+                # Of a class's body it is not told what it does with it.
+                for inner in parts_of(stmt):
+                    if self.optimizers.slot(inner, qualname) == holder:
+                        yield qualname, stmt, (ir.Const(None), inner)
 
     def _mentions(self, holder: Slot) -> list[tuple[str, ir.Stmt]]:
         """An attribute is mentioned also as one of who knows what."""
@@ -99,9 +105,6 @@ class Kept:
             for slot in slots
             if slot.key is not None and not self._holds_none(slot)
         }
-        self._namespaces = self._find_namespaces()
-        """Those of the holders that are namespaces, and the parameters that are given one."""
-        self.holders |= self._namespaces
         self._appended: set[int] = set()
         """The calls by which an optimizer comes into a list, or a namespace, that is followed."""
         self._find_appended()
@@ -115,27 +118,8 @@ class Kept:
         trace = self.optimizers.trace(slot)
         return not trace.births and not any(p.kind in SHOWN for p in trace.problems)
 
-    def _find_namespaces(self) -> set[Slot]:
-        """Also those by which nobody steps."""
-        if not self.optimizers.collections.has_namespaces:
-            return set()
-        births = {
-            birth for s in self.slots for birth in self.optimizers.trace(s).births
-        }
-        mentions = self.optimizers.mentions
-        held = {slot for birth in births for slot in mentions.holding(birth)}
-        return {s.holder for s in {*self.slots} | held if isinstance(s.key, Member)}
-
     def _find_appended(self) -> None:
         slot_of = self.optimizers.slot
-        for namespace in self._namespaces:
-            for made in self.optimizers.collections.definitions(
-                namespace.owner, namespace.name
-            ):
-                if isinstance(made.value, ir.Call) and self._takes_plainly(
-                    made.value, made.function
-                ):
-                    self._appended.add(id(made.value))
         for calls, _ in self.optimizers.collections.appended.values():
             for one in calls:
                 holder = slot_of(one.holder, one.function)
@@ -145,16 +129,6 @@ class Kept:
                 ):
                     self.holders.add(holder)
                     self._appended |= {id(other.call) for other in calls}
-
-    def _takes_plainly(self, call: ir.Call, function: str) -> bool:
-        """Whether a call that makes a namespace mentions the optimizers as its arguments, and not in them."""
-        return not any(
-            slot is not None and not self.optimizers.leads_nowhere(slot)
-            for arg in call.args
-            for inner in ir.walk(arg.value)
-            if inner is not arg.value and isinstance(inner, (ir.Name, ir.Attr, ir.Item))
-            for slot in (self.optimizers.slot(inner, function),)
-        )
 
     def is_appended(self, call: ir.Call) -> bool:
         """Whether a call puts an optimizer into a list, or a namespace, that is followed."""
@@ -192,55 +166,16 @@ class Kept:
         seen |= self.holders
         while pending:
             holder = pending.pop(0)
-            for qualname, stmt, use in self._uses_of(holder):
+            for qualname, stmt, use in self.uses.of(holder):
                 given = self.uses.given_to(use, qualname)
                 pending += sorted(given - seen, key=order)
                 seen |= given
-                if holder in self._namespaces:
-                    self._namespaces |= given
-                    followed = self._is_member(use, stmt, holder, qualname)
-                else:
-                    followed = bool(given) or self._is_followed(use, stmt, qualname)
+                followed = bool(given) or self._is_followed(use, stmt, qualname)
                 if not followed:
                     name = ir.render(use[-1]) or holder.name
                     message = f"{name}, which holds the optimizer, is used as a whole"
                     return Refusal("AMP012", message, stmt.line)
         return None
-
-    def _uses_of(self, holder: Slot) -> Iterator[tuple[str, ir.Stmt, Use]]:
-        """Of a namespace, those in the bodies of classes, too."""
-        yield from self.uses.of(holder)
-        for found in (
-            self.program.classes.values() if holder in self._namespaces else ()
-        ):
-            for stmt in ir.statements(found.body):
-                for inner in parts_of(stmt):
-                    if self.optimizers.slot(inner, found.parent) == holder:
-                        yield found.parent, stmt, (ir.Const(None), inner)
-
-    def _is_member(self, use: Use, stmt: ir.Stmt, holder: Slot, function: str) -> bool:
-        """Whether a namespace is only made, one of its attributes is read or set, or a function has it for
-        a parameter that is never anything else."""
-        if ir.file_of(function) != ir.file_of(holder.owner):
-            return False
-        around = use[-2] if len(use) > 1 else None
-        if around is None:
-            return stmt.kind == "assign" and use[-1] in stmt.targets
-        given = self.uses.given_to(use, function)
-        if given:
-            namespace = self.optimizers.collections.namespace
-            return all(namespace(ir.Name(p.name), p.owner) is not None for p in given)
-        return (
-            isinstance(around, ir.Attr)
-            and not around.attr.startswith("_")
-            and stmt.kind != "delete"
-            and not any(
-                around in ir.walk(target)
-                for outer in use
-                if isinstance(outer, ir.Comprehension)
-                for target in outer.targets
-            )
-        )
 
     def _is_followed(self, use: Use, stmt: ir.Stmt, function: str) -> bool:
         mention = use[-1]
@@ -248,8 +183,11 @@ class Kept:
         match around:
             case None:
                 return self._is_bound(mention, stmt, function)
-            case ir.Item(key=ir.Const()):
-                return around.value is mention
+            case ir.Item(key=ir.Const(value=key)):
+                # `optimizers[-1]` is one of them under a key that is not known.
+                counted = isinstance(key, int) and key < 0
+                plain = not counted and not _is_loops_target(around, use, stmt)
+                return around.value is mention and plain
             case ir.Item():
                 return (
                     around in stmt.targets
@@ -260,7 +198,7 @@ class Kept:
                     )
                 )
             case ir.Attr() if self.optimizers.contents.item_of(around, function):
-                return True
+                return not _is_loops_target(around, use, stmt)
             case ir.Operation(op="in" | "not in"):
                 return around.operands[-1] is mention
             case ir.Call(func=ir.Name(id="len")):
@@ -416,6 +354,13 @@ class Kept:
         return bool(names) and all(
             self.looked.each_only_looks(name, function) for name in names
         )
+
+
+def _is_loops_target(element: ir.Expr, use: Use, stmt: ir.Stmt) -> bool:
+    """Whether a loop, or a comprehension, gives an element of a collection its value."""
+    targets = stmt.targets if stmt.kind == "for" else ()
+    inner = (t for one in use if isinstance(one, ir.Comprehension) for t in one.targets)
+    return any(element in ir.walk(target) for target in (*targets, *inner))
 
 
 def _puts_under_keys(call: ir.Expr | None) -> bool:

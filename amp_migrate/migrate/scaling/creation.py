@@ -439,7 +439,9 @@ def _receiver(target: ir.Expr, slot: Slot) -> ir.Expr | None:
         elif isinstance(target, ir.Attr) and slot.key is None:
             return None
         target = target.value
-    return found
+    # `state.state`: an attribute of what the variable holds.
+    own = slot.kind == "variable" and slot.key is not None
+    return None if own and target == ir.Name(slot.name) else found
 
 
 def _is_init(function: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
-from amp_migrate.analysis.objects.collections import Member, path_of
+from amp_migrate.analysis.objects.collections import path_of
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.association import Scaler, Scalers
@@ -262,12 +262,8 @@ class Travel:
 
     def _takes_out(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is an element of a collection, or an attribute of a namespace."""
-        contents, collections = self.optimizers.contents, self.optimizers.collections
-        return (
-            isinstance(expr, ir.Item)
-            or contents.item_of(expr, function) is not None
-            or collections.member(expr, function) is not None
-        )
+        item_of = self.optimizers.contents.item_of
+        return isinstance(expr, ir.Item) or item_of(expr, function) is not None
 
     def _of_each(self, slot: Slot, members: tuple[Slot, ...], function: str) -> str:
         """The switch that all optimizers have which a loop goes through."""
@@ -481,11 +477,7 @@ class Travel:
             for key in path_of(slot.key):
                 collections, at = self.optimizers.collections, definition.function
                 found = {} if value is None else collections.elements(value, at)
-                if (
-                    value is None
-                    or collections.begins_empty(value, at)
-                    or (isinstance(key, Member) and key not in found)
-                ):
+                if value is None or collections.begins_empty(value, at):
                     # It is put there later, with a switch of its own.
                     value = None
                     break
