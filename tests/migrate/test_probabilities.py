@@ -11,6 +11,40 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== an entropy of a layer of softmax, and an epsilon of the command line
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--eps", type=float, default=1e-5)
+args, _ = parser.parse_known_args()
+args.name = str(args.eps)
+def entropy(p):
+    return torch.sum(-p * torch.log(p + 1e-5), dim=1)
+import pickle
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        whole = pickle.loads(pickle.dumps(Whole()))
+        self.head = whole.fc
+    def forward(self, x):
+        h = self.body(x)
+        return h, self.head(h)
+model = Net().to(device)
+---
+_, out = model(x)
+p = nn.Softmax(dim=1)(out)
+m = p.mean(dim=0)
+loss = entropy(p).mean() - torch.sum(-m * torch.log(m + args.eps))
+with torch.no_grad():
+    known = nn.Softmax(dim=1)(model(x)[1].float().cpu())
+    print(entropy(nn.Softmax(dim=1)(known)).mean())
+---
+loss = entropy(p).mean() - torch.sum(-m * torch.log(m + args.eps))
+
 === a class of layers behind others, and a loss that nothing calls
 JUDGE
 class Adverse(nn.Module):

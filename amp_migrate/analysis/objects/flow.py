@@ -11,6 +11,8 @@ from amp_migrate.program import ir
 from amp_migrate.program.given import Given
 from amp_migrate.program.link import Program
 
+_PARSES = ("parse_args", "parse_known_args")
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -64,6 +66,18 @@ class Flow:
                 if (value := d.value or d.stmt.value) is not None
             ]
         return None
+
+    def is_option(self, at: Made) -> bool:
+        """Whether an attribute is what the command line gives: a number, a text, a list of these."""
+        if not isinstance(at.expr, ir.Attr):
+            return False
+        found = self.points_to.of(at.expr, at.function, at.stmt)
+        return bool(found) and all(
+            isinstance(one.expr, ir.Call)
+            and bool(one.fields)
+            and ir.method_of(one.expr) in _PARSES
+            for one in found
+        )
 
     def _of_variable(self, name: str, at: Made) -> list[Made] | None:
         program = self.program

@@ -44,17 +44,19 @@ IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
 """Models of other packages, which are fp32."""
 FP32_ONLY = re.compile(
     r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
-    r"|quantile|nanquantile)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
+    r"|quantile|nanquantile|histc)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
-"""Functions that want fp32 operands, and compute no product that autocast would cast again."""
+"""Functions that want fp32 operands (``histc`` on CUDA), and compute no product that autocast would cast
+again."""
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
-MADE_LIKE = operations("first", "new", "compares") | {"to", "size"}
+MADE_LIKE = operations("first", "new", "compares") | {"to", "size", "numpy"}
 """Methods whose result is no half where their tensor is none."""
-NUMBERS = frozenset(
-    (*(f"builtins.{name}" for name in "len int float".split()), "numpy.prod")
+NUMBERS = re.compile(
+    r"builtins\.(len|int|float)|numpy\.prod|math\.\w+"
+    r"|time\.(time|perf_counter|monotonic|process_time)|random\.(random|uniform|gauss|randint|randrange)"
 )
 """Functions that give Python numbers."""
 LIMITS = ("torch.finfo", "torch.iinfo", "numpy.finfo", "numpy.iinfo")

@@ -298,7 +298,7 @@ class Dtypes(Shown):
                     given = [one for arg in args for one in _elements(arg.value)]
                     return all(self._is_number(one, at) for one in given)
                 if origin is not None:
-                    return origin in dtype_table.NUMBERS or origin.startswith("math.")
+                    return dtype_table.NUMBERS.fullmatch(origin) is not None
                 name = ir.method_of(expr)
                 return name in ("item", "numel") or (name == "size" and bool(args))
             case ir.Item(value=ir.Attr(attr="shape")):

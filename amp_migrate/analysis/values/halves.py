@@ -29,7 +29,7 @@ _PASSING = operations("first").union(
 """Functions whose result is no half where nothing is that they are given."""
 _ELEMENTWISE = (*dtype_table.ARITHMETIC, "-x")
 _NO_HALVES = operations("integers").union(
-    "float double item size dim numel stride".split()
+    "float double item size dim numel stride tolist".split()
 )
 """Methods that give full precision, integers, or sizes."""
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -85,8 +85,10 @@ class Halves(Shown):
                 made = self.flow.made(at)
                 if not made:
                     view = dtype_table.view_of(expr)
-                    return self._is_shape(at) or (
-                        view is not None and self._plainly(at, view)
+                    return (
+                        self._is_shape(at)
+                        or (view is not None and self._plainly(at, view))
+                        or self.flow.is_option(at)
                     )
                 return all(map(self._is, [*made, *self.flow.put_into(at)]))
             case ir.Item(value=value, key=ir.Const(value=1 | -1 as place)):
@@ -135,8 +137,8 @@ class Halves(Shown):
                     if origin in dtype_table.OF_NUMBERS:
                         return self._plainly(at, *values)
                     if not origin.startswith("torch."):
-                        return origin in dtype_table.NUMBERS or origin.startswith(
-                            "numpy."
+                        return origin.startswith("numpy.") or (
+                            dtype_table.NUMBERS.fullmatch(origin) is not None
                         )
                     if dtype_table.FP32_ONLY.fullmatch(origin) or (origin in _LOADERS):
                         return True

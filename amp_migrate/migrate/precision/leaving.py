@@ -251,8 +251,9 @@ class Leaving:
             origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
         ):
             halves = [v for v in operands if self._trace(function, stmt, v).half]
+            sure = origin is not None
             return self._helped(
-                function, stmt, halves, operands[:1], False, f"{name}()"
+                function, stmt, halves, operands[:1], False, f"{name}()", sure
             )
         if name in operations("grows"):
             self._widened(function, stmt, operands[0])

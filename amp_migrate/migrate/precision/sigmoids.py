@@ -109,6 +109,8 @@ class Sigmoids(Planner):
                         for m in made or ()
                     )
                     continue
+                case ir.Call() as call if self._is_fp32_layer(call, one):
+                    continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
                     if self._squashes(word, one):
                         if id(call) in self.in_fp32 or self._is_of_no_half(one, call):
@@ -128,6 +130,8 @@ class Sigmoids(Planner):
                     meant = items[one.index :][:1]
                     pending += [one.inner(i) for i in meant or items]
                     continue
+                case ir.Operation(op="@"):
+                    continue
             inside = list(ir.children(one.expr))
             if isinstance(one.expr, ir.Call):
                 # What is called is no value, but a method is one of a value.
@@ -141,6 +145,21 @@ class Sigmoids(Planner):
         return word in SQUASHES or (
             word in _SQUASHES_OUTSIDE
             and (at.function, at.stmt.path) not in self.halves.under_autocast
+        )
+
+    def _is_fp32_layer(self, call: ir.Call, at: Made) -> bool:
+        """Whether a layer runs that autocast computes in fp32, ``nn.Softmax(1)(x)``, and in a region or of
+        what is no half value: it is as exact as with AMP off."""
+        made = self.modules.of(call.func, at.function)
+        if not made or not all(
+            dtype_table.FP32_LAYERS.fullmatch(
+                self.program.origin(one.call.func, one.function) or ""
+            )
+            for one in made
+        ):
+            return False
+        return (at.function, at.stmt.path) in self.halves.under_autocast or all(
+            self.halves.is_never_half(at.inner(arg.value)) for arg in call.args
         )
 
     def _is_of_no_half(self, at: Made, call: ir.Call) -> bool:
