@@ -168,7 +168,8 @@ class Names:
 
     def targets(self, name: str, function: str) -> Iterator[tuple[str, ir.Expr | None]]:
         """What each of a function's imports of one name leads to: a file, and an expression in it, or
-        None for the file itself."""
+        None for the file itself. What a package does not hold is out of sight: compiled, say.
+        """
         file = ir.file_of(function)
         for local, target in self.functions[function].imports:
             if local != name or self.layout is None:
@@ -176,7 +177,8 @@ class Names:
             located = self._locate(file, target)
             if isinstance(located, Located) and located.file in self.modules:
                 there = self._in_file(located)
-                yield located.file, None if there is None else there[0]
+                if there is not None or not located.rest:
+                    yield located.file, None if there is None else there[0]
 
     @staticmethod
     def is_local(origin: str) -> bool:

@@ -202,6 +202,47 @@ def test_a_kernel_for_the_gradient() -> None:
     assert left_alone(LEAVES + function(backward=clamped) + LOOP) == "AMP022"
 
 
+BUILT = """\
+import os
+if os.getenv("JIT"):
+    from torch.utils.cpp_extension import load
+    built = load("built", ["built.cpp"])
+else:
+    from somewhere import built
+"""
+LOOKS_BUILT = {
+    "an object of one's own": ("built = load(", "built = choose("),
+    "a part of what is loaded": ('["built.cpp"])', '["built.cpp"])[0]'),
+    "bound once more": ("import built\n", "import built\nbuilt = getattr(built, 'python')\n"),
+    "filled with what the gradient does not scale": ("", ""),
+}  # fmt: skip
+
+
+def test_a_kernel_of_an_extension_that_is_built_or_imported() -> None:
+    backward = "gx = torch.zeros_like(x)\nbuilt.own_backward(g, x, gx)\nreturn gx, None"
+    source = BUILT + function(backward=backward) + LOOP
+    assert decorators(HEAD + source)[0] == CAST
+
+
+@pytest.mark.parametrize("name", LOOKS_BUILT)
+def test_what_looks_like_an_extension(name: str) -> None:
+    backward = "gx = torch.zeros_like(x)\nbuilt.own_backward(g, x, gx)\nreturn gx, None"
+    if name.startswith("filled"):
+        backward = "gx = torch.zeros_like(x)\nbuilt.fill(x, gx)\nreturn g + gx, None"
+    old, new = LOOKS_BUILT[name]
+    source = BUILT.replace(old, new) + function(backward=backward) + LOOP
+    assert left_alone(source) == "AMP022"
+
+
+def test_a_module_of_the_project_is_no_extension(tmp_path: Path) -> None:
+    clamps = "own_backward = lambda g, x, gx: gx.copy_(g.clamp(-1, 1))\n"
+    (tmp_path / "built.py").write_text(clamps)
+    backward = "gx = torch.zeros_like(x)\nbuilt.own_backward(g, x, gx)\nreturn gx, None"
+    source = BUILT.replace("from somewhere ", "") + function(backward=backward)
+    (tmp_path / "train.py").write_text(HEAD + source + LOOP)
+    assert not migrate_paths([str(tmp_path)]).changed
+
+
 def test_spelling_by_torch_version() -> None:
     source = HEAD + LEAVES + function(forward=FP32["NumPy"]) + LOOP
     assert decorators(source, Options(torch_version=(2, 3))) == [

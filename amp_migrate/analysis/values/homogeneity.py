@@ -37,6 +37,7 @@ _UNREAD = frozenset(
     f"builtins.{name}" for name in "exec eval locals globals vars setattr".split()
 )
 _KERNEL = re.compile(r"(?i)backward|bwd")
+_BUILDS = re.compile(r"torch\.utils\.cpp_extension\.load(_inline)?")
 _TORCH_LIKE = ("torch.", "numpy.", "scipy.", "builtins.")
 _DEEPEST = 4
 
@@ -345,11 +346,10 @@ class _Walk:
 
     def _filled(self, call: ir.Call, degree: float, *, in_place: bool) -> None:
         """Tensors that were made empty, or zero, and are now given to something that may fill them."""
-        origin = self.program.origin(call.func, self.function)
         exprs = [arg.value for arg in call.args]
         if in_place and isinstance(call.func, ir.Attr):
             exprs.append(call.func.value)
-        elif origin is None or origin.startswith(_TORCH_LIKE):
+        elif not self._is_compiled(call.func):
             return
         for expr in exprs:
             if isinstance(expr, ir.Name) and expr.id in self.environment:
@@ -378,20 +378,41 @@ class _Walk:
         Derivatives are linear. It may fill tensors that it is given.
         """
         own = {one for degree in degrees for one in flat(degree)}
-        called = ir.dotted(call.func)
-        if not _KERNEL.search(name) or not own <= {None, 0.0, 1.0} or called is None:
+        if not _KERNEL.search(name) or not own <= {None, 0.0, 1.0}:
             raise Unclear(call.line)
-        if self.program.origin(call.func, self.function) is None:
-            # Nothing that is imported, so nothing that is compiled.
-            raise Unclear(call.line)
-        if called[0] in self.environment:
-            # A method of a value, not a function of an extension.
+        if self.program.origin(call.func, self.function) is None and (
+            not self._is_compiled(call.func)
+        ):
             raise Unclear(call.line)
         for arg in call.args:
             if isinstance(arg.value, ir.Name):
                 if self.environment.get(arg.value.id, 0.0) is None:
                     self.environment[arg.value.id] = 1.0
         return 1.0
+
+    def _is_compiled(self, func: ir.Expr) -> bool:
+        """Whether a function is imported from out of sight, or of an extension that the program builds:
+        no method of a value."""
+        program, called = self.program, ir.dotted(func)
+        if called is None or called[0] in self.environment:
+            return False
+        origin = program.origin(func, self.function)
+        if origin is not None:
+            return not origin.startswith(_TORCH_LIKE)
+        owner = program.owner(called[0], self.function)
+        bindings = [] if owner is None else program.bindings(owner, called[0])
+        return bool(bindings) and all(
+            (
+                not any(program.targets(called[0], one.function))
+                if one.stmt.kind in ("import", "importfrom")
+                else isinstance(one.value, ir.Call)
+                and one.index is None
+                and _BUILDS.fullmatch(
+                    program.origin(one.value.func, one.function) or ""
+                )
+            )
+            for one in bindings
+        )
 
     @staticmethod
     def _power(base: Degree, exponent: Degree, written: ir.Expr) -> Degree:
