@@ -323,6 +323,48 @@ PROGRAMS = {
  for x, y in data:
      trainer.turn(x, y)
 """,
+    "losses and data that other methods give to attributes": """\
+ LOSSES = {}
+ def build(name):
+     return LOSSES.get(name)(reduction="mean")
+ def register(name):
+     return lambda one: LOSSES.setdefault(name, one)
+ register("ce")(nn.CrossEntropyLoss)
+ class Trainer:
+     def __init__(self):
+         self.net = make().to(device)
+         self.mix = nn.Linear(8, 8).to(device)
+         self.losses()
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def losses(self):
+         self.first = build("ce").to(device)
+         self.second = build("ce").to(device)
+     @torch.no_grad()
+     def feed(self, x, y):
+         self.x, self.y = self.mix(x), y
+     def turn(self, flag):
+         self.opt.zero_grad()
+-        out = self.net(self.x)
++        AUTOCAST scaler=self.scaler
++            out = self.net(self.x)
+         total = 0
+         if flag:
+-            total = total + self.first(out, self.y)
+-            total = total + self.second(out, self.y)
+-            total.backward()
+-            self.opt.step()
++            AUTOCAST scaler=self.scaler
++                total = total + self.first(out, self.y)
++                total = total + self.second(out, self.y)
++            self.scaler.scale(total).backward()
++            self.scaler.step(self.opt)
++            self.scaler.update()
+ trainer = Trainer()
+ for x, y in data:
+     trainer.feed(x, y)
+     trainer.turn(True)
+""",
     "methods that hand results on as attributes": """\
  class Engine:
      def __init__(self, net, loss_fn):
@@ -749,6 +791,37 @@ for x, y in data:
     loss = turn(loss, x, y)
 """
     assert left_alone(source) == "AMP033"
+
+
+def test_a_model_from_elsewhere_is_no_method_that_trains() -> None:
+    """Of all that something unknown may run, only what touches gradients is taken to be called."""
+    source = """\
+from zoo import build
+act = getattr(torch, "relu")
+class Other:
+    def __init__(self):
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    def norm(self, kind):
+        print([p.grad.norm(kind) for p in model.parameters()])
+    def turn(self, x):
+        self.opt.zero_grad()
+        criterion(model(x), data[0][1]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        self.opt.step()
+def main():
+    net = build().to(device)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+main()
+other = Other()
+other.turn(data[0][0])
+other.norm(2)
+"""
+    assert migrated(source).count("with torch.autocast(") == 2
 
 
 def test_forward_inside_the_call_that_passes_the_loss_on() -> None:

@@ -55,7 +55,8 @@ class Forward:
         self.module_keys = frozenset(self._find_module_keys())
 
     def _find_module_keys(self) -> Iterator[str]:
-        """Keys of objects that are treated as modules somewhere: ``x.parameters()``, ``x.eval()``."""
+        """Keys of objects that are treated as modules somewhere: ``x.parameters()``, ``x.eval()``, or are
+        moved to a device and called."""
         for _, _, call in self.program.all_calls():
             func = call.func
             if isinstance(func, ir.Attr) and func.attr in (
@@ -68,6 +69,15 @@ class Forward:
                 key = ir.key_of(func.value)
                 if key is not None:
                     yield key.rsplit(".", 1)[-1]
+        for method in ("to", "cuda"):
+            for _, stmt, call in self.program.calls_named(method):
+                for target in stmt.targets if stmt.value is call else ():
+                    key = ir.last_of(target)
+                    if key is not None and any(
+                        called.func == target
+                        for _, _, called in self.program.calls_named(key)
+                    ):
+                        yield key
 
     # -- forward calls ------------------------------------------------------------------------
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from amp_migrate.analysis.objects.forward import ANY, MODELS, MODULES, Forward
+from amp_migrate.analysis.objects.forward import (
+    ANY,
+    MODELS,
+    MODULES,
+    Forward,
+    names_no_grad,
+)
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.generators import Lazy
 from amp_migrate.analysis.paths.loops import Backward, Refusal
@@ -169,7 +175,7 @@ class Regions:
                 for event in self.events.of(run.function, stmt):
                     if any(
                         {"backward", "step"} & self.events.kinds(callee)
-                        for callee in event.callees
+                        for callee in self.events.brought(event)
                     ):
                         message = (
                             "the forward computation stands in a call that trains, too"
@@ -652,10 +658,14 @@ class Regions:
         runs: list[Run] = []
         for attr in self._attributes(function, needed):
             assert own is not None
+            if self._is_called(attr, own[1]):
+                continue  # a module: what makes it computes nothing
             for definition in self.program.attribute_definitions(own[1], attr):
                 at, stmt = definition.function, definition.stmt
                 elsewhere = self.program.functions[at]
                 if at == function or elsewhere.name == "__init__":
+                    continue
+                if self._runs_without_gradients(at, stmt):
                     continue
                 if isinstance(definition.value, ir.Const) or (at, stmt.path) in seen:
                     continue
@@ -668,6 +678,26 @@ class Regions:
                     more = self.forward.reads(stmt, at)
                     runs += self._runs_to_attributes(at, more, True, inside, seen)
         return runs
+
+    def _is_called(self, attr: str, class_name: str) -> bool:
+        """Whether instances call what an attribute holds."""
+        family = self.program.family(class_name)
+        return any(
+            own is not None
+            and own[1] in family
+            and call.func == ir.Attr(ir.Name(own[0]), attr)
+            for caller, _, call in self.program.calls_named(attr)
+            for own in (self.program.self_class(caller),)
+        )
+
+    def _runs_without_gradients(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether gradients are off where a statement stands: what it makes is data."""
+        return any(
+            map(names_no_grad, self.program.functions[function].decorators)
+        ) or any(
+            outer.kind == "with" and self._turns_gradients_off(outer)
+            for outer in self.program.control(function).around(stmt.path)
+        )
 
     def _runs_to_kept(self, attr: str, class_name: str, function: str) -> list[Run]:
         """Runs that end with what other methods add to a list of the instance: ``self.log_probs``."""
