@@ -280,7 +280,8 @@ class Planner:
         for other, given in self.given:
             both = group.scopes | other.scopes
             beside = group.files & other.files and any(map(ir.is_top, both))
-            if group.scopes & other.scopes or beside:
+            shared = any(self.program.related(s) & other.scopes for s in group.scopes)
+            if shared or beside:
                 names |= given
         return names
 

@@ -359,6 +359,10 @@ class Program(Names):
             self._families[class_name] = frozenset(related)
         return self._families[class_name]
 
+    def related(self, scope: str) -> frozenset[str]:
+        """The family of a class; of a function, that alone."""
+        return self.family(scope) if scope in self.classes else frozenset((scope,))
+
     @cached_property
     def _ancestry(self) -> dict[str, frozenset[str]]:
         return {name: frozenset(self.bases(name)) for name in self.classes}
@@ -920,6 +924,10 @@ class Program(Names):
     def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
         found: set[str] = set()
         called: set[int] = set()
+        if isinstance(expr, ir.Attr) and not expr.attr.startswith("__"):
+            if any(expr is target for target in stmt.targets):
+                # `train.args = args`: nobody calls it for that.
+                called.add(id(expr.value))
         for inner in ir.walk(expr):
             # A call comes before what it calls.
             if isinstance(inner, ir.Call):

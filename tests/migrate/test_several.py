@@ -131,6 +131,47 @@ PROGRAMS = {
      STEPS opt=opt_a scaler=scaler_a
      STEPS net=other opt=opt_b scaler=scaler_b
 """,
+    "one of a class and one of what derives from it": """\
+ class Base:
+     def __init__(self):
+         self.net = make().to(device)
+         self.opt_a = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler_a = BORN
+     def turn(self, x, y):
+         STEPS net=self.net opt=self.opt_a scaler=self.scaler_a
+ class More(Base):
+     def __init__(self):
+         super().__init__()
+         self.other = make().to(device)
+         self.opt_b = torch.optim.Adam(self.other.parameters())
++        self.scaler_b = BORN
+     def turn(self, x, y):
+         STEPS net=self.net opt=self.opt_a scaler=self.scaler_a
+         STEPS net=self.other opt=self.opt_b scaler=self.scaler_b
+ for one in (Base(), More()):
+     for x, y in data:
+         one.turn(x, y)
+""",
+    "one of a class and one of what derives from it, each by itself": """\
+ class Base:
+     def __init__(self):
+         self.net = make().to(device)
+         self.opt_a = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def turn(self, x, y):
+         STEPS net=self.net opt=self.opt_a scaler=self.scaler
+ class More(Base):
+     def __init__(self):
+         super().__init__()
+         self.other = make().to(device)
+         self.opt_b = torch.optim.Adam(self.other.parameters())
++        self.grad_scaler = BORN
+     def again(self, x, y):
+         STEPS net=self.other opt=self.opt_b scaler=self.grad_scaler
+ one = More()
+ one.turn(*data[0])
+ one.again(*data[0])
+""",
     "a backward each": f"""\
 {TWO} for x, y in data:
      STEPS opt=opt_a scaler=scaler_a

@@ -489,6 +489,11 @@ STUCK = {
     "a decorator": (f"import functools\n@functools.cache\n{TRAIN}{BIRTH}train(opt)\n", "AMP015"),
     "a starred call": (f"{TRAIN}{BIRTH}train(*[opt])\n", "AMP012"),
     "all arguments in a dict": (f"{TRAIN}{BIRTH}train(**dict(opt=opt))\n", "AMP010"),
+    "a function that is kept": (f"{TRAIN}{BIRTH}train.run = train\ntrain(opt)\n", "AMP015"),
+    "a function whose code is given to it": (
+        f"{TRAIN}{BIRTH}train.__code__ = make.__code__\ntrain(opt)\n",
+        "AMP015",
+    ),
     "a lookup by name": (
         f'{TRAIN}{BIRTH}train(opt)\nglobals()["train"]\n',
         "AMP015",
@@ -554,6 +559,11 @@ def test_an_optimizer_that_one_call_makes_and_another_is_given() -> None:
     )
     assert "train(torch.optim.Adam(model.parameters()), scaler=torch.amp." in result
     assert "train(opt, scaler=scaler)" in result
+
+
+def test_a_function_that_has_attributes() -> None:
+    text = f"{TRAIN}{BIRTH}train.seen = 3\ntrain(opt)\n"
+    assert "train(opt, scaler=scaler)" in migrated(before(text))
 
 
 TABLES = {

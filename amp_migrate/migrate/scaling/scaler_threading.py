@@ -136,8 +136,14 @@ class Travel:
             key=lambda s: (first.get(s, len(births)), *order(s)),
         )
         together: dict[tuple[str, str], dict[frozenset[Scaler], list[Slot]]] = {}
+        owners = {slot.owner for slot in ordered}
         for slot in ordered:
-            beside = together.setdefault((slot.kind, slot.owner), {})
+            homes = [slot.owner]
+            for one in homes:
+                # An object has the attributes of its class and of what that derives from.
+                related = self.program.related(one) & owners
+                homes += sorted(related.difference(homes))
+            beside = together.setdefault((slot.kind, min(homes)), {})
             beside.setdefault(self.scalers.of_slot(slot), []).append(slot)
         foreign = frozenset(self.taken)
         for beside in together.values():
