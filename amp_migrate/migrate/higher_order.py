@@ -86,6 +86,12 @@ class HigherOrder:
         reached = {
             (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
         }
+        for function, stmt, inner in self.hazards.setup.inner:
+            escapes = function in self.program.escaping
+            if (function, stmt.path) in reached or (
+                escapes and function in self.hazards.functions
+            ):
+                return inner
         try:
             self._spans(self._calls(), reached)
         except _Refused as refused:
@@ -98,6 +104,11 @@ class HigherOrder:
         line = self._kept()
         if line:
             return _Refused("is kept under another name", line).refusal
+        for function, _, inner in self.hazards.setup.inner:
+            if function in self.hazards.functions and (
+                self.events.leads_to(function, functions)
+            ):
+                return inner
         for function, stmt, call in self._calls():
             if function in functions:
                 judged = self.inner.judged.get((function, stmt.path))

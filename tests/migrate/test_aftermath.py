@@ -74,6 +74,13 @@ def test_what_reaches_the_training(name: str) -> None:
     assert left_alone(training(HARM[name], NUMPY)) == "AMP030"
 
 
+@pytest.mark.parametrize("name", ["a histogram in a function", "a weight"])
+def test_what_raises_is_named(name: str) -> None:
+    source = HEAD + training(HARM[name], NUMPY)
+    (found,) = migrate_source(source, path="train.py").diagnostics
+    assert ("histogram() raises" in found.message) == name.startswith("a histogram")
+
+
 def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
     end = "if not torch.isfinite(model[0].weight.grad).all():\n    break\n"
     assert left_alone(training(end)) == "AMP025"

@@ -337,6 +337,35 @@ LEFT = {
             g = torch.func.grad(lambda one: model(one).sum())(x)
             loss = criterion(model(x), y) + g.pow(2).sum()
         """,
+    "torch.func, in a helper": """\
+        def slope(x):
+            return torch.func.grad(lambda one: model(one).sum())(x).pow(2).sum()
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(model(x), y) + slope(x)
+        """,
+    "torch.func, in a module": """\
+        class Sloped(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = model
+            def forward(self, x):
+                g = torch.func.grad(lambda one: self.inner(one).sum())(x)
+                return self.inner(x) + g.sum()
+        sloped = Sloped()
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(sloped(x), y)
+        """,
+    "torch.func, kept in a helper": """\
+        def build():
+            slope = torch.func.grad(lambda one: model(one).sum())
+            return lambda x: slope(x).pow(2).sum()
+        slope = build()
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(model(x), y) + slope(x)
+        """,
     "arguments in a dict": """\
         for x, y in data:
             opt.zero_grad()
@@ -398,6 +427,30 @@ def test_left_alone(name: str) -> None:
     backward = "    loss.backward()\n" if name != "backward" else ""
     body = dedent(setup) + dedent(LEFT[name]) + backward + "    opt.step()\n"
     assert left_alone(body) == "AMP023"
+
+
+INNER_LOOP = """\
+import higher
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def turn(x, y):
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+def adapted(x, y):
+    other = make()
+    with higher.innerloop_ctx(other, torch.optim.SGD(other.parameters(), lr=0.1)) as (fast, inner):
+        {inside}
+for x, y in data:
+    turn(x, y)
+    adapted(x, y)
+"""
+
+
+def test_an_inner_loop_concerns_the_loops_that_run_in_it() -> None:
+    beside = INNER_LOOP.format(inside="inner.step(criterion(fast(x), y))")
+    assert "scaler.scale(loss).backward()" in migrated(beside)
+    assert left_alone(INNER_LOOP.format(inside="turn(x, y)")) == "AMP023"
 
 
 def test_in_another_file(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ class Aftermath:
         self._functions: set[str] = set()
         self._decided: set[Site] = set()
         """Statements that run or not by what was read."""
+        self.raising = ""
+        """What is called, if that is the harm: it raises on infinite gradients."""
 
     def harm(self) -> int:
         """The line where it comes back to the training; 0: nowhere."""
@@ -163,7 +165,9 @@ class Aftermath:
             return False
         if given and _FAILS_ON_INF.fullmatch(name):
             # To some digits, infinity is rounded to itself.
-            return name == "builtins.round" and len(call.args) > 1
+            rounds = name == "builtins.round" and len(call.args) > 1
+            self.raising = "" if rounds else last
+            return rounds
         if _TELLS.fullmatch(last) or name.startswith(_PURE):
             return not name.startswith(_IMPURE)
         if last in _COLLECTS and receiver is not None:

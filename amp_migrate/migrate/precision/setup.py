@@ -74,6 +74,8 @@ class Setup:
         if scaled not in self._found:
             found = self._found[scaled] = []
             for function, stmt, call in self.program.all_calls():
+                if self._differentiates_here(function, stmt, call):
+                    continue
                 refusal = self.of_call(function, call, scaled)
                 if refusal is not None:
                     copies = self._copies_data(function, stmt, call)
@@ -147,6 +149,26 @@ class Setup:
             message = "a module takes over a dtype that need not be fp32"
             return Refusal("AMP006", message, line)
         return None
+
+    @cached_property
+    def inner(self) -> list[tuple[str, ir.Stmt, Refusal]]:
+        """Calls that differentiate where they stand: they concern the loops that run them."""
+        found = []
+        for function, stmt, call in self.program.all_calls():
+            if self._differentiates_here(function, stmt, call):
+                refusal = self.of_call(function, call, False)
+                assert refusal is not None
+                found.append((function, stmt, refusal))
+        return found
+
+    def _differentiates_here(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """``with higher.innerloop_ctx(...):``, ``torch.func.grad(f)(x)``: nothing is kept for later."""
+        origin = self.program.origin(call.func, function) or ""
+        if not _HIGHER_ORDER.fullmatch(origin) or ir.is_top(function):
+            return False
+        if stmt.kind == "with" and any(expr is call for expr in stmt.exprs):
+            return not self.program.functions[function].is_generator
+        return any(outer.func is call for outer in calls_of(stmt))
 
     def _copies_data(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
         """``kept = p.data.half()``, ``torch.from_numpy(image).half()``: a tensor of its own, where

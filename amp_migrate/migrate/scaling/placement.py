@@ -230,9 +230,15 @@ class Placer:
             access = min(protocol.accesses, key=_by_place)
             reason = "scaled gradients are read or edited where they cannot be unscaled first"
             return Refusal("AMP030", reason, access.line)
-        line = Aftermath(self.program, protocol.leftovers).harm()
+        aftermath = Aftermath(self.program, protocol.leftovers)
+        line = aftermath.harm()
         if line:
             reason = "gradients still count after their step, which a scaler may skip"
+            if aftermath.raising:
+                reason = (
+                    f"{aftermath.raising}() raises where gradients are infinite, as they are "
+                    "behind a step that a scaler skips"
+                )
             return Refusal("AMP030", reason, line)
         steps = {(function, stmt.path) for function, stmt, _ in self.steps}
         missed = (self.backwards | steps) - protocol.visited
