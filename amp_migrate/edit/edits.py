@@ -180,7 +180,8 @@ class Upcast:
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """A variable ``x`` to ``name``, which gets ``x.float()`` before the statement where ``x`` is half.
+    """A variable or attribute ``x`` to ``name``, which gets ``x.float()`` before the statement where that is
+    half.
 
     For what may be of any dtype with AMP off: there this is ``x``.
     """

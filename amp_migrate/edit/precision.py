@@ -113,9 +113,10 @@ class _Editor(cst.CSTTransformer):
             case Upcast():
                 return upcast(node)
             case Widen():
-                if not isinstance(node, cst.Name):
+                if not isinstance(node, (cst.Name, cst.Attribute)):
                     raise MismatchError("no variable where the plan saw one")
-                full = full_where_half(node.value, edit.dtype, self.torch)
+                variable = cst.Module([]).code_for_node(_bare(node))
+                full = full_where_half(variable, edit.dtype, self.torch)
                 code = f"{edit.name} = {full}"
                 self.widened[code] = None
                 return cst.Name(edit.name, lpar=node.lpar, rpar=node.rpar)

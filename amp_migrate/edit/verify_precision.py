@@ -118,9 +118,11 @@ def _with_values(
 
 def _widened(value: ast.expr) -> ast.expr | None:
     """``x`` of ``x.float() if x.dtype is torch.float16 else x``, or ``in`` a tuple of such dtypes."""
-    if not isinstance(value, ast.IfExp) or not isinstance(value.orelse, ast.Name):
+    if not isinstance(value, ast.IfExp) or not isinstance(
+        value.orelse, (ast.Name, ast.Attribute)
+    ):
         return None
-    x, half = value.orelse.id, r"\w+(\.\w+)*\.b?float16"
+    x, half = re.escape(ast.unparse(value.orelse)), r"\w+(\.\w+)*\.b?float16"
     said = ast.unparse(value)
     test = rf"(is {half}|in \({half}, {half}\))"
     found = re.fullmatch(rf"{x}\.float\(\) if {x}\.dtype {test} else {x}", said)

@@ -24,6 +24,24 @@ loss = torch.quantile((model(x) - y).squeeze(1), 0.5)
 output = model(x).float()
     loss = torch.quantile((output - y).squeeze(1), 0.5)
 
+=== an attribute of unknown precision
+kind = getattr(torch, "float" + "32")
+class Flow(nn.Module):
+    def __init__(self, split):
+        super().__init__()
+        self.split = split
+        self.a = nn.Parameter(torch.eye(6, dtype=kind))
+        self.b = nn.Parameter(torch.eye(6, dtype=kind) * 2)
+    def forward(self, x):
+        self.w = self.a @ self.b if self.split else self.a * 1
+        return x @ self.w, torch.slogdet(self.w)[-1]
+model = Flow(len(loader) > 1).to(device)
+---
+out, logdet = model(x)
+loss = F.mse_loss(out.mean(1, keepdim=True), y) - 0.01 * logdet
+---
+full_w = self.w.float() if self.w.dtype is torch.float16 else self.w
+
 === a store into what may be no tensor
 LINEAR
 class Store:

@@ -723,6 +723,27 @@ FUNCTIONS = {
         """,
         "AMP041",
     ),
+    "what is moved beside the optimizer, and other models elsewhere": (
+        """\
+        def other(where):
+            model = nn.Linear(8, 3)
+            if where.cuda or where.always:
+                model.cuda()
+            return model
+        def main(args):
+            image, net = torch.randn(4, 8), nn.Linear(8, 3)
+            if args.cuda:
+                image = image.cuda()
+                net.cuda()
+            model = lambda x: net(x + image)
+            opt = torch.optim.SGD([image.requires_grad_()], lr=0.1)
+        LOOP
+        args = options()
+        other(args)
+        main(args)
+        """,
+        "bool(args.cuda)",
+    ),
     "a helper that moves it": (
         """\
         def place(model):

@@ -63,6 +63,25 @@ loss = adverse(model(x).relu(), y)
     p = self.judge(f.float())
     return F.binary_cross_entropy(p, t)
 
+=== a mixture of two distributions, put together by index
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.gate = nn.Linear(6, 8), nn.Linear(6, 1)
+    def forward(self, x, index):
+        gate = torch.sigmoid(self.gate(x))
+        known = gate * F.softmax(self.body(x), dim=1)
+        copied = (1 - gate) * F.softmax(x, dim=1)
+        return known.scatter_add(1, index, copied)
+model = Net().to(device)
+index = torch.arange(48, device=device).view(8, 6) % 8
+---
+p = model(x, index)
+loss = -torch.log(p.gather(1, index[:, :1]) + 1e-12).mean()
+---
+gate = torch.sigmoid(self.gate(x).float())
+loss = -torch.log(p.gather(1, index[:, :1]) + 1e-12).mean()
+
 === activation chosen
 BCE
 class Net(nn.Module):
@@ -1205,3 +1224,20 @@ def test_a_model_and_a_loss_in_files_of_their_own(tmp_path: Path) -> None:
         texts["losses.py"], ("    return functional.binary_cross_entropy(p, t)",)
     )
     check_lines(texts["main.py"], ("loss = compute(model(x), y)",))
+
+
+def test_an_epsilon_of_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "settings.py").write_text("eps = 1e-12\n")
+    model, loss = "LINEAR\n", "p = torch.sigmoid(model(x))"
+    text = (
+        f"=== a\n{model}---\n{loss}\nloss = -torch.log(p + settings.eps).mean()\n---\n"
+    )
+    source = cases(text)["a"].source
+    (tmp_path / "main.py").write_text("import settings\n" + source)
+    (found,) = migrate_paths([str(tmp_path)]).changed
+    check_lines(found.result.output, ("p = torch.sigmoid(model(x).float())",))
+    # Who sets it may set it to anything.
+    other = "import settings\nsettings.eps = torch.rand(1).half()\n"
+    (tmp_path / "main.py").write_text(other + source)
+    assert not migrate_paths([str(tmp_path)]).changed

@@ -56,6 +56,15 @@ class Flow:
                 d for c in classes for d in program.attribute_definitions(c, expr.attr)
             ]
             found += program.noted(Given).to(classes, expr.attr, found)
+            there = program.elsewhere(expr, at.function)
+            if there is not None:
+                # A variable of another file, which any file may set.
+                found += program.definitions_of(*there) + [
+                    d
+                    for holder, d in program.attribute_targets.get(expr.attr, ())
+                    if program.elsewhere(ir.Attr(holder, expr.attr), d.function)
+                    == there
+                ]
             if not found or any(
                 d.value is None and d.stmt.kind != "augassign" for d in found
             ):

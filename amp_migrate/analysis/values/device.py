@@ -290,7 +290,8 @@ class Devices:
             return found
         plain = self._plain([m for m in modules if m.kind == "module"])
         if plain:
-            return self._by_guards(plain, place)
+            here = [move for move in plain if move.function == place.function]
+            return self._by_guards(here or plain, place)
         plain = self._plain(data)
         for move in plain:
             about = self._about_device(move)

@@ -487,7 +487,8 @@ class Constants(Planner):
         except Unclear:
             if self.sigmoids.may_be_one(of, unseen=True):
                 return refusal
-            if not self.remedies.raise_(of, self._is_tensor(at, tensor)):
+            sure = self._is_tensor(at, tensor) or self.remedies.is_tensor(of)
+            if not self.remedies.raise_(of, sure):
                 return refusal
         return None
 

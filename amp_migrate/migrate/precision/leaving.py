@@ -251,7 +251,8 @@ class Leaving:
             origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
         ):
             halves = [v for v in operands if self._trace(function, stmt, v).half]
-            sure = origin is not None
+            at = Made(operands[0], function, stmt)
+            sure = origin is not None or self.remedies.is_tensor(at)
             return self._helped(
                 function, stmt, halves, operands[:1], False, f"{name}()", sure
             )

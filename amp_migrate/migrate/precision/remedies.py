@@ -16,7 +16,7 @@ from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Upcast, Widen
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 SHAPES = operations("still")
@@ -86,8 +86,10 @@ class Remedies:
         base = self._base(operand, function)
         if base is None or not tensor or rebinds(at) or self._is_chosen(stmt, base):
             return None
+        if isinstance(base, ir.Attr) and self._may_set(stmt, base, function):
+            return None
         known = self.program.modules[ir.file_of(function)].identifiers
-        name = f"full_{base.id}"
+        name = f"full_{base.id if isinstance(base, ir.Name) else base.attr}"
         steps = steps_to(stmt, base)
         if steps is None or name in known or self.has_halves:
             return None
@@ -109,8 +111,9 @@ class Remedies:
         numbered = (f"{name}_{number}" if number > 1 else name for name in names)
         return next((name for name in numbered if name not in known), None)
 
-    def _base(self, expr: ir.Expr, function: str) -> ir.Name | None:
-        """The local variable that an expression has its dtype from."""
+    def _base(self, expr: ir.Expr, function: str) -> ir.Name | ir.Attr | None:
+        """The local variable that an expression has its dtype from, or an attribute of one that is set
+        somewhere."""
         keeps = operations("first", "turns")
         while not isinstance(expr, ir.Name):
             match expr:
@@ -137,12 +140,28 @@ class Remedies:
                     elif self.program.resolve(func, function):
                         return None
                     expr = value
+                case ir.Attr(value=ir.Name(id=held)) if self.program.definitions_of(
+                    expr, function
+                ):
+                    return (
+                        expr if self.program.owner(held, function) == function else None
+                    )
                 case _:
                     return None
         return expr if self.program.owner(expr.id, function) == function else None
 
+    def _may_set(self, stmt: ir.Stmt, attribute: ir.Expr, function: str) -> bool:
+        """Whether a statement may set an attribute before it reads that: it calls what is not of torch."""
+        return any(
+            all(one is not attribute for one in ir.walk(call))
+            and not (self.program.origin(call.func, function) or "").startswith(
+                "torch."
+            )
+            for call in calls_of(stmt)
+        )
+
     @staticmethod
-    def _is_chosen(stmt: ir.Stmt, name: ir.Name) -> bool:
+    def _is_chosen(stmt: ir.Stmt, name: ir.Expr) -> bool:
         """Whether a variable is used under a condition within its statement, or may be bound there."""
         return any(
             isinstance(inner, ir.Walrus)

@@ -37,6 +37,7 @@ _KEEPS = operations("first", "promoted", "chosen", "joined", "still") | {"where"
 _KEEPS -= _ENDS
 """Functions and methods whose result is as near to 0 or 1 as their operands, for all that is known."""
 _PLACING = operations("source")
+_PROMOTES = operations("promote")
 _MOST = 200
 _FARTHEST = 400
 _DEEPEST = 4
@@ -427,7 +428,7 @@ class Sigmoids(Planner):
                 self._squash_operand(at, first)
             elif origin in _PARALLEL:
                 self._squash_parallel(at, call)
-            elif plain and name in _KEEPS - _PLACING and first is not None:
+            elif plain and self._keeps(name, at) and first is not None:
                 self._squash_terms(at, _kept(name, [arg.value for arg in call.args]))
             else:
                 self._expect_no_half(at)
@@ -460,13 +461,24 @@ class Sigmoids(Planner):
             ):
                 self._squash_operand(at, func.value)
                 return
-            if func.attr in _KEEPS - _PLACING:
+            if self._keeps(func.attr, at):
                 operands = [func.value, *(arg.value for arg in call.args)]
                 if func.attr == "where":
                     operands[:2] = reversed(operands[:2])
                 self._squash_terms(at, _kept(func.attr, operands))
                 return
         self._expect_no_half(at)
+
+    def _keeps(self, name: str, at: Made) -> bool:
+        """Whether the operands of a function of torch can be cast one by one: where it wants them alike,
+        autocast has to see to that."""
+        return name in _KEEPS and (
+            name not in _PLACING
+            or (
+                name in _PROMOTES
+                and (at.function, at.stmt.path) in self.halves.under_autocast
+            )
+        )
 
     def _is_function(self, func: ir.Expr, function: str) -> bool:
         """Whether a variable or attribute holds a sigmoid, ``Net(activation=torch.sigmoid)``, or nothing."""
@@ -610,4 +622,6 @@ def _kept(name: str, operands: list[ir.Expr]) -> list[ir.Expr]:
                 return list(items)
             case ir.Comprehension(elements=elements):
                 return list(elements)
+    if name in _PLACING:
+        return [operands[0], operands[-1]]
     return operands if name in _SEVERAL else operands[:1]
