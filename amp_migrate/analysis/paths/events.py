@@ -265,7 +265,11 @@ class Events:
                 yield Event("epilogue", *where, call, callees=entered)
             else:
                 yield from self._of_call(call, stmt, function)
-        for expr in managers:
+        yield from self._managers(stmt, function)
+
+    def _managers(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
+        """What objects of this program that a ``with`` enters do before its block, and behind it."""
+        for expr in stmt.exprs if stmt.kind == "with" else ():
             for kind, name in (("prologue", "__enter__"), ("epilogue", "__exit__")):
                 methods = tuple(
                     method

@@ -16,7 +16,13 @@ from amp_migrate.analysis.tables.vocabulary import (
     GRADIENT_CLIPPERS,
 )
 from amp_migrate.analysis.values.scales import LOSS, Scales
-from amp_migrate.lint.misuse.order.amp import GRAD_SCALER, Amp, Key, all_calls
+from amp_migrate.lint.misuse.order.amp import (
+    GRAD_SCALER,
+    Amp,
+    Key,
+    Region,
+    all_calls,
+)
 from amp_migrate.lint.misuse.order.gradients import Gradients
 from amp_migrate.lint.misuse.order.numerics import Numerics, Values
 from amp_migrate.lint.misuse.order.spelled import Spelled
@@ -36,6 +42,8 @@ _OF_SCALERS = frozenset(("scale", "unscale_", "step", "update", "get_scale"))
 _ON_SCALERS = frozenset(("scaled", "unscale", "step", "update"))
 _MOST_VALUES = 200
 """That a loss may be made of, as far as they are read."""
+_ENTERS = ("enter_context", "__enter__")
+_BY_HAND = frozenset((*_ENTERS, "__exit__", "close", "pop_all"))
 _ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
 _AMP = re.compile(r"autocast|GradScaler|unscale_|(?i:scaler)")
 _SCALES = frozenset(("scale", "backward"))
@@ -51,11 +59,12 @@ class AmpEvent(Event):
     ``edit`` (of gradients), ``descend`` (they change parameters by hand), ``rescale`` (the scale is
     asked for), ``opaque`` (a scaler is handed to somebody unseen), ``new scaler``, ``new optimizer``,
     ``numeric`` (see `Numerics`), ``region``, ``enter`` (a region by an instance that was made before),
-    ``call``."""
+    ``open`` and ``close`` (a region is entered and left by calls), ``call``."""
 
     scaler: ir.Expr | None = field(default=None, compare=False)
     subject: ir.Expr | None = field(default=None, compare=False)
-    """The optimizer, or what gradients are touched."""
+    """The optimizer, what gradients are touched, or what leaves the region that is entered."""
+    region: Region | None = None
     code: str = ""
     message: str = ""
     """Of a ``numeric`` event."""
@@ -106,11 +115,27 @@ class AmpEvents(Events):
         )
 
     def _has_regions(self) -> bool:
-        return any(
-            self.amp.may_open(expr, function)
-            for function, stmt in self.program.all_statements()
+        program = self.program
+        entered = [
+            (expr, function)
+            for function, stmt in program.all_statements()
             if stmt.kind == "with"
             for expr in stmt.exprs
+        ]
+        entered += [
+            (expr, one.parent or name)
+            for name, one in program.functions.items()
+            for expr in one.decorators
+        ]
+        entered += [
+            (expr, function)
+            for name in _ENTERS
+            for function, _, call in program.calls_named(name)
+            for expr in (_entered_by(call),)
+            if expr is not None
+        ]
+        return any(self.amp.may_open(*one) for one in entered) or any(
+            True for _ in program.calls_named("set_autocast_enabled")
         )
 
     def _settle_callers(self) -> None:
@@ -145,8 +170,13 @@ class AmpEvents(Events):
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 yield from self._of_amp_call(call, stmt, function)
+        facts = self.program.functions[function]
+        if stmt is facts.body[0]:
+            around = facts.parent or function
+            yield from self._regions(facts.decorators, stmt, around)
         if stmt.kind == "with":
-            yield from self._regions(stmt, function)
+            yield from self._regions(stmt.exprs, stmt, function)
+        yield from self._managers(stmt, function)
         for found in self._numerics.of(stmt, function):
             at = found.call or stmt
             where = (at.line, at.column, found.call)
@@ -156,8 +186,10 @@ class AmpEvents(Events):
             yield AmpEvent(kind, stmt.line, stmt.column)
         yield from self._births(stmt, function)
 
-    def _regions(self, stmt: ir.Stmt, function: str) -> Iterator[AmpEvent]:
-        for expr in stmt.exprs:
+    def _regions(
+        self, entered: tuple[ir.Expr, ...], stmt: ir.Stmt, function: str
+    ) -> Iterator[AmpEvent]:
+        for expr in entered:
             region = self.amp.entered(expr, function)
             if region is not None and region.enabled is not False:
                 shared = self.amp.is_shared(expr, function)
@@ -207,6 +239,10 @@ class AmpEvents(Events):
         program = self.program
         call, origin = self._spelled.out(call, function)
         where = (call.line, call.column, call)
+        by_hand = self._by_hand(call, origin, function)
+        if by_hand is not None:
+            yield by_hand
+            return
         if isinstance(call.func, ir.Attr) and origin is None:
             receiver, method = call.func.value, call.func.attr
             if method == "backward" and not program.callees(call, function):
@@ -269,6 +305,30 @@ class AmpEvents(Events):
             if _is_name(arg.value)
         ):
             yield AmpEvent("opaque", *where)
+
+    def _by_hand(
+        self, call: ir.Call, origin: str | None, function: str
+    ) -> AmpEvent | None:
+        """A region that a call enters, or leaves."""
+        where = (call.line, call.column, call)
+        if origin == "torch.set_autocast_enabled":
+            *device, enabled = [arg.value for arg in call.args] or [ir.Const(None)]
+            kind = self.amp.text(device[0], function) if device else "cuda"
+            on = self.amp.truth(enabled, function)
+            region = None if on is None else Region(kind or "", "", on)
+            return AmpEvent("open", *where, region=region)
+        if not isinstance(call.func, ir.Attr) or call.func.attr not in _BY_HAND:
+            return None
+        receiver, entered = call.func.value, _entered_by(call)
+        if entered is not None:
+            region = self.amp.entered(entered, function)
+            if region is None or region.enabled is False:
+                return None
+            return AmpEvent("open", *where, subject=receiver, region=region)
+        words = self.program.modules[ir.file_of(function)].identifiers
+        if call.func.attr in ("close", "pop_all") and "ExitStack" not in words:
+            return None
+        return AmpEvent("close", *where, subject=receiver)
 
     def _backward(
         self, call: ir.Call, loss: ir.Expr | None, stmt: ir.Stmt, function: str
@@ -548,6 +608,16 @@ class AmpEvents(Events):
         if slot is not None and self.optimizers.trace(slot).births:
             return True
         return self.optimizers.makers.looks_like_one(receiver, function)
+
+
+def _entered_by(call: ir.Call) -> ir.Expr | None:
+    """What a call enters: a stack's argument, or the receiver of ``__enter__()``."""
+    match call:
+        case ir.Call(func=ir.Attr(attr="enter_context"), args=(ir.Arg(value=entered),)):
+            return entered
+        case ir.Call(func=ir.Attr(value=entered, attr="__enter__")):
+            return entered
+    return None
 
 
 def _is_name(expr: ir.Expr) -> bool:

@@ -24,9 +24,9 @@ from amp_migrate.lint.misuse.order.amp import Key
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.order.numerics import BCE, CUSTOM
 from amp_migrate.lint.misuse.order.owners import Owners
-from amp_migrate.lint.misuse.order.state import NOBODY
+from amp_migrate.lint.misuse.order.state import NOBODY, Held, Open
 from amp_migrate.lint.misuse.order.turns import Turns
-from amp_migrate.lint.misuse.order.typestate import Open, Ways
+from amp_migrate.lint.misuse.order.typestate import Ways
 from amp_migrate.program import ir
 
 CLIPPED = broken_with("clip", SCALED)
@@ -221,22 +221,20 @@ class Judged(Ways):
             return
         self._told(REENTERED, function, stmt)
 
-    def _in_region(self, code: str, here: Here) -> Open | None:
-        found = self._region_at(here.stmt)
-        if found is not None:
+    def _in_region(self, code: str, here: Here, held: Held) -> None:
+        if self._region_at(here.stmt, held) is not None:
             self._told(code, here.function, here.place)
-        return found
 
-    def _region_at(self, stmt: ir.Stmt) -> Open | None:
+    def _region_at(self, stmt: ir.Stmt, held: Held) -> Open | None:
         """The region that is on where a statement runs, as far as its branch does not switch it off."""
-        found = self.region()
+        found = self.region(held)
         if found is None or found.region is None:
             return None
         off = found.region.enabled is None and self._is_switched_off(stmt)
         return None if off else found
 
-    def _numeric(self, here: Here) -> None:
-        found = self.region()
+    def _numeric(self, here: Here, held: Held) -> None:
+        found = self.region(held)
         if found is None or found.region is None or self._is_switched_off(here.stmt):
             return
         if here.event.code == BCE:
@@ -269,11 +267,12 @@ class Judged(Ways):
                 return True
         return False
 
-    def _step_in_region(self, here: Here) -> None:
-        found = self._region_at(here.stmt)
+    def _step_in_region(self, here: Here, held: Held) -> None:
+        found = self._region_at(here.stmt, held)
         if found is None or found.region is None:
             return
-        outermost = next(i for i, one in enumerate(self.open) if one.region)
+        around = [i for i, one in enumerate(self.open) if one.region]
+        outermost = min((*around, *(one.depth - 1 for one in held.entered)))
         loops = [one for one in self.open[outermost + 1 :] if one.region is None]
         if loops and found.region.caches:
             self._told(STEP_IN_REGION, here.function, here.place)

@@ -43,15 +43,18 @@ from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.state import (
     APPLIED,
     NOBODY,
+    THREAD,
     UNKNOWN,
     Held,
     Mark,
+    Open,
 )
 from amp_migrate.lint.misuse.order.typestate import SCALED_LOSS
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import unpacked
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
+_REGIONS = frozenset(("region", "open"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
 """Kinds of event that make ways worth walking."""
 
@@ -71,10 +74,10 @@ class Protocol(Judged):
         subject = self.key(event.subject, function)
         match event.kind:
             case "scaled":
-                self._in_region(BACKWARD_IN_REGION, here)
+                self._in_region(BACKWARD_IN_REGION, here, held)
                 held = self._scaled(held, scaler, here)
             case "plain":
-                self._in_region(BACKWARD_IN_REGION, here)
+                self._in_region(BACKWARD_IN_REGION, here, held)
                 if subject is not None and subject[0] == SCALED_LOSS:
                     held = self._scaled(held, subject[1:], here)
                 elif self._is_from_unseen(event.subject, subject, function):
@@ -87,12 +90,12 @@ class Protocol(Judged):
             case "unscale":
                 held = self._unscale(held, scaler, subject, here)
             case "step":
-                self._step_in_region(here)
+                self._step_in_region(here, held)
                 held = self._step(held, scaler, subject, here)
             case "update":
                 held = self._update(held, scaler, here)
             case "plain step":
-                self._step_in_region(here)
+                self._step_in_region(here, held)
                 held = self._plain_step(held, subject, here)
             case "zero":
                 if subject is not None:
@@ -107,7 +110,16 @@ class Protocol(Judged):
             case "opaque":
                 held = self._opaque(held, here)
             case "numeric":
-                self._numeric(here)
+                self._numeric(here, held)
+            case "open":
+                site, depth = here.site, len(self.open)
+                instance = THREAD if event.subject is None else subject
+                if event.region is None:
+                    held = held.leaving_region(instance)
+                else:
+                    held = held.entering(Open(event.region, site, instance, depth))
+            case "close":
+                held = held.leaving_region(subject)
             case "new scaler":
                 held = self._new_scaler(held, scaler, here)
             case "new optimizer":
@@ -440,7 +452,7 @@ class Protocol(Judged):
     def _lost(held: Held) -> Held:
         """Somebody unseen may have done anything."""
         grads = frozenset({(UNKNOWN, NOBODY)})
-        return Held(grads=grads, lived=held.lived)
+        return Held(grads=grads, lived=held.lived, entered=held.entered)
 
 
 def _follows(later: Site, earlier: Site) -> bool:
@@ -470,7 +482,7 @@ def _roots(events: AmpEvents) -> Iterator[str]:
     """Functions that nothing here calls, and that do anything that counts."""
     for qualname in events.read:
         kinds = events.kinds(qualname)
-        counts = kinds & _OF_SCALERS or ("region" in kinds and kinds & _IN_REGIONS)
+        counts = kinds & _OF_SCALERS or (kinds & _REGIONS and kinds & _IN_REGIONS)
         if counts and qualname not in events.called:
             if events.is_of_scaler(qualname):
                 continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.catalogue.protocol import READY, SCALED, STALE
-from amp_migrate.lint.misuse.order.amp import Key
+from amp_migrate.lint.misuse.order.amp import Key, Region
 
 UNKNOWN = "unknown"
 """Gradients of which nothing is known."""
@@ -15,6 +15,8 @@ APPLIED = "applied"
 """A scaler has stepped with gradients that are still there."""
 
 NOBODY: Key = ()
+THREAD: Key = ("thread",)
+"""What autocast is switched on for by a call of torch."""
 
 Grads = tuple[str, Key]
 """(one of the kinds above, the scaler)."""
@@ -29,6 +31,18 @@ class Mark:
     site: Site
     around: frozenset[Site] = frozenset()
     left: Site | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A region, or a loop (``region`` is None), that is around what happens."""
+
+    region: Region | None
+    site: Site
+    instance: Key | None = None
+    """Of one that is entered by a call: the region, the stack that leaves it, or `THREAD`."""
+    depth: int = 0
+    """How many of those that statements open are around where a call enters it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,8 @@ class Held:
     """(scaler, optimizer that it has stepped, loops gone around since)."""
     by_hand: bool = False
     """The scale was asked for since the last backward: gradients may be divided by hand."""
+    entered: tuple[Open, ...] = ()
+    """The regions that calls have entered and not left."""
 
     def of(self, optimizer: Key) -> set[Grads]:
         """The gradients that wait for an optimizer."""
@@ -79,6 +95,24 @@ class Held:
             status=frozenset((*kept, (optimizer, what, scaler))),
             checked=_set(self.checked, scaler, True),
         )
+
+    def entering(self, region: Open) -> Held:
+        """The same, in a region that a call enters."""
+        others = (one for one in self.entered if one.site != region.site)
+        if region.instance == THREAD:
+            others = (one for one in others if one.instance != THREAD)
+        return replace(self, entered=(*others, region))
+
+    def leaving_region(self, instance: Key | None) -> Held:
+        """The same, where a call has left a region; all of them, where it may have been any."""
+        kept = tuple(one for one in self.entered if one.instance != instance)
+        return replace(self, entered=kept if len(kept) < len(self.entered) else ())
+
+    def outside(self, depth: int, restores: bool) -> Held:
+        """The same behind a statement; what was switched within a region, its end restores."""
+        kept = (one for one in self.entered if not restores or one.depth <= depth)
+        entered = tuple(replace(one, depth=min(one.depth, depth)) for one in kept)
+        return replace(self, entered=entered)
 
     def after_backward(self, grads: Grads) -> Held:
         """The same, with new gradients."""

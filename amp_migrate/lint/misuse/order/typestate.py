@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
 from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import Flow, Site, State, Walk
 from amp_migrate.lint.misuse.order import conditions
-from amp_migrate.lint.misuse.order.amp import Amp, Key, Region
+from amp_migrate.lint.misuse.order.amp import Amp, Key
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
-from amp_migrate.lint.misuse.order.state import Held
+from amp_migrate.lint.misuse.order.state import Held, Open
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite
 
@@ -30,15 +30,6 @@ _EVERYWHERE = "@"
 """The scope of tests whose names mean the same in every function."""
 
 _TOUCHES = frozenset(("clip", "read", "edit", "descend", "rescale", "numeric"))
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A region, or a loop (``region`` is None), that is around what happens."""
-
-    region: Region | None
-    site: Site
-    instance: Key | None = None
 
 
 class Ways(Walk[Held]):
@@ -297,8 +288,23 @@ class Ways(Walk[Held]):
             if region is not None:
                 self.open.append(Open(region, (qualname, scope.path)))
         found = super()._function(qualname, states)
+        return self._outside(depth, found, len(self.open) > depth)
+
+    def _outside(
+        self, depth: int, states: set[State[Held]], restores: bool, *stacks: Key | None
+    ) -> set[State[Held]]:
+        """End what was opened above a depth, with what calls have entered in there, or in these stacks."""
         del self.open[depth:]
-        return found
+        left = set()
+        for state in states:
+            if state.held.entered:
+                held = state.held.outside(depth, restores)
+                for stack in stacks:
+                    if any(one.instance == stack for one in held.entered):
+                        held = held.leaving_region(stack)
+                state = State(held, state.known)
+            left.add(state)
+        return left
 
     def _is_all_in_loop(self) -> bool:
         """Whether a generator is called by a loop that has nothing to do with the protocol itself."""
@@ -361,8 +367,13 @@ class Ways(Walk[Held]):
                     instance = self.key(expr, function)
                     self.entering(function, stmt, instance)
                 self.open.append(Open(region, site, instance))
+        restores = stmt.kind == "with" and len(self.open) > depth
         flow = super()._inner(function, stmt, states)
-        del self.open[depth:]
+        managers = (*stmt.targets, *stmt.exprs) if stmt.kind == "with" else ()
+        stacks = [self.key(one, function) for one in managers]
+        for name in ("after", "breaks", "continues", "returns"):
+            left = self._outside(depth, getattr(flow, name), restores, *stacks)
+            setattr(flow, name, left)
         for event in self.events.of(function, stmt) if stmt.kind == "with" else ():
             if any(self.amp.managed(callee)[1] for callee in event.callees):
                 ended = set()
@@ -482,9 +493,12 @@ class Ways(Walk[Held]):
         self._too_many = True
         return set(sorted(states, key=repr)[:1])
 
-    def region(self) -> Open | None:
+    def region(self, held: Held) -> Open | None:
         """The region that is on here."""
-        innermost = next((o for o in reversed(self.open) if o.region), None)
+        around = [i for i, one in enumerate(self.open) if one.region is not None]
+        innermost = self.open[around[-1]] if around else None
+        if held.entered and held.entered[-1].depth > (around or [-1])[-1]:
+            innermost = held.entered[-1]
         if innermost is None or innermost.region is None:
             return None
         return None if innermost.region.enabled is False else innermost
