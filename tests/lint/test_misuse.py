@@ -24,7 +24,6 @@ UNSEEN = frozenset(
         "partly scaled sum",  # two losses added, one of them scaled
         "written over in part",  # gradients by index
         "plain backward",  # a condition that is not read decides
-        "no update, and unscale_",  # update() stands on the rare path
         "update without a step",  # which turn has no step is data
         "scaler per epoch",  # under a condition
         "one forward of two outside",

@@ -338,7 +338,7 @@ class AmpEvents(Events):
         if scaled is not None:
             return AmpEvent("scaled", *where, scaler=scaled, subject=loss)
         if loss is None or self._carries_scale(loss, stmt, function):
-            return AmpEvent("foreign", *where)
+            return AmpEvent("foreign", *where, subject=loss)
         name = ir.key_of(loss) or ""
         if name.rpartition(".")[2] in FRAMEWORK_RECEIVERS:
             return AmpEvent("foreign", *where)

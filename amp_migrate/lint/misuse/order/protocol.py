@@ -42,6 +42,7 @@ from amp_migrate.lint.misuse.order.faults import (
 from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.state import (
     APPLIED,
+    DUE,
     NOBODY,
     THREAD,
     UNKNOWN,
@@ -76,11 +77,12 @@ class Protocol(Judged):
             case "scaled":
                 self._in_region(BACKWARD_IN_REGION, here, held)
                 held = self._scaled(held, scaler, here)
+            case "plain" | "foreign" if subject and subject[0] == SCALED_LOSS:
+                self._in_region(BACKWARD_IN_REGION, here, held)
+                held = self._scaled(held, subject[1:], here)
             case "plain":
                 self._in_region(BACKWARD_IN_REGION, here, held)
-                if subject is not None and subject[0] == SCALED_LOSS:
-                    held = self._scaled(held, subject[1:], here)
-                elif self._is_from_unseen(event.subject, subject, function):
+                if self._is_from_unseen(event.subject, subject, function):
                     held = held.after_backward((UNKNOWN, NOBODY))
                 else:
                     held = held.after_backward((PLAIN, NOBODY))
@@ -160,6 +162,7 @@ class Protocol(Judged):
                     scaler=scaler,
                     told=mark.site,
                 )
+        held = self._due(held, scaler, here)
         mark = held.mark(SCALED, scaler)
         if mark is not None and not mark.left and self._in_each_turn(mark):
             updated = held.mark("update", scaler)
@@ -176,6 +179,21 @@ class Protocol(Judged):
         self.turns.note("scaled", scaler, self._around)
         held = held.after_backward((SCALED, scaler))
         return held.marked(SCALED, scaler, here.site)
+
+    def _due(self, held: Held, scaler: Key, here: Here) -> Held:
+        """Judge the steps of a turn before that no update has followed: it may stand in another branch."""
+        for optimizer in self.optimizers:
+            mark = held.mark(DUE, optimizer)
+            if mark is None or not mark.around:
+                continue
+            if not mark.left and self._in_each_turn(mark):
+                wrong = (optimizer, STEPPED, scaler) in held.status
+                manner = (DUE, mark.site)
+                self._judge(
+                    wrong, MISSING_UPDATE, here, manner, scaler=scaler, told=mark.site
+                )
+            held = held.without(DUE, optimizer)
+        return held
 
     def _unscale(
         self, held: Held, scaler: Key | None, optimizer: Key | None, here: Here
@@ -277,6 +295,7 @@ class Protocol(Judged):
         lived.add((scaler, optimizer, frozenset()))
         held = replace(held, lived=frozenset(lived))
         held = held.marked(APPLIED, optimizer, here.site)
+        held = held.marked(DUE, optimizer, here.site)
         return held.marked(STEPPED, optimizer, here.site)
 
     def _shared_parameters(self, held: Held, optimizer: Key, here: Here) -> None:

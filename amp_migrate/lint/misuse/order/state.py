@@ -13,6 +13,8 @@ UNKNOWN = "unknown"
 """Gradients of which nothing is known."""
 APPLIED = "applied"
 """A scaler has stepped with gradients that are still there."""
+DUE = "due"
+"""A scaler has stepped, and the next turn has not begun."""
 
 NOBODY: Key = ()
 THREAD: Key = ("thread",)
@@ -83,9 +85,10 @@ class Held:
         kept = (m for m in self.marks if m[:2] != (what, key))
         return replace(self, marks=frozenset((*kept, (what, key, Mark(site)))))
 
-    def without(self, what: str) -> Held:
-        """The same, where something that was done no longer counts."""
-        return replace(self, marks=frozenset(m for m in self.marks if m[0] != what))
+    def without(self, what: str, key: Key | None = None) -> Held:
+        """The same, where something that was done, to one object or to any, no longer counts."""
+        kept = (m for m in self.marks if m[0] != what or key not in (None, m[1]))
+        return replace(self, marks=frozenset(kept))
 
     def with_status(self, optimizer: Key, what: str, scaler: Key) -> Held:
         """The same, after ``unscale_`` or ``step``."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
 from amp_migrate.analysis.paths.events import Event
-from amp_migrate.analysis.paths.walk import Flow, Site, State, Walk
+from amp_migrate.analysis.paths.walk import Flow, Site, State, Walk, suspends
 from amp_migrate.lint.misuse.order import conditions
 from amp_migrate.lint.misuse.order.amp import Amp, Key
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
@@ -26,10 +26,21 @@ SCALED_LOSS = "scaled loss"
 """What the key of a parameter begins with that is given a scaled loss; the key of the scaler follows."""
 _TEXT = "text"
 """What the key of a parameter begins with that is given a text, which follows."""
+_COUNTS = "builtins.enumerate"
 _EVERYWHERE = "@"
 """The scope of tests whose names mean the same in every function."""
 
 _TOUCHES = frozenset(("clip", "read", "edit", "descend", "rescale", "numeric"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fed:
+    """A loop over what a generator hands out: its body runs at each ``yield``."""
+
+    generator: str
+    function: str
+    loop: ir.Stmt
+    flow: Flow[Held] = field(default_factory=Flow)
 
 
 class Ways(Walk[Held]):
@@ -56,6 +67,8 @@ class Ways(Walk[Held]):
         """What functions that decorators have made stand for, on the present way."""
         self._endless: set[tuple[object, ...]] = set()
         """Calls, with what holds when they are made, that were found to have too many ways."""
+        self._fed: list[_Fed] = []
+        """The loops that go through what a generator hands out, innermost last."""
         self._turn: dict[int, tuple[str, ...]] = {}
         """What calls run in the present turn of a loop that goes through objects."""
         self._turns: dict[Site, list[dict[int, tuple[str, ...]]] | None] = {}
@@ -106,7 +119,9 @@ class Ways(Walk[Held]):
             )
             way = self._way_to(callee)
             key = (callee, state.held, shared | known, way, self._ending)
-            if key not in self._memo:
+            # The loop that a generator feeds tells more than what it comes to.
+            fed = bool(self._fed) and self._fed[-1].generator == callee
+            if fed or key not in self._memo:
                 below = self._below(callee)
                 given = frozenset(b for b in bound.items() if b[0][0] in below)
                 again = (callee, state.held, shared | known, given)
@@ -277,8 +292,8 @@ class Ways(Walk[Held]):
     ) -> set[State[Held]]:
         scope = self.program.functions[qualname]
         # What a call of these makes is something that runs later; a context manager is entered at once.
-        steps = scope.is_generator and self._is_all_in_loop()
-        if (scope.is_generator and not steps) or scope.is_async:
+        fed = bool(self._fed) and self._fed[-1].generator == qualname
+        if (scope.is_generator and not fed) or scope.is_async:
             ending, self._ending = self._ending, False
             body = self.amp.managed(qualname)[ending]
             return self._block(qualname, body, set(states)).after
@@ -305,13 +320,6 @@ class Ways(Walk[Held]):
                 state = State(held, state.known)
             left.add(state)
         return left
-
-    def _is_all_in_loop(self) -> bool:
-        """Whether a generator is called by a loop that has nothing to do with the protocol itself."""
-        if not self._around or self._around[-1][1].kind != "for":
-            return False
-        function, loop = self._around[-1]
-        return all(self._does_nothing(function, one) for one in loop.blocks[0].body)
 
     # -- statements -----------------------------------------------------------------------------
 
@@ -342,8 +350,11 @@ class Ways(Walk[Held]):
         """Whether a statement, with all inside it, has nothing to do with the protocol."""
         site = (function, stmt.path)
         if site not in self._idle:
+            yields = self.program.functions[function].is_generator
             self._idle[site] = not any(
-                inner.kind in _JUMPS or self.events.of(function, inner)
+                inner.kind in _JUMPS
+                or self.events.of(function, inner)
+                or (yields and suspends(inner))
                 for inner in ir.statements((stmt,))
             )
         return self._idle[site]
@@ -369,6 +380,8 @@ class Ways(Walk[Held]):
                 self.open.append(Open(region, site, instance))
         restores = stmt.kind == "with" and len(self.open) > depth
         flow = super()._inner(function, stmt, states)
+        if self._fed and self._fed[-1].generator == function and suspends(stmt):
+            flow.after = self._handed_out(stmt, flow.after)
         managers = (*stmt.targets, *stmt.exprs) if stmt.kind == "with" else ()
         stacks = [self.key(one, function) for one in managers]
         for name in ("after", "breaks", "continues", "returns"):
@@ -419,9 +432,40 @@ class Ways(Walk[Held]):
         # A loop that has nothing to do is no witness of anything.
         return True
 
+    def _handed_out(
+        self, stmt: ir.Stmt, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        """What the loop that a generator feeds does with what it hands out at a statement."""
+        fed = self._fed.pop()
+        given = stmt.value if stmt.kind == "expr" else None
+        target = fed.loop.targets[0]
+        if isinstance(fed.loop.value, ir.Call) and isinstance(target, ir.Display):
+            if self.program.origin(fed.loop.value.func, fed.function) == _COUNTS:
+                target = target.items[-1]
+        if isinstance(target, ir.Name) and isinstance(given, ir.Suspend):
+            if given.value is not None:
+                value = self._key_given(given.value, fed.generator)
+                self._bound[-1][fed.function, target.id] = value
+        flow = self._block(fed.function, fed.loop.blocks[0].body, states)
+        fed.flow.breaks |= flow.breaks
+        fed.flow.returns |= flow.returns
+        self._fed.append(fed)
+        return flow.after | flow.continues
+
     def _loop(
         self, function: str, stmt: ir.Stmt, states: set[State[Held]]
     ) -> Flow[Held]:
+        for event in self.events.of(function, stmt) if stmt.kind == "for" else ():
+            generator = event.callees[0] if len(event.callees) == 1 else ""
+            if generator and self.program.functions[generator].is_generator:
+                fed = _Fed(generator, function, stmt)
+                self._fed.append(fed)
+                ended = self._line(function, stmt, states)
+                self._fed.pop()
+                left = self._block(function, _orelse(stmt), ended)
+                left.after |= fed.flow.breaks
+                left.returns |= fed.flow.returns
+                return left
         turns = self._turns_of(function, stmt)
         if turns is None:
             return super()._loop(function, stmt, states)
@@ -655,6 +699,10 @@ class Ways(Walk[Held]):
                 parts = tuple(self._shared(o, function)[1] for o in operands)
                 return True, ir.Operation(op, parts)
         return False, expr
+
+
+def _orelse(loop: ir.Stmt) -> tuple[ir.Stmt, ...]:
+    return next((b.body for b in loop.blocks if b.field == "orelse"), ())
 
 
 def _changed(target: ir.Expr) -> Iterator[ir.Expr]:
