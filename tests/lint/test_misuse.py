@@ -27,7 +27,6 @@ UNSEEN = frozenset(
         "update without a step",  # which turn has no step is data
         "scaler per epoch",  # under a condition
         "one forward of two outside",
-        "one region around the loop",  # entered and left by hand
         "checkpoint without scaler in a dict",  # its state is loaded all the same
     )
 )

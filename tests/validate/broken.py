@@ -230,7 +230,8 @@ BROKEN = (
     Broken("autocast never left", "small", (
         (_BLOCK, "torch.autocast('cuda', dtype=torch.float16).__enter__()\n"
                  "    loss = nn.functional.mse_loss(model(x), y)\n"),),
-           "autocast-left-on", "__enter__()", frozenset({"step-in-autocast"})),
+           "autocast-left-on", "__enter__()",
+           frozenset({"step-in-autocast", "backward-in-autocast"})),
     Broken("autocast left on at the end", "small", (
         ("# after the loop", "torch.autocast('cuda').__enter__()"),),
            "autocast-left-on", "__enter__()"),
@@ -239,7 +240,7 @@ BROKEN = (
         ("for step", "region = torch.autocast('cuda', dtype=torch.float16)\nfor step"),
         ("    x = ", "    if not step: region.__enter__()\n    x = "),
         ("# after the loop", "region.__exit__(None, None, None)")),
-           "step-in-autocast", _STEP, frozenset({"autocast-left-on"})),
+           "step-in-autocast", _STEP, frozenset({"autocast-left-on", "backward-in-autocast"})),
     Broken("one instance twice", "small", (
         ("# before the loop", "ctx = torch.autocast('cuda', dtype=torch.float16)"),
         (_BLOCK, "with ctx:\n        with ctx:  # again\n"

@@ -10,6 +10,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Amp, all_calls, amp_of
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.faults import HALF_PARAMETERS
 from amp_migrate.lint.misuse.order.numerics import Values
 from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
@@ -18,7 +19,6 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
 CLOSURE = "AMP117"
-HALF_PARAMETERS = "AMP118"
 BFLOAT16 = "AMP119"
 NONFINITE = "AMP121"
 UNSHARDED = "AMP124"
@@ -36,6 +36,10 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     events, amp = protocol.events, protocol.amp
     yield from _bfloat16(context, amp, events, file)
     found = dict(_everywhere(context, protocol))
+    for fault in protocol.faults():
+        if fault.code == HALF_PARAMETERS:
+            place = fault.function, fault.at
+            found[fault.function, fault.at.line] = fault.code, *place
     for function in context.functions(file):
         if function not in events.read:
             continue
@@ -45,14 +49,12 @@ def check(context: Context, file: str) -> Iterable[Finding]:
                 yield from _closure(context, events, function, stmt, event)
         if "unscale" in kinds:
             yield from _nonfinite(context, function)
-        for at in _halves(context, protocol.owners, protocol.all_optimizers, function):
-            found[function, at.line] = HALF_PARAMETERS, function, at
     for (function, _), told in found.items():
         if ir.file_of(function) == file:
             yield context.finding(*told)
 
 
-_Found = dict[tuple[str, int], tuple[str, str, ir.Call]]
+_Found = dict[tuple[str, int], tuple[str, str, ir.Call | ir.Stmt]]
 
 
 def _everywhere(context: Context, protocol: Protocol) -> _Found:
@@ -117,13 +119,6 @@ def _nonfinite(context: Context, function: str) -> Iterator[Finding]:
                 yield context.finding(NONFINITE, function, call)
 
 
-def _blocks(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ...]]:
-    yield body
-    for stmt in body:
-        for block in stmt.blocks:
-            yield from _blocks(block.body)
-
-
 # -- dtypes -------------------------------------------------------------------------------------
 
 
@@ -146,84 +141,6 @@ def _bfloat16(
         given = call.argument(99, "enabled")
         if given is None or amp.truth(given, function) is True:
             yield context.finding(BFLOAT16, function, call)
-
-
-def _halves(
-    context: Context,
-    owners: Owners,
-    stepped: set[tuple[str, ...]],
-    function: str,
-) -> Iterator[ir.Call]:
-    """``model.half()`` for good, and before an optimizer gets its parameters in the same block."""
-    modules = {module for one in stepped for module in owners.modules.get(one) or ()}
-    if not modules:
-        return
-    for block in _blocks(context.program.functions[function].body):
-        for index, stmt in enumerate(block):
-            for call, module in _half(context, stmt, function):
-                if owners.amp.key(module, function) not in modules:
-                    continue
-                behind = block[index + 1 :]
-                makes = any(_names(later, module) for later in behind)
-                back = any(_is_back(later, module) for later in behind)
-                if makes and not back:
-                    yield call
-
-
-def _half(
-    context: Context, stmt: ir.Stmt, function: str
-) -> Iterator[tuple[ir.Call, ir.Expr]]:
-    """The calls that make modules half, and the modules."""
-    if stmt.kind not in ("expr", "assign"):
-        return
-    current = stmt.value
-    found = None
-    while isinstance(current, ir.Call) and isinstance(current.func, ir.Attr):
-        method = current.func.attr
-        if _makes_half(context, current, function):
-            found = current
-        elif method in ("float", "bfloat16", "double", "state_dict"):
-            return
-        current = current.func.value
-    if found is not None and current is not None:
-        if stmt.kind == "expr":
-            yield found, current
-        elif len(stmt.targets) == 1:
-            yield found, stmt.targets[0]
-    elif stmt.kind == "expr" and isinstance(stmt.value, ir.Call):
-        # A function that makes half what it is given.
-        for callee in context.program.callees(stmt.value, function):
-            if any(_halves_what(context, callee)):
-                yield from ((stmt.value, arg.value) for arg in stmt.value.args)
-
-
-def _halves_what(context: Context, callee: str) -> Iterator[bool]:
-    """Whether each ``half()`` of a function is one of its parameters', or of what these hold."""
-    program = context.program
-    params = {ir.Name(param.name) for param in program.functions[callee].params}
-    for stmt in ir.statements(program.functions[callee].body):
-        match stmt:
-            case ir.Stmt(kind="expr", value=ir.Call(func=ir.Attr(value=held)) as call):
-                if _makes_half(context, call, callee):
-                    loops = program.control(callee).around(stmt.path)
-                    yield held in params or any(
-                        one.value in params and held in one.targets for one in loops
-                    )
-
-
-def _makes_half(context: Context, call: ir.Call, function: str) -> bool:
-    """``half()``, ``to(torch.float16)``; a layer, or a pretrained model, that is made so."""
-    method = ir.method_of(call)
-    if method == "half":
-        return not call.args
-    names = (None, "dtype") if method == "to" else ("dtype", "torch_dtype")
-    made = method in ("to", "from_pretrained") or (
-        context.program.origin(call.func, function) or ""
-    ).startswith("torch.nn.")
-    return made and any(
-        arg.name in names and amp_of(context).dtype(arg.value, function) == "float16"
-        for arg in call.args
-    )
 
 
 def _made_half(
@@ -252,7 +169,7 @@ def _halves_of(
         call = one.expr
         if one.fields or not isinstance(call, ir.Call) or depth > _DEEPEST:
             found.append(None)
-        elif _makes_half(context, call, one.function):
+        elif amp_of(context).makes_half(call, one.function):
             found.append((one.function, call))
         elif own := _halves_itself(context, call, one.function):
             found += own
@@ -276,7 +193,7 @@ def _halves_itself(
         if stmt.kind == "expr"
         and isinstance(inner.func, ir.Attr)
         and inner.func.value == ir.Name("self")
-        and _makes_half(context, inner, init)
+        and amp_of(context).makes_half(inner, init)
     ]
 
 
@@ -337,25 +254,3 @@ def _unsharded(context: Context, protocol: Protocol) -> Iterator[tuple[str, ir.C
 def _is_plain(amp: Amp, call: ir.Call, function: str) -> bool:
     names = amp.names(call.func, function)
     return bool(names) and not any("Sharded" in name for name in names)
-
-
-def _names(stmt: ir.Stmt, module: ir.Expr | None) -> bool:
-    """Whether a statement asks a module for its parameters."""
-    return any(
-        isinstance(part, ir.Attr)
-        and part.attr in ("parameters", "named_parameters")
-        and part.value == module
-        for inner in ir.statements((stmt,))
-        for expr in inner.exprs
-        for part in ir.walk(expr)
-    )
-
-
-def _is_back(stmt: ir.Stmt, module: ir.Expr | None) -> bool:
-    return any(
-        isinstance(part, ir.Attr) and part.attr == "float"
-        for inner in ir.statements((stmt,))
-        for expr in inner.exprs
-        for part in ir.walk(expr)
-        if module is not None
-    )

@@ -313,6 +313,22 @@ class Amp:
                     found.add(None if outcome is None else outcome is taken)
         return found
 
+    # -- dtypes of modules ----------------------------------------------------------------------
+
+    def makes_half(self, call: ir.Call, function: str) -> bool:
+        """``half()``, ``to(torch.float16)``; a layer, or a pretrained model, that is made so."""
+        method = ir.method_of(call)
+        if method == "half":
+            return not call.args
+        names = (None, "dtype") if method == "to" else ("dtype", "torch_dtype")
+        made = method in ("to", "from_pretrained") or (
+            self.program.origin(call.func, function) or ""
+        ).startswith("torch.nn.")
+        return made and any(
+            arg.name in names and self.dtype(arg.value, function) == "float16"
+            for arg in call.args
+        )
+
     # -- scalers --------------------------------------------------------------------------------
 
     def makes_scaler(self, call: ir.Call, function: str) -> bool:

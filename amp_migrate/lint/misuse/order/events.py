@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.analysis.objects.optimizers import Optimizers
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.tables.degrees import Unclear
 from amp_migrate.analysis.tables.vocabulary import (
@@ -42,6 +43,7 @@ _OF_SCALERS = frozenset(("scale", "unscale_", "step", "update", "get_scale"))
 _ON_SCALERS = frozenset(("scaled", "unscale", "step", "update"))
 _MOST_VALUES = 200
 """That a loss may be made of, as far as they are read."""
+_CASTS = frozenset(("half", "float", "double", "bfloat16", "to"))
 _ENTERS = ("enter_context", "__enter__")
 _BY_HAND = frozenset((*_ENTERS, "__exit__", "close", "pop_all"))
 _ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
@@ -59,7 +61,8 @@ class AmpEvent(Event):
     ``edit`` (of gradients), ``descend`` (they change parameters by hand), ``rescale`` (the scale is
     asked for), ``opaque`` (a scaler is handed to somebody unseen), ``new scaler``, ``new optimizer``,
     ``numeric`` (see `Numerics`), ``region``, ``enter`` (a region by an instance that was made before),
-    ``open`` and ``close`` (a region is entered and left by calls), ``call``."""
+    ``open`` and ``close`` (a region is entered and left by calls), ``halve`` and ``widen`` (what may be a
+    module is made half, or another), ``call``."""
 
     scaler: ir.Expr | None = field(default=None, compare=False)
     subject: ir.Expr | None = field(default=None, compare=False)
@@ -245,6 +248,9 @@ class AmpEvents(Events):
             return
         if isinstance(call.func, ir.Attr) and origin is None:
             receiver, method = call.func.value, call.func.attr
+            if method in _CASTS:
+                yield from self._cast(call, receiver, function)
+                return
             if method == "backward" and not program.callees(call, function):
                 yield self._backward(call, receiver, stmt, function)
                 return
@@ -305,6 +311,34 @@ class AmpEvents(Events):
             if _is_name(arg.value)
         ):
             yield AmpEvent("opaque", *where)
+
+    def _cast(
+        self, call: ir.Call, held: ir.Expr, function: str
+    ) -> Iterator[AmpEvent]:
+        """What may be a module is given another dtype, in place."""
+        while isinstance(held, ir.Call) and ir.method_of(held) in RETURNS_SELF:
+            assert isinstance(held.func, ir.Attr)
+            held = held.func.value
+        name = (ir.key_of(held) or "").rpartition(".")[2]
+        params = self.program.functions[function].params
+        if name in self._modules or any(param.name == name for param in params):
+            where = (call.line, call.column, call)
+            if self.amp.makes_half(call, function):
+                yield AmpEvent("halve", *where, subject=held)
+            elif ir.method_of(call) != "to" or _casts(call):
+                yield AmpEvent("widen", *where, subject=held)
+
+    @cached_property
+    def _modules(self) -> frozenset[str]:
+        """The last names of what is asked for its parameters, where anything is made half at all."""
+        words = {"half", "float16"}
+        if all(words.isdisjoint(m.identifiers) for m in self.program.modules.values()):
+            return frozenset()
+        return frozenset(
+            (ir.key_of(call.func.value) or "").rpartition(".")[2]
+            for _, _, call in self.program.calls_named("parameters")
+            if isinstance(call.func, ir.Attr)
+        )
 
     def _by_hand(
         self, call: ir.Call, origin: str | None, function: str
@@ -618,6 +652,13 @@ def _entered_by(call: ir.Call) -> ir.Expr | None:
         case ir.Call(func=ir.Attr(value=entered, attr="__enter__")):
             return entered
     return None
+
+
+def _casts(call: ir.Call) -> bool:
+    """Whether what ``to()`` is given may be a dtype."""
+    return any(
+        arg.name == "dtype" or isinstance(arg.value, ir.Attr) for arg in call.args
+    )
 
 
 def _is_name(expr: ir.Expr) -> bool:

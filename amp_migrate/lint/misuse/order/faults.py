@@ -39,6 +39,7 @@ UPDATED_BEFORE_STEP = broken_with("step", STALE)
 UPDATED_BETWEEN = broken_with("backward", STALE)
 NOT_SCALED = broken_with("step", PLAIN)
 REBORN = "AMP116"
+HALF_PARAMETERS = "AMP118"
 BACKWARD_IN_REGION = "AMP201"
 STEP_IN_REGION = "AMP202"
 REENTERED = "AMP203"
@@ -104,6 +105,8 @@ class Judged(Ways):
         """The scalers that step each optimizer, and the functions in which they do."""
         self.updates: set[Key] = set()
         self.handed_on: set[Key] = set()
+        self.halves: dict[Key, set[Site]] = defaultdict(set)
+        """Where each module is made half."""
         self.steps: dict[Key, Fault] = {}
         self.step_roots: set[tuple[Key, str]] = set()
         """The scalers that step, and where the ways begin on which they do."""

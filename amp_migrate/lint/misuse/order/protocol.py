@@ -27,6 +27,7 @@ from amp_migrate.lint.misuse.order.amp import Key, amp_of
 from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
 from amp_migrate.lint.misuse.order.faults import (
     BACKWARD_IN_REGION,
+    HALF_PARAMETERS,
     MISSING_UPDATE,
     NOT_SCALED,
     PARTLY_SCALED,
@@ -43,6 +44,7 @@ from amp_migrate.lint.misuse.order.owners import Owners
 from amp_migrate.lint.misuse.order.state import (
     APPLIED,
     DUE,
+    HALF,
     NOBODY,
     THREAD,
     UNKNOWN,
@@ -122,6 +124,12 @@ class Protocol(Judged):
                     held = held.entering(Open(event.region, site, instance, depth))
             case "close":
                 held = held.leaving_region(subject)
+            case "halve" | "widen":
+                for module in self._modules(here):
+                    held = held.without(HALF, module)
+                    if event.kind == "halve":
+                        self.halves[module].add(here.site)
+                        held = held.marked(HALF, module, here.site)
             case "new scaler":
                 held = self._new_scaler(held, scaler, here)
             case "new optimizer":
@@ -131,6 +139,14 @@ class Protocol(Judged):
                 if subject is not None and self.key(made, function) != subject:
                     held = self._new_optimizer(held, subject)
         return State(held, state.known)
+
+    def _modules(self, here: Here) -> set[Key]:
+        """The modules whose dtype a call changes: all that a loop goes through have their turn."""
+        found = {self.key(here.event.subject, here.function)}
+        held, sites = here.event.subject, self.program.call_sites.get(here.function, ())
+        if held is not None and len(sites) < 2:
+            found.update(self.amp.keys(held, here.function, here.stmt))
+        return {one for one in found if one is not None}
 
     def _is_from_unseen(
         self, loss: ir.Expr | None, key: Key | None, function: str
@@ -258,6 +274,11 @@ class Protocol(Judged):
             scaler, Fault(MISSING_UPDATE, here.function, here.place, scaler=scaler)
         )
         self._repeated(held, optimizer, "step", STEPPED, scaler, here)
+        for module in self.owners.modules.get(optimizer) or ():
+            half = held.mark(HALF, module)
+            for site in self.halves.get(module, ()):
+                wrong = half is not None and half.site == site
+                self._judge(wrong, HALF_PARAMETERS, here, site, told=site)
         if held.state(optimizer) != UNSCALED:
             self._shared_parameters(held, optimizer, here)
         waiting = held.of(optimizer)
@@ -295,7 +316,11 @@ class Protocol(Judged):
         lived.add((scaler, optimizer, frozenset()))
         held = replace(held, lived=frozenset(lived))
         held = held.marked(APPLIED, optimizer, here.site)
-        held = held.marked(DUE, optimizer, here.site)
+        updated = held.mark("update", scaler)
+        loops = {(function, stmt.path) for function, stmt in self._around}
+        if updated is None or updated.around & loops:
+            # An update in the same turn stands in the wrong place, and that is told.
+            held = held.marked(DUE, optimizer, here.site)
         return held.marked(STEPPED, optimizer, here.site)
 
     def _shared_parameters(self, held: Held, optimizer: Key, here: Here) -> None:

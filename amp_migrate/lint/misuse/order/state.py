@@ -13,6 +13,8 @@ UNKNOWN = "unknown"
 """Gradients of which nothing is known."""
 APPLIED = "applied"
 """A scaler has stepped with gradients that are still there."""
+HALF = "half"
+"""A module was made half."""
 DUE = "due"
 """A scaler has stepped, and the next turn has not begun."""
 

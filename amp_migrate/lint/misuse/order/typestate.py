@@ -30,7 +30,9 @@ _COUNTS = "builtins.enumerate"
 _EVERYWHERE = "@"
 """The scope of tests whose names mean the same in every function."""
 
-_TOUCHES = frozenset(("clip", "read", "edit", "descend", "rescale", "numeric"))
+_TOUCHES = frozenset(
+    ("clip", "read", "edit", "descend", "rescale", "numeric", "halve", "widen")
+)
 
 
 @dataclass(frozen=True, slots=True)
