@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
@@ -52,11 +53,6 @@ class Events:
         self.forward = program.noted(Forward)
         self.exchange = Exchange(program)
         self.dispatch = program.noted(Dispatch)
-        self._properties = frozenset(
-            function.name
-            for qualname, function in program.functions.items()
-            if program.is_property(qualname)
-        )
         special = frozenset[str]().union(*_OPERATORS.values())
         self._operators = special.intersection(
             function.name for function in program.functions.values()
@@ -426,6 +422,14 @@ class Events:
             if isinstance(arg.value, (ir.Name, ir.Attr))
             for ref in self.program.resolve(arg.value, function)
             if ref.kind == "function"
+        )
+
+    @cached_property
+    def _properties(self) -> frozenset[str]:
+        return frozenset(
+            function.name
+            for qualname, function in self.program.functions.items()
+            if self.program.is_property(qualname)
         )
 
     def _properties_in(self, stmt: ir.Stmt, function: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from amp_migrate.analysis.objects.points_to import Object
 from amp_migrate.analysis.tables.degrees import Unclear, flat
 from amp_migrate.analysis.values.scales import (
     ASKED,
@@ -21,6 +22,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.events import AmpEvents
 from amp_migrate.lint.misuse.order.faults import EDITED, READ
 from amp_migrate.lint.misuse.order.protocol import Protocol
+from amp_migrate.lint.misuse.order.spelled import PARTIAL
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
 
@@ -74,10 +76,11 @@ class _Scaled:
             if stmt.value is not None
         }
         self.keeps_losses = any(
-            _last(value.func) != "backward"
+            not isinstance(value, ir.Call)
+            or _last(value.func) != "backward"
+            or any(isinstance(inner, ir.Walrus) for inner in ir.walk(value))
             for value in scales.values()
-            if isinstance(value, ir.Call)
-        ) or any(not isinstance(value, ir.Call) for value in scales.values())
+        )
         """A scaled loss is more than gone backward from at once."""
         self.asking = {
             ir.file_of(function)
@@ -275,23 +278,44 @@ class _Scaled:
                     at = made.stmt or stmt
                     if self._is_another(made.expr.body, made.function, at, given):
                         return True
-            if made.kind != "function":
-                continue
-            facts = self.program.functions[made.name]
-            if not plain:
-                direct = self.events.direct(made.name)
-                if any(event.kind in _CHANGES for _, event in direct):
-                    return True
-            elif len(facts.params) > max(place, 0):
-                given = {(made.name, facts.params[place].name): gradient}
-                if any(
-                    one.kind == "return"
-                    and one.value is not None
-                    and self._is_another(one.value, made.name, one, given)
-                    for one in ir.statements(facts.body)
-                ):
-                    return True
+            for function, before in self._called(made):
+                facts = self.program.functions[function]
+                index = place + len(before) if place > 0 else place
+                if not plain:
+                    direct = self.events.direct(function)
+                    if any(event.kind in _CHANGES for _, event in direct):
+                        return True
+                elif len(facts.params) > max(index, 0):
+                    given = {(function, facts.params[index].name): gradient}
+                    for param, value in zip(facts.params, before, strict=False):
+                        if value is not None:
+                            with suppress(Unclear):
+                                carried = self.scales.of(value, *made.place[:2])
+                                given[function, param.name] = carried
+                    if any(
+                        one.kind == "return"
+                        and one.value is not None
+                        and self._is_another(one.value, function, one, given)
+                        for one in ir.statements(facts.body)
+                    ):
+                        return True
         return False
+
+    def _called(self, hook: Object) -> Iterator[tuple[str, list[ir.Expr | None]]]:
+        """The functions that a hook runs, and what they are given before what the hook is."""
+        program = self.program
+        if hook.kind == "function":
+            yield hook.name, []
+        elif isinstance(hook.expr, ir.Call):
+            if program.origin(hook.expr.func, hook.function) == PARTIAL:
+                inner = ir.Call(hook.expr.args[0].value, ())
+                given = [a.value for a in hook.expr.args[1:] if a.name is None]
+                for callee in program.callees(inner, hook.function):
+                    yield callee, [*given]
+            for name in program.instance_classes(hook.expr, hook.function):
+                method = program.method(name, "__call__")
+                if method is not None:
+                    yield method, [None]
 
     def _is_another(
         self, made: ir.Expr, function: str, stmt: ir.Stmt, given: Environment

@@ -474,7 +474,13 @@ class Amp:
             (one.function, one.stmt, one.expr),
             *((site.caller, site.stmt, site.call) for site in calls),
         ]
-        if one.fields or any(self._is_repeated(*place) for place in places):
+        # What a loop hands on of its function's own parameters is the same in each turn.
+        given = (
+            one.kind == "lost"
+            and isinstance(one.expr, ir.Name)
+            and self.program.is_param(one.function, one.expr.id)
+        )
+        if one.fields or any(self._is_repeated(*place) for place in places[given:]):
             return None
         where = "".join(f"\n{site.call.line}:{site.call.column}" for site in calls)
         if one.bound and one.stmt and not calls and one.bound.path == one.stmt.path:

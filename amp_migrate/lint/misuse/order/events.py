@@ -97,6 +97,9 @@ class AmpEvents(Events):
         """What has nothing to do with AMP does not matter."""
         self._kinds.setdefault(function, frozenset())
 
+    def direct(self, function: str) -> list[tuple[ir.Stmt, Event]]:
+        return self._direct.get(function, [])
+
     def _with_amp(self) -> list[str]:
         """The functions of files that have something to do with AMP."""
         modules = self.program.modules.values()
@@ -173,6 +176,8 @@ class AmpEvents(Events):
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 yield from self._of_amp_call(call, stmt, function)
+        for method in self._properties_in(stmt, function):
+            yield AmpEvent("call", stmt.line, stmt.column, callees=(method,))
         facts = self.program.functions[function]
         if stmt is facts.body[0]:
             around = facts.parent or function
@@ -249,7 +254,7 @@ class AmpEvents(Events):
         if isinstance(call.func, ir.Attr) and origin is None:
             receiver, method = call.func.value, call.func.attr
             if method in _CASTS:
-                yield from self._cast(call, receiver, function)
+                yield from self._cast(call, receiver, stmt, function)
                 return
             if method == "backward" and not program.callees(call, function):
                 yield self._backward(call, receiver, stmt, function)
@@ -313,15 +318,16 @@ class AmpEvents(Events):
             yield AmpEvent("opaque", *where)
 
     def _cast(
-        self, call: ir.Call, held: ir.Expr, function: str
+        self, call: ir.Call, held: ir.Expr, stmt: ir.Stmt, function: str
     ) -> Iterator[AmpEvent]:
         """What may be a module is given another dtype, in place."""
         while isinstance(held, ir.Call) and ir.method_of(held) in RETURNS_SELF:
             assert isinstance(held.func, ir.Attr)
             held = held.func.value
         name = (ir.key_of(held) or "").rpartition(".")[2]
-        params = self.program.functions[function].params
-        if name in self._modules or any(param.name == name for param in params):
+        # A tensor is not changed in place: a statement of its own is for a module.
+        alone = stmt.kind == "expr" and stmt.value is call
+        if name in self._modules or (alone and self._modules):
             where = (call.line, call.column, call)
             if self.amp.makes_half(call, function):
                 yield AmpEvent("halve", *where, subject=held)

@@ -185,7 +185,9 @@ def _averages(call: ir.Call) -> bool:
     match call:
         case ir.Call(func=ir.Attr(attr="lerp_")):
             pass
-        case ir.Call(func=ir.Attr(ir.Call(func=ir.Attr(attr="mul_")), "add_")):
+        case ir.Call(
+            func=ir.Attr(ir.Call(func=ir.Attr(attr="mul_")), "add_" | "addcmul_")
+        ):
             pass
         case _:
             return False

@@ -441,7 +441,8 @@ class Protocol(Judged):
             )
         states = [held.state(one) != READY for one in meant]
         unscaled = all(states) if told else any(states)
-        if not meant:
+        if not meant and (held.by_hand or any(k != SCALED for k, _ in held.grads)):
+            # Nobody steps: what is scaled must be, and all of it.
             return
         wrong = not clean and not unscaled
         self._judge(wrong, code, here)
