@@ -105,6 +105,8 @@ class Judged(Ways):
         """The scalers that step each optimizer, and the functions in which they do."""
         self.updates: set[Key] = set()
         self.handed_on: set[Key] = set()
+        self.unseen: set[str] = set()
+        """The functions that ways run, too, which were not walked."""
         self.halves: dict[Key, set[Site]] = defaultdict(set)
         """Where each module is made half."""
         self.steps: dict[Key, Fault] = {}
@@ -192,6 +194,8 @@ class Judged(Ways):
                 yield fault
         for key, fault in self.bad.items():
             if key in self.good or (fault.again and fault.scaler in silent):
+                continue
+            if key[1] in self.unseen:
                 continue
             if fault.code == UPDATE_WITHOUT_STEP and self._steps_elsewhere(fault):
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from amp_migrate.analysis.paths.events import Event
 from amp_migrate.analysis.paths.walk import Site, State
@@ -60,6 +61,8 @@ _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _REGIONS = frozenset(("region", "open"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
 """Kinds of event that make ways worth walking."""
+_MOST_STEPS = 300_000
+"""Of the ways from all roots together: a program of a thousand tests has as many."""
 
 
 class Protocol(Judged):
@@ -441,11 +444,19 @@ class Protocol(Judged):
             )
         states = [held.state(one) != READY for one in meant]
         unscaled = all(states) if told else any(states)
-        if not meant and (held.by_hand or any(k != SCALED for k, _ in held.grads)):
-            # Nobody steps: what is scaled must be, and all of it.
+        alone = {kind for kind, _ in held.grads} == {SCALED} and self._is_all_by_hand
+        if not meant and (held.by_hand or not alone):
             return
         wrong = not clean and not unscaled
         self._judge(wrong, code, here)
+
+    @cached_property
+    def _is_all_by_hand(self) -> bool:
+        """Whether nothing in the program unscales, nor steps."""
+        return not any(
+            {"unscale_", "step"} & (facts.identifiers | facts.strings)
+            for facts in self.program.modules.values()
+        )
 
     def _new_scaler(self, held: Held, scaler: Key | None, here: Here) -> Held:
         if scaler is None:
@@ -519,7 +530,11 @@ def protocol_of(context: Context) -> Protocol:
 def _walked(events: AmpEvents) -> Protocol:
     found = Protocol(Owners(events.amp, events), events)
     for root in _roots(events):
-        found.judge_from(root)
+        if found.walked > _MOST_STEPS:
+            # What begins here may be a witness for what others do wrong.
+            found.unseen |= events.called_from(root)
+        else:
+            found.judge_from(root)
     return found
 
 

@@ -57,6 +57,8 @@ class Ways(Walk[Held]):
         self._bound: list[dict[tuple[str, str], Key | None]] = [{}]
         self._around: list[tuple[str, ir.Stmt]] = []
         self._steps = 0
+        self.walked = 0
+        """The statements on all ways from all roots."""
         self._too_many = False
         self._ending = False
         """A context manager is left."""
@@ -68,7 +70,8 @@ class Ways(Walk[Held]):
         self._decorated: dict[str, str | None] = {}
         """What functions that decorators have made stand for, on the present way."""
         self._endless: set[tuple[object, ...]] = set()
-        """Calls, with what holds when they are made, that were found to have too many ways."""
+        """Calls, with what holds when they are made, that were found to have too many ways; functions by
+        themselves, a call of which took most of the steps."""
         self._fed: list[_Fed] = []
         """The loops that go through what a generator hands out, innermost last."""
         self._turn: dict[int, tuple[str, ...]] = {}
@@ -86,6 +89,7 @@ class Ways(Walk[Held]):
         self._too_many = False
         self._memo.clear()
         self.run(root)
+        self.walked += self._steps
 
     # -- for subclasses -------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Ways(Walk[Held]):
                 below = self._below(callee)
                 given = frozenset(b for b in bound.items() if b[0][0] in below)
                 again = (callee, state.held, shared | known, given)
-                if self._too_many or again in self._endless:
+                if self._too_many or not self._endless.isdisjoint((again, (callee,))):
                     # The engine that all roots of a program hand their steps to is given up once.
                     self._too_many = True
                     return {state}
@@ -136,11 +140,14 @@ class Ways(Walk[Held]):
                 if decorated is not None:
                     self._decorated[callee] = decorated
                 entered = State(state.held, shared | known)
+                before = self._steps
                 self._memo[key] = frozenset(self._function(callee, {entered}))
                 self._bound.pop()
                 self._decorated[callee] = outer
                 if self._too_many:
                     self._endless.add(again)
+                if self._steps - before > _MOST_STEPS // 2:
+                    self._endless.add((callee,))
             own = state.known - shared
             after |= {
                 State(s.held, own | {k for k in s.known if k[0] == _EVERYWHERE})
@@ -434,9 +441,7 @@ class Ways(Walk[Held]):
         # A loop that has nothing to do is no witness of anything.
         return True
 
-    def _handed_out(
-        self, stmt: ir.Stmt, states: set[State[Held]]
-    ) -> set[State[Held]]:
+    def _handed_out(self, stmt: ir.Stmt, states: set[State[Held]]) -> set[State[Held]]:
         """What the loop that a generator feeds does with what it hands out at a statement."""
         fed = self._fed.pop()
         given = stmt.value if stmt.kind == "expr" else None
