@@ -407,6 +407,17 @@ loss = F.mse_loss(model(x, mask), y)
 ---
 scores = scores.masked_fill(mask == 0, max(-1e9, torch.finfo(scores.dtype).min))
 
+=== made like a result
+NET
+    h = self.fc1(x)
+    dtype = h[0].dtype
+    scale = torch.ones(8, dtype=dtype)
+    return self.fc2(h / (scale + 1e-8).sqrt() / (torch.ones(8).to(h[0]) + 1e-8))
+---
+loss = F.mse_loss(model(x), y)
+---
+full_scale = scale.float() if scale.dtype is torch.float16 else scale
+
 === a norm of what attention gives
 class Norm(nn.Module):
     def __init__(self, eps=1e-12):
@@ -856,17 +867,6 @@ model = Net().to(device)
 loss = F.mse_loss(model(x), y)
 ---
 out = out + 1
-
-=== made like a result
-NET
-    h = self.fc1(x)
-    dtype = h[0].dtype
-    scale = torch.ones(8, dtype=dtype)
-    return self.fc2(h / (scale + 1e-8).sqrt() / (torch.ones(8).to(h[0]) + 1e-8))
----
-loss = F.mse_loss(model(x), y)
----
-return self.fc2(h / (scale
 
 === a parameter of a list that is given another tensor
 class Net(nn.Module):

@@ -56,6 +56,15 @@ loss = F.mse_loss(model(x)[0], y.expand(8, 2))
 ---
 state, _ = env.step(scores.cpu().numpy())
 
+=== states that a region left on the model
+POLICY
+---
+out, _ = model(x)
+loss = F.mse_loss(out, y.expand(8, 2))
+state, _ = env.step(model.last.detach().numpy())
+---
+state, _ = env.step(full_last.detach().numpy())
+
 === with gradients
 POLICY
 ---
@@ -123,15 +132,6 @@ def test_migrated(name: str, dtype: str) -> None:
 
 
 REFUSED = cases("""\
-=== states that a region left on the model
-POLICY
----
-out, _ = model(x)
-loss = F.mse_loss(out, y.expand(8, 2))
-state, _ = env.step(model.last.detach().numpy())
----
-state, _ = env.step(model.last
-
 === a helper that is given what a region makes
 POLICY
 def array_of(value):
