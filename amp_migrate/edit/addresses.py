@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amp_migrate.edit.edits import Steps
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 _SIMPLE = frozenset("assign annassign augassign return expr".split())
 _BINARY = frozenset("+ - * / // % ** @ << >> & | ^".split())
@@ -50,8 +51,7 @@ def occurrence_of(stmt: ir.Stmt, call: ir.Call) -> int:
     """The position of a call among those of the same callee in its statement."""
     same = [
         inner
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
+        for inner in parts_of(stmt)
         if isinstance(inner, ir.Call) and inner.func == call.func
     ]
     same.sort(key=lambda inner: (inner.line, inner.column))

@@ -185,7 +185,7 @@ class Compiled:
         for at in self.program.functions:
             if self.program.owner(target.id, at) != owner:
                 continue
-            for other in ir.statements(self.program.functions[at].body):
+            for other in self.program.statements(at):
                 if other.path == stmt.path and at == function:
                     continue
                 if self._uses(other, target) and (

@@ -15,7 +15,7 @@ from amp_migrate.analysis.objects.read_only_uses import (
 from amp_migrate.analysis.paths.escapes import Kept
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of, unpacked
+from amp_migrate.program.bindings import each_part, unpacked
 from amp_migrate.program.link import Program
 
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
@@ -257,8 +257,7 @@ class Handover:
             if any(
                 isinstance(inner, ir.Attr) and inner.attr.endswith("state_dict")
                 for inside in around
-                for stmt in ir.statements(program.functions[inside].body)
-                for inner in parts_of(stmt)
+                for _, inner in each_part(program.functions[inside].body)
             ):
                 message = (
                     f"{name}() takes the optimizer in with *args or **kwargs, and its state "

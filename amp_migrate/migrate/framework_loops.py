@@ -31,7 +31,7 @@ from amp_migrate.edit.edits import Placed, SetArgument
 from amp_migrate.migrate.framework_conflicts import Bypasses
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import each_part
 from amp_migrate.program.link import Program
 
 _LOADS_HALF = frozenset(
@@ -285,16 +285,13 @@ class Neighbours:
                     message = f"{arg.name}= decides on the precision of the weights"
                     return Refusal("AMP006", message, call.line)
         for function in self.program.functions.values():
-            for stmt in ir.statements(function.body):
-                for inner in parts_of(stmt):
-                    text = inner.value if isinstance(inner, ir.Const) else None
-                    if isinstance(text, str) and _OVERFLOWS.search(text):
-                        message = (
-                            f"{text} was trained in bfloat16 and overflows in float16"
-                        )
-                        if self.options.scaled:
-                            line = ("TrainingArguments(bf16=True)",)
-                            return Refusal("AMP020", message, stmt.line, line)
+            for stmt, inner in each_part(function.body):
+                text = inner.value if isinstance(inner, ir.Const) else None
+                if isinstance(text, str) and _OVERFLOWS.search(text):
+                    message = f"{text} was trained in bfloat16 and overflows in float16"
+                    if self.options.scaled:
+                        line = ("TrainingArguments(bf16=True)",)
+                        return Refusal("AMP020", message, stmt.line, line)
         return None
 
     def _of_gradients(self) -> Refusal | None:

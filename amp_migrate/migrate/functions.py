@@ -21,7 +21,7 @@ from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.link import Program
 
 _BASES = frozenset(
@@ -134,7 +134,7 @@ class CustomFunctions:
             inside = {
                 (function, stmt.path)
                 for function in self.hazards.called_from(family.all_methods)
-                for stmt in ir.statements(self.program.functions[function].body)
+                for stmt in self.program.statements(function)
             }
             pending += [f for f in families if self._is_used(f, inside)]
         return list(reached.values())
@@ -240,7 +240,7 @@ class CustomFunctions:
                     return refused(f"whose {method}() is called by itself", line)
         setup = self.hazards.setup
         for qualname in self.hazards.called_from(family.all_methods):
-            for stmt in ir.statements(program.functions[qualname].body):
+            for stmt in program.statements(qualname):
                 for call in calls_of(stmt):
                     found = setup.of_call(qualname, call, self.options.scaled)
                     if found is not None:
@@ -271,20 +271,19 @@ class CustomFunctions:
         """The line that runs, or differentiates, code which is not the Function's own."""
         function = self.program.functions[method]
         context, *others = (param.name for param in function.params)
-        for stmt in ir.statements(function.body):
-            for call in calls_of(stmt):
-                func = call.func
-                if ir.last_of(func) in ("enable_grad", "set_grad_enabled") or (
-                    self.program.origin(func, method) == GRAD
-                ):
+        for _, call in each_call(function.body):
+            func = call.func
+            if ir.last_of(func) in ("enable_grad", "set_grad_enabled") or (
+                self.program.origin(func, method) == GRAD
+            ):
+                return call.line
+            while isinstance(func, ir.Item):
+                func = func.value
+            if isinstance(func, ir.Name) and func.id in others:
+                return call.line
+            if isinstance(func, ir.Attr) and func.value == ir.Name(context):
+                if func.attr not in _OF_CONTEXT:
                     return call.line
-                while isinstance(func, ir.Item):
-                    func = func.value
-                if isinstance(func, ir.Name) and func.id in others:
-                    return call.line
-                if isinstance(func, ir.Attr) and func.value == ir.Name(context):
-                    if func.attr not in _OF_CONTEXT:
-                        return call.line
         return 0
 
     def _mentions_gradients(self, function: str, stmt: ir.Stmt) -> bool:

@@ -21,7 +21,7 @@ from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 from amp_migrate.sources.cells import cell_number
@@ -189,7 +189,7 @@ class HigherOrder:
                 return True
         if found and all(self._is_output(d) for d in found):
             return True
-        for stmt in ir.statements(program.functions[owner].body):
+        for stmt in program.statements(owner):
             wanted = ir.Attr(inputs, "requires_grad")
             if wanted in stmt.targets and stmt.value == ir.Const(True):
                 return True
@@ -279,8 +279,7 @@ class HigherOrder:
     def _takes_gradients(self, stmt: ir.Stmt, function: str) -> bool:
         return any(
             self.program.origin(call.func, function) == GRAD
-            for inner in ir.statements((stmt,))
-            for call in calls_of(inner)
+            for _, call in each_call((stmt,))
         )
 
     # -- what must hold -----------------------------------------------------------------------
@@ -296,7 +295,7 @@ class HigherOrder:
         inside = {
             (span.function, stmt.path)
             for span in spans
-            for stmt in ir.statements(program.functions[span.function].body)
+            for stmt in program.statements(span.function)
             if span.holds(span.function, stmt.path)
         }
         precision = Precision(program, self.forward, reached, inside)
@@ -419,7 +418,7 @@ class HigherOrder:
         pending = [
             (run.function, stmt)
             for run in runs
-            for stmt in ir.statements(program.functions[run.function].body)
+            for stmt in program.statements(run.function)
             if Span(run.function, run.path, run.last).holds(run.function, stmt.path)
         ]
         seen: set[str] = set()

@@ -235,7 +235,7 @@ def _goes_on(
             for ref in program.resolve(call.func, made.function)
             if ref.kind == "class"
             and (init := program.method(ref.name, "__init__")) is not None
-            for stmt in ir.statements(program.functions[init].body)
+            for stmt in program.statements(init)
         )
     ):
         return False
@@ -259,7 +259,7 @@ def _parts(program: Program, forward: Forward, classes: Iterable[str]) -> set[st
         found.add(current)
         for base in program.bases(current):
             for _, method in program.classes[base].methods:
-                for stmt in ir.statements(program.functions[method].body):
+                for stmt in program.statements(method):
                     for expr in stmt.exprs:
                         for call in ir.calls_in(expr):
                             pending += [

@@ -32,6 +32,16 @@ def parts_of(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     return found
 
 
+def each_call(block: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ir.Call]]:
+    """`calls_of` all statements in a block, each call with its statement."""
+    return ((stmt, call) for stmt in ir.statements(block) for call in calls_of(stmt))
+
+
+def each_part(block: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ir.Expr]]:
+    """`parts_of` all statements in a block, each expression with its statement."""
+    return ((stmt, part) for stmt in ir.statements(block) for part in parts_of(stmt))
+
+
 def unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:
     """(target, value, index) for each single target of a statement."""
     whole = stmt.kind in ("assign", "annassign")

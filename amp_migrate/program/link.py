@@ -724,6 +724,10 @@ class Program(Names):
             for call in calls_of(stmt):
                 yield function, stmt, call
 
+    def statements(self, function: str) -> Iterator[ir.Stmt]:
+        """Every statement of a function, in source order."""
+        return ir.statements(self.functions[function].body)
+
     def all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
         """Every statement of the program with the function it stands in, class bodies included."""
         return self._all_statements

@@ -877,7 +877,7 @@ class Coverage:
     ) -> Held:
         """What is added to a list by a statement that may not run, or not for all parameters."""
         tests, asked = [test], []
-        for outer in ir.statements(self.program.functions[function].body):
+        for outer in self.program.statements(function):
             size = len(outer.path)
             inside = len(stmt.path) > size and stmt.path[:size] == outer.path
             if outer.kind == "if" and _skips(outer, stmt):
@@ -1056,7 +1056,7 @@ class Coverage:
         )
 
     def _returned(self, callee: str) -> Iterator[tuple[str, ir.Stmt]]:
-        for stmt in ir.statements(self.program.functions[callee].body):
+        for stmt in self.program.statements(callee):
             if stmt.kind == "return" and stmt.value is not None:
                 yield callee, stmt
 

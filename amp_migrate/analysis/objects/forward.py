@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import calls_of, each_part, unpacked
 from amp_migrate.program.link import Program, Ref
 
 ANY, MODULES, MODELS = range(3)
@@ -90,8 +90,7 @@ class Forward:
             for call in calls_of(inner)
         ) or any(
             isinstance(inner, ir.Operation) and inner.op == "@"
-            for one in ir.statements((stmt,))
-            for inner in parts_of(one)
+            for _, inner in each_part((stmt,))
         )
 
     def gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
@@ -140,7 +139,7 @@ class Forward:
         if isinstance(value, ir.Name) and any(self._put_into(value, function)):
             return value
         parent, (field, index) = stmt.path[:-1], stmt.path[-1]
-        for earlier in ir.statements(self.program.functions[function].body):
+        for earlier in self.program.statements(function):
             if earlier.path[:-1] == parent and earlier.path[-1][0] == field:
                 if earlier.path[-1][1] < index and earlier.targets == (stmt.value,):
                     value = earlier.value if earlier.kind == "assign" else stmt.value
@@ -194,7 +193,7 @@ class Forward:
 
     def _put_into(self, holder: ir.Name, function: str) -> Iterator[ir.Expr]:
         """What a function adds to a collection of its own."""
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             for target, value, _ in unpacked(stmt):
                 while isinstance(target, ir.Item):
                     target = target.value
@@ -213,7 +212,7 @@ class Forward:
             return True
         own = self.program.self_class(qualname)
         params = {param.name for param in self.program.functions[qualname].params}
-        for stmt in ir.statements(self.program.functions[qualname].body):
+        for stmt in self.program.statements(qualname):
             bound = self.kills(stmt, qualname)
             for variable in self.writes(stmt, qualname):
                 if own is not None and variable.startswith(f"{own[0]}."):

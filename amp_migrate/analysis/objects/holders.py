@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call
 from amp_migrate.program.link import Program
 
 
@@ -44,31 +44,30 @@ class Holders:
         a function has before its loops: ``wrapper.step_and_update_lr()``."""
         scope = self.program.functions[function]
         own = self.program.self_class(function)
-        for stmt in ir.statements(scope.body):
-            for call in calls_of(stmt):
-                if not isinstance(call.func, ir.Attr):
-                    continue
-                holder = call.func.value
-                if not isinstance(holder, (ir.Name, ir.Attr)) or (
-                    own is not None and holder == ir.Name(own[0])
+        for stmt, call in each_call(scope.body):
+            if not isinstance(call.func, ir.Attr):
+                continue
+            holder = call.func.value
+            if not isinstance(holder, (ir.Name, ir.Attr)) or (
+                own is not None and holder == ir.Name(own[0])
+            ):
+                continue
+            callees = self.program.callees(call, function)
+            if len(callees) != 1 or not self._is_there(holder, function, stmt):
+                continue
+            for receiver in self.steps.get(callees[0], ()):
+                slot = self.optimizers.slot(receiver, callees[0])
+                itself = self.program.functions[callees[0]].self_name
+                if slot is None or receiver != ir.Attr(
+                    ir.Name(itself or "?"), slot.name
                 ):
                     continue
-                callees = self.program.callees(call, function)
-                if len(callees) != 1 or not self._is_there(holder, function, stmt):
-                    continue
-                for receiver in self.steps.get(callees[0], ()):
-                    slot = self.optimizers.slot(receiver, callees[0])
-                    itself = self.program.functions[callees[0]].self_name
-                    if slot is None or receiver != ir.Attr(
-                        ir.Name(itself or "?"), slot.name
-                    ):
-                        continue
-                    if self.is_always(holder, function, slot.owner):
-                        yield holder, slot
-                    else:
-                        name = ir.local_name(slot.owner)
-                        reason = f"{ir.render(holder)} is not always a {name}"
-                        self.mixed = reason, stmt.line
+                if self.is_always(holder, function, slot.owner):
+                    yield holder, slot
+                else:
+                    name = ir.local_name(slot.owner)
+                    reason = f"{ir.render(holder)} is not always a {name}"
+                    self.mixed = reason, stmt.line
 
     def _is_there(self, holder: ir.Expr, function: str, at: ir.Stmt) -> bool:
         """Whether a variable or an attribute has its one value before a loop around a statement."""
@@ -93,7 +92,7 @@ class Holders:
             and beside
             and len(loop.path) >= depth
             and made.line < loop.line
-            for loop in ir.statements(program.functions[function].body)
+            for loop in program.statements(function)
             if loop.kind in ("for", "while")
         )
 

@@ -243,7 +243,7 @@ class Makers:
             isinstance(call.func, ir.Attr) and call.func.attr == "step"
             for c in program.bases(class_name)
             for _, method in program.classes[c].methods
-            for stmt in ir.statements(program.functions[method].body)
+            for stmt in program.statements(method)
             for expr in stmt.exprs
             for call in ir.calls_in(expr)
             if not _is_super(call) and not _is_of_scheduler(call)

@@ -11,7 +11,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.points_to import Object, Place, PointsTo
 from amp_migrate.analysis.tables.destinations import DEVICE, UNKNOWN, kind_of
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import each_call, parts_of
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
@@ -340,8 +340,7 @@ class Moves:
         are named so."""
         pending: list[tuple[ir.Expr, Place]] = [
             (arg.value, (function, stmt, ()))
-            for stmt in ir.statements((birth,))
-            for call in calls_of(stmt)
+            for stmt, call in each_call((birth,))
             for arg in call.args
         ]
         seen: set[tuple[ir.Expr, str]] = set()

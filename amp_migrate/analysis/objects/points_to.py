@@ -17,7 +17,7 @@ from typing import NamedTuple
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -1128,7 +1128,7 @@ class PointsTo:
             adds = False
         else:
             here = replace(at, function=init, context=inside)
-            body = list(ir.statements(self.program.functions[init].body))
+            body = list(self.program.statements(init))
             given = [
                 replace(here, expr=inner.args[0].value, stmt=stmt)
                 for stmt in body
@@ -1213,8 +1213,7 @@ class PointsTo:
             isinstance(call.func, ir.Attr)
             and call.func.attr == "load_state_dict"
             and call.func.value == value
-            for stmt in ir.statements(function.body)
-            for call in calls_of(stmt)
+            for _, call in each_call(function.body)
         )
 
     def _of_library(self, origin: str, call: ir.Call, at: State) -> Iterator[_Next]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from amp_migrate.analysis.objects.optimizers import Optimizers
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, each_call
 from amp_migrate.program.link import Program
 
 _CALL_ONCE = frozenset(
@@ -155,8 +155,7 @@ class Closures:
         if any(
             isinstance(inner.func, ir.Attr) and inner.func.attr == "step"
             for one in reached
-            for stmt in ir.statements(program.functions[one].body)
-            for inner in calls_of(stmt)
+            for _, inner in each_call(program.functions[one].body)
         ):
             return f"{name}() is a closure of step(), and steps something itself"
         slot = self.optimizers.slot(call.func.value, function)
@@ -175,11 +174,10 @@ class Closures:
         pending, seen = [function], {function}
         while pending:
             current = pending.pop()
-            for stmt in ir.statements(self.program.functions[current].body):
-                for call in calls_of(stmt):
-                    callees = set(self.program.callees(call, current)) - seen
-                    pending += callees
-                    seen |= callees
+            for _, call in each_call(self.program.functions[current].body):
+                callees = set(self.program.callees(call, current)) - seen
+                pending += callees
+                seen |= callees
         return seen
 
     def _of_statement(self, stmt: ir.Stmt, call: ir.Call) -> str:

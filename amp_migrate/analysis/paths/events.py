@@ -74,7 +74,7 @@ class Events:
             fresh.append(qualname)
             phases.at("reading calls", len(self._direct), len(self.program.functions))
             self._direct[qualname] = direct = []
-            for stmt in ir.statements(self.program.functions[qualname].body):
+            for stmt in self.program.statements(qualname):
                 found = tuple(self._read(stmt, qualname))
                 self._of[qualname, stmt.path] = found
                 direct += [(stmt, event) for event in found]

@@ -69,7 +69,7 @@ class Exchange:
     def _in_one_piece(self, function: str) -> dict[ir.Path, str]:
         """The statements that lay gradients side by side, exchange what that is, and copy each back."""
         if function not in self._pieces:
-            body = [*ir.statements(self.program.functions[function].body)]
+            body = [*self.program.statements(function)]
             found = self._pieces[function] = {}
             for stmt in body:
                 for call in calls_of(stmt):
@@ -211,7 +211,7 @@ class Exchange:
         return self._speaking[function]
 
     def _calls(self, function: str) -> Iterator[ir.Call]:
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             yield from calls_of(stmt)
 
 

@@ -20,7 +20,7 @@ from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.core import phases
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, calls_of, parts_of
+from amp_migrate.program.bindings import bindings, calls_of, each_call, parts_of
 from amp_migrate.program.link import CallSite, Program
 
 _STEPPERS = ("torch_xla.core.xla_model.optimizer_step",)
@@ -263,7 +263,7 @@ class Finder:
             return Refusal("AMP001", "this loop is under AMP already", line)
         if framework is not None:
             return Refusal("AMP003", f"{framework} drives this loop", line)
-        for _, other in _calls_in(program.functions[function]):
+        for _, other in each_call(program.functions[function].body):
             if (program.origin(other.func, function) or "") in _STEPPERS:
                 message = (
                     f"{ir.render(other.func)}() steps in its own way, "
@@ -547,7 +547,7 @@ class Finder:
             reason = self.closures.reason(caller, stmt, call)
             message = f"{ir.local_name(function)}() is a closure of step()"
             return Refusal("AMP013", reason or message, stmt.line)
-        for _, call in _calls_in(self.program.functions[function]):
+        for _, call in each_call(self.program.functions[function].body):
             if isinstance(call.func, ir.Attr) and "step" in call.func.attr:
                 receiver = call.func.value
                 if self.optimizers.makers.looks_like_one(receiver, function):
@@ -564,7 +564,7 @@ class Finder:
                     message = f"{name}() is part of the closure of step()"
                     return Refusal("AMP013", message, stmt.line)
         for caller in callers:
-            for stmt in ir.statements(self.program.functions[caller].body):
+            for stmt in self.program.statements(caller):
                 for call in calls_of(stmt):
                     if self._may_step(call, caller):
                         name = ir.render(call.func) or gradients.called(call)
@@ -647,7 +647,7 @@ class Finder:
             made.keys() & held
             or any(
                 self._keeps(stmt, made, function)
-                for stmt in ir.statements(self.program.functions[function].body)
+                for stmt in self.program.statements(function)
             )
             or any(
                 self.program.owner(name, other) == function
@@ -755,12 +755,6 @@ class Finder:
         return [slots for slots in found if len(slots) > 1]
 
 
-def _calls_in(function: ir.Function) -> Iterator[tuple[ir.Stmt, ir.Call]]:
-    for stmt in ir.statements(function.body):
-        for call in calls_of(stmt):
-            yield stmt, call
-
-
 def _names_optimizer(name: str) -> bool:
     return name in ("optimizer", "optim", "opt")
 
@@ -796,20 +790,19 @@ def _has_backward(class_name: str, program: Program) -> bool:
 
 def speaks_amp(function: ir.Function, program: Program) -> bool:
     """Whether a function mentions autocast or a scaler."""
-    for stmt in ir.statements(function.body):
-        for call in calls_of(stmt):
-            key = ir.key_of(call.func) or (
-                call.func.attr if isinstance(call.func, ir.Attr) else ""
-            )
-            last = key.rsplit(".", 1)[-1]
-            if last in vocabulary.AMP_WORDS or (
-                last == "scale" and call.args and "scaler" in key.lower()
-            ):
-                return True
-            if last == "autocast" or (
-                program.origin(call.func, function.qualname) or ""
-            ).startswith(("torch.amp.", "torch.cuda.amp.")):
-                return True
+    for _, call in each_call(function.body):
+        key = ir.key_of(call.func) or (
+            call.func.attr if isinstance(call.func, ir.Attr) else ""
+        )
+        last = key.rsplit(".", 1)[-1]
+        if last in vocabulary.AMP_WORDS or (
+            last == "scale" and call.args and "scaler" in key.lower()
+        ):
+            return True
+        if last == "autocast" or (
+            program.origin(call.func, function.qualname) or ""
+        ).startswith(("torch.amp.", "torch.cuda.amp.")):
+            return True
     return False
 
 

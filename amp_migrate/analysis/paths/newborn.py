@@ -136,7 +136,7 @@ class Newborn:
             return None
         between = (
             inner
-            for inner in ir.statements(program.functions[function].body)
+            for inner in program.statements(function)
             if len(inner.path) > len(parent)
             and inner.path[: len(parent)] == parent
             and inner.path[len(parent)][0] == field

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from amp_migrate.analysis.paths.aftermath import Aftermath
 from amp_migrate.analysis.paths.events import innermost_loop
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, each_part, parts_of
 from amp_migrate.program.link import Program
 
 _BUILTINS = frozenset("sum len zip enumerate range list tuple abs pow".split())
@@ -241,8 +241,7 @@ class Penalty:
             and program.owner(inner.id, other) == self.function
             for other, facts in program.functions.items()
             if other != self.function
-            for stmt in ir.statements(facts.body)
-            for inner in parts_of(stmt)
+            for _, inner in each_part(facts.body)
         )
 
     # -- expressions --------------------------------------------------------------------------

@@ -262,7 +262,7 @@ class Protocol(Walk[Held]):
         around = {path for function, path in self._frames if function == turn.function}
         return any(
             is_straight(self.events, turn.function, stmt)
-            for stmt in ir.statements(self.program.functions[turn.function].body)
+            for stmt in self.program.statements(turn.function)
             if stmt.kind == "for"
             and stmt.path in around
             and any(ir.Name(turn.name) in ir.walk(t) for t in stmt.targets)

@@ -384,7 +384,7 @@ class Walk(ABC, Generic[Held]):
         if function not in self._correlated:
             seen: set[ir.Expr] = set()
             twice: set[ir.Expr] = set()
-            for stmt in ir.statements(self.program.functions[function].body):
+            for stmt in self.program.statements(function):
                 if stmt.kind == "if":
                     test, _ = _plain_test(stmt.value)
                     if test is not None:
@@ -396,7 +396,7 @@ class Walk(ABC, Generic[Held]):
         """The tests of a function that ask if a counter is above zero, and its name."""
         if function not in self._counting:
             found: dict[ir.Expr, str] = {}
-            for stmt in ir.statements(self.program.functions[function].body):
+            for stmt in self.program.statements(function):
                 test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
                 name = _counted(test)
                 if test is not None and name and self._is_counter(name, function):
@@ -669,7 +669,7 @@ class Walk(ABC, Generic[Held]):
                 and not self.program.definitions(function, param.name)
             }
             found: dict[ir.Expr, tuple[ir.Param, bool | None]] = {}
-            for stmt in ir.statements(self.program.functions[function].body):
+            for stmt in self.program.statements(function):
                 test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
                 match test:
                     case ir.Name(id=name) if name in params:

@@ -21,6 +21,7 @@ from amp_migrate.analysis.sizes.domain.values import (
 from amp_migrate.analysis.sizes.explore import Explorer
 from amp_migrate.core.findings import Confidence
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 
 class Told:
@@ -55,8 +56,7 @@ def _around(function: ir.Function) -> Mapping[int, ir.Stmt]:
         id(call): stmt
         for stmt in ir.statements(function.body)
         if stmt.value is not None
-        for expr in stmt.exprs
-        for call in ir.walk(expr)
+        for call in parts_of(stmt)
         if isinstance(call, ir.Call)
     }
 

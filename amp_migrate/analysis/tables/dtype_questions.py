@@ -135,7 +135,7 @@ def _is_integer_dtype(program: Program, expr: ir.Expr, function: str) -> bool:
 
 def asks_for_dtype(program: Program, function: str) -> bool:
     """Whether what a function does may depend on the dtype that its tensors have."""
-    body = list(ir.statements(program.functions[function].body))
+    body = list(program.statements(function))
     kept = set(_kept(body))
     return any(_asks(program, function, stmt, kept) for stmt in body)
 

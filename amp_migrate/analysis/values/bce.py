@@ -51,7 +51,7 @@ class BceLosses:
         return [
             BceCall(function, stmt, call)
             for function in functions
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
             if stmt.kind not in ("functiondef", "classdef")
             for call in calls_of(stmt)
             if self.computes(call, function)

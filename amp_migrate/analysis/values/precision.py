@@ -108,7 +108,7 @@ class Precision:
         try:
             return any(
                 self._may_be_half(stmt.value, function, stmt, depth + 1)
-                for stmt in ir.statements(self.program.functions[function].body)
+                for stmt in self.program.statements(function)
                 if stmt.kind == "return"
                 and stmt.value is not None
                 and (function, stmt.path) not in self.in_fp32

@@ -19,7 +19,13 @@ from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import (
+    bindings,
+    calls_of,
+    each_part,
+    parts_of,
+    unpacked,
+)
 from amp_migrate.program.link import CallSite
 from amp_migrate.program.names import Definition
 
@@ -637,13 +643,12 @@ class Traces:
         if self.program.functions[function].is_generator:
             return join(
                 self._of(At(inner.value, function, stmt, on, part[1:]))
-                for stmt in ir.statements(self.program.functions[function].body)
-                for inner in parts_of(stmt)
+                for stmt, inner in each_part(self.program.functions[function].body)
                 if isinstance(inner, ir.Suspend) and inner.value is not None
             )
         return join(
             self._of(At(stmt.value, function, stmt, on, part))
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
             if stmt.kind == "return" and stmt.value is not None
         )
 

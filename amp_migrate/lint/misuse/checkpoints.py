@@ -16,6 +16,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Key, all_calls
 from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 NOT_SAVED = "AMP122"
 NOT_LOADED = "AMP123"
@@ -138,7 +139,7 @@ class _States:
             file = ir.file_of(function)
             made = self._told(held, function, stmt)
             if made and all(one.is_none for one in made):
-                said = (part for expr in stmt.exprs for part in ir.walk(expr))
+                said = (part for part in parts_of(stmt))
                 self._idle |= {
                     (file, one.value) for one in said if isinstance(one, ir.Const)
                 }
@@ -151,8 +152,7 @@ class _States:
                 kept |= any(
                     (isinstance(inner, ir.Display) and inner.kind == "dict")
                     or (isinstance(inner, ir.Comprehension) and len(inner.elements) > 1)
-                    for expr in stmt.exprs
-                    for inner in ir.walk(expr)
+                    for inner in parts_of(stmt)
                 )
                 known = function in self.events.read or bool(made)
                 certain = is_scaler and kept and known
@@ -222,13 +222,12 @@ class _States:
         """The variables of the loops and comprehensions of a function."""
         return frozenset(
             name.id
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
             for target in (
                 *(stmt.targets if stmt.kind == "for" else ()),
                 *(
                     target
-                    for expr in stmt.exprs
-                    for inner in ir.walk(expr)
+                    for inner in parts_of(stmt)
                     if isinstance(inner, ir.Comprehension)
                     for target in inner.targets
                 ),
@@ -412,7 +411,7 @@ class _Entries:
 
     def _is_asked_for(self, said: set[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether a function looks if there is such an entry, or catches that there is none."""
-        for outer in ir.statements(self.program.functions[function].body):
+        for outer in self.program.statements(function):
             if outer.kind in ("try", "trystar"):
                 if outer.path == stmt.path[: len(outer.path)]:
                     return True

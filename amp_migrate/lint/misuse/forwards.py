@@ -15,7 +15,7 @@ from amp_migrate.lint.misuse.order.numerics import LAYERS
 from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
 from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, each_call, each_part
 from amp_migrate.program.link import CallSite
 
 OUTSIDE = "AMP220"
@@ -150,9 +150,7 @@ class _Forwards:
             used = {
                 id(one.expr): one
                 for body in bodies
-                for stmt in ir.statements(body)
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
+                for stmt, inner in each_part(body)
                 if isinstance(inner, ir.Name)
                 for one in self.values.of(inner, function, stmt)
             }
@@ -176,7 +174,7 @@ class _Forwards:
         self, function: str, body: tuple[ir.Stmt, ...], depth: int = 0
     ) -> bool:
         """Whether statements compute a loss, and nothing that a forward pass may hide in."""
-        calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
+        calls = [call for _, call in each_call(body)]
         methods = [
             call.func.attr
             for call in calls

@@ -8,7 +8,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Amp, amp_of
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call
 from amp_migrate.program.link import Program
 
 LEFT_ON = "AMP214"
@@ -99,11 +99,10 @@ def _replicas(
     regions = [amp.entered(expr, function) for expr in stmt.exprs]
     if not any(one is not None and one.dtype == "bfloat16" for one in regions):
         return
-    for inner in ir.statements(stmt.blocks[0].body):
-        for call in calls_of(inner):
-            if any(
-                ref.kind == "made" and ref.name in _REPLICATES
-                for ref in context.program.resolve(call.func, function)
-            ):
-                yield context.finding(REPLICAS, function, call)
-                return
+    for _, call in each_call(stmt.blocks[0].body):
+        if any(
+            ref.kind == "made" and ref.name in _REPLICATES
+            for ref in context.program.resolve(call.func, function)
+        ):
+            yield context.finding(REPLICAS, function, call)
+            return

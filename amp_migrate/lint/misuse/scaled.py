@@ -160,7 +160,7 @@ class _Scaled:
             params = {ir.Name(p.name) for p in self.program.functions[callee].params}
             self._tells[callee] = frozenset(
                 shown.id
-                for stmt in ir.statements(self.program.functions[callee].body)
+                for stmt in self.program.statements(callee)
                 for expr, _ in self._sinks(stmt, callee)
                 for shown in (_number_of(expr) or expr,)
                 if isinstance(shown, ir.Name)

@@ -120,7 +120,7 @@ class _Switches:
 
     def _opened(self, function: str) -> Iterator[_Opened]:
         """The regions that a function opens to train in."""
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             for expr in stmt.exprs if stmt.kind == "with" else ():
                 region = self.amp.entered(expr, function)
                 if region is None or region.enabled is False:
@@ -174,7 +174,7 @@ class _Switches:
         """The tests of the ``if`` statements around a statement."""
         return [
             outer.value
-            for outer in ir.statements(self.program.functions[function].body)
+            for outer in self.program.statements(function)
             if outer.kind == "if" and outer.value is not None
             if outer.path == stmt.path[: len(outer.path)] and outer is not stmt
         ]

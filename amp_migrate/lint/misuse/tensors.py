@@ -199,7 +199,7 @@ class _Tensors:
         if not isinstance(one.expr, ir.Call):
             return
         for site in self.program.call_sites_of(one.expr, one.function):
-            for stmt in ir.statements(self.program.functions[site.callee].body):
+            for stmt in self.program.statements(site.callee):
                 if stmt.kind == "return" and stmt.value is not None:
                     yield stmt.value, site.callee, stmt, (*one.context, site)
 

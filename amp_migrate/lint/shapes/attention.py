@@ -59,7 +59,7 @@ class _Function:
     def __init__(self, program: Program, function: str) -> None:
         self.program = program
         self.function = function
-        self.body = list(ir.statements(program.functions[function].body))
+        self.body = list(program.statements(function))
 
     def attention(self) -> ir.Call | ir.Stmt | None:
         """The softmax's product with the values, if there is one and nothing else uses the weights."""

@@ -10,7 +10,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import each_part, parts_of
 from amp_migrate.program.link import Program
 
 _CONVS = frozenset(
@@ -95,14 +95,13 @@ def _is_norm(program: Program, layer: ir.Expr, function: str) -> bool:
 
 def _in_rows(program: Program, function: str) -> Iterator[_Layer]:
     """Convolutions that are written before a norm, in a Sequential or in a list of layers."""
-    for stmt in ir.statements(program.functions[function].body):
-        for inner in parts_of(stmt):
-            for first, second in _pairs(program, inner, function):
-                if _is_norm(program, second, function) and _is_biased(
-                    program, first, function
-                ):
-                    assert isinstance(first, ir.Call)
-                    yield function, first
+    for _, inner in each_part(program.functions[function].body):
+        for first, second in _pairs(program, inner, function):
+            if _is_norm(program, second, function) and _is_biased(
+                program, first, function
+            ):
+                assert isinstance(first, ir.Call)
+                yield function, first
 
 
 def _pairs(
@@ -126,13 +125,12 @@ def _in_forward(program: Program, class_name: str) -> Iterator[_Layer]:
     own = None if forward is None else program.functions[forward].self_name
     if forward is None or own is None:
         return
-    body = list(ir.statements(program.functions[forward].body))
+    body = list(program.statements(forward))
     uses = [
         inner.attr
         for name, method in methods
         if name != "__init__"
-        for stmt in ir.statements(program.functions[method].body)
-        for inner in parts_of(stmt)
+        for _, inner in each_part(program.functions[method].body)
         if isinstance(inner, ir.Attr) and isinstance(inner.value, ir.Name)
     ]
     for convolution, norm in _in_order(body, own):

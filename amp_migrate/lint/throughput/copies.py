@@ -10,7 +10,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call
 
 _EXACT = frozenset("zeros ones full empty eye arange".split())
 """What they fill a tensor with is the same on every device; `linspace` is not, to the last bit."""
@@ -22,18 +22,16 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     if not any(
         _made(context, name, call)
         for name in context.functions(file)
-        for stmt in ir.statements(context.program.functions[name].body)
-        for call in calls_of(stmt)
+        for _, call in each_call(context.program.functions[name].body)
     ):
         return
     training = Training.of(context)
     told: set[int] = set()
     for step in training.steps_in(file):
-        for stmt in ir.statements(step.block):
-            for call in calls_of(stmt):
-                if id(call) not in told:
-                    told.add(id(call))
-                    yield from _judge(context, step.function, call, Severity.WARNING)
+        for _, call in each_call(step.block):
+            if id(call) not in told:
+                told.add(id(call))
+                yield from _judge(context, step.function, call, Severity.WARNING)
     if not training.reaches_gpu(file):
         return
     for name in context.functions(file):
@@ -42,9 +40,8 @@ def check(context: Context, file: str) -> Iterator[Finding]:
         if function.name != "forward" or owner is None:
             continue
         if training.forward.is_module_class(owner):
-            for stmt in ir.statements(function.body):
-                for call in calls_of(stmt):
-                    yield from _judge(context, name, call, Severity.INFO)
+            for _, call in each_call(function.body):
+                yield from _judge(context, name, call, Severity.INFO)
 
 
 def _judge(

@@ -9,7 +9,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, each_call
 from amp_migrate.program.control_flow import is_main_guard
 
 _SWITCHES = {
@@ -58,8 +58,7 @@ def _in_a_step(training: Training, file: str, call: ir.Call) -> bool:
     return any(
         inner is call
         for step in training.steps_in(file)
-        for stmt in ir.statements(step.block)
-        for inner in calls_of(stmt)
+        for _, inner in each_call(step.block)
     )
 
 

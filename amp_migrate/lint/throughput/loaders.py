@@ -10,7 +10,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call
 from amp_migrate.program.link import Program
 
 _LOADER = "torch.utils.data.DataLoader"
@@ -41,20 +41,19 @@ def check(context: Context, file: str) -> Iterator[Finding]:
 
 def _idle(context: Context, training: Training, file: str) -> Iterator[Finding]:
     for name in context.functions(file):
-        for stmt in ir.statements(context.program.functions[name].body):
-            for call in calls_of(stmt):
-                if context.program.origin(call.func, name) not in _LOADERS:
-                    continue
-                if any(arg.star for arg in call.args) or not _for_training(call, stmt):
-                    continue
-                workers = call.argument(5, "num_workers")
-                dataset = call.argument(0, "dataset")
-                if workers not in (None, ir.Const(0)) or dataset is None:
-                    continue
-                what = _work(context.program, dataset, name, stmt)
-                if what and training.trains(file) and not training.is_demo(name, stmt):
-                    message = f"no worker processes: {what} in between the steps, while the GPU waits"
-                    yield context.finding("TCU305", name, call, message)
+        for stmt, call in each_call(context.program.functions[name].body):
+            if context.program.origin(call.func, name) not in _LOADERS:
+                continue
+            if any(arg.star for arg in call.args) or not _for_training(call, stmt):
+                continue
+            workers = call.argument(5, "num_workers")
+            dataset = call.argument(0, "dataset")
+            if workers not in (None, ir.Const(0)) or dataset is None:
+                continue
+            what = _work(context.program, dataset, name, stmt)
+            if what and training.trains(file) and not training.is_demo(name, stmt):
+                message = f"no worker processes: {what} in between the steps, while the GPU waits"
+                yield context.finding("TCU305", name, call, message)
 
 
 def _for_training(call: ir.Call, stmt: ir.Stmt) -> bool:
@@ -131,22 +130,21 @@ def _decodes(program: Program, function: str, seen: set[str]) -> bool:
     if function in seen or len(seen) > 12:
         return False
     seen.add(function)
-    for stmt in ir.statements(program.functions[function].body):
-        for call in calls_of(stmt):
-            origin = program.origin(call.func, function) or ""
-            refs = program.resolve(call.func, function)
-            if _DECODES.match(origin) or any(
-                ref.kind == "made" and _DECODES.match(ref.name) for ref in refs
-            ):
+    for _, call in each_call(program.functions[function].body):
+        origin = program.origin(call.func, function) or ""
+        refs = program.resolve(call.func, function)
+        if _DECODES.match(origin) or any(
+            ref.kind == "made" and _DECODES.match(ref.name) for ref in refs
+        ):
+            return True
+        if isinstance(call.func, ir.Attr) and _TRANSFORM.search(call.func.attr):
+            if {"torchvision", "albumentations"} & program.import_roots(function):
                 return True
-            if isinstance(call.func, ir.Attr) and _TRANSFORM.search(call.func.attr):
-                if {"torchvision", "albumentations"} & program.import_roots(function):
-                    return True
-            if any(
-                _decodes(program, callee, seen)
-                for callee in program.callees(call, function)
-            ):
-                return True
+        if any(
+            _decodes(program, callee, seen)
+            for callee in program.callees(call, function)
+        ):
+            return True
     return False
 
 
@@ -164,12 +162,7 @@ def _unpinned(context: Context, step: Step) -> Iterator[Finding]:
         if isinstance(inner, ir.Name)
     }
     move = next(
-        (
-            call
-            for stmt in ir.statements(step.block)
-            for call in calls_of(stmt)
-            if _is_asynchronous(call, names)
-        ),
+        (call for _, call in each_call(step.block) if _is_asynchronous(call, names)),
         None,
     )
     if move is None:

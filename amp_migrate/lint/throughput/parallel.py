@@ -9,7 +9,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Step, Training, always
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call, parts_of
 
 _DP = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
 _DDP = (
@@ -32,8 +32,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     for name in context.functions(file):
         made = [
             (stmt, call, program.origin(call.func, name))
-            for stmt in ir.statements(program.functions[name].body)
-            for call in calls_of(stmt)
+            for stmt, call in each_call(program.functions[name].body)
         ]
         if any(origin in _DDP for _, _, origin in made):
             continue  # the other way is for those who start one process
@@ -74,9 +73,7 @@ def _accumulates(training: Training, step: Step) -> Event | None:
         return None
     for stmt in step.block:
         counted = stmt.kind == "if" and any(
-            isinstance(e, ir.Operation) and e.op == "%"
-            for expr in stmt.exprs
-            for e in ir.walk(expr)
+            isinstance(e, ir.Operation) and e.op == "%" for e in parts_of(stmt)
         )
         if counted and any(
             event.kind == "step"

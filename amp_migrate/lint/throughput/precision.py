@@ -10,7 +10,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import amp_of
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Ref
 
 _DOUBLE = ("torch.double", "torch.float64")
@@ -136,8 +136,6 @@ def _product(
         if any(ref.kind == "made" and ref.name.startswith(_LAYERS) for ref in refs):
             return call
     multiplies = any(
-        isinstance(inner, ir.Operation) and inner.op == "@"
-        for expr in stmt.exprs
-        for inner in ir.walk(expr)
+        isinstance(inner, ir.Operation) and inner.op == "@" for inner in parts_of(stmt)
     )
     return stmt if multiplies else None

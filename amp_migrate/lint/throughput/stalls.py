@@ -9,7 +9,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Step, Training, always
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, each_call
 
 _WAIT = "torch.cuda.synchronize"
 _FREE = "torch.cuda.empty_cache"
@@ -71,8 +71,7 @@ def _reads_later(step: Step) -> bool:
             call.func.attr == "copy_" or ir.Const("cpu") in [a.value for a in call.args]
         )
         and ir.Arg(ir.Const(True), "non_blocking") in call.args
-        for stmt in ir.statements(step.block)
-        for call in calls_of(stmt)
+        for _, call in each_call(step.block)
     )
 
 
@@ -88,6 +87,5 @@ def _is_timed(context: Context, step: Step) -> bool:
         program.origin(call.func, function) in _CLOCKS
         or (isinstance(call.func, ir.Attr) and call.func.attr == "elapsed_time")
         for function, block in blocks
-        for stmt in ir.statements(block)
-        for call in calls_of(stmt)
+        for _, call in each_call(block)
     )

@@ -11,7 +11,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.tensors import Tensors
 from amp_migrate.lint.throughput.training import Always, Step, Training, always
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, each_call
 
 _READS = frozenset("item tolist cpu nonzero".split())
 _CASTS = frozenset(f"builtins.{name}" for name in "float int bool print str".split())
@@ -90,8 +90,7 @@ def _plays(step: Step) -> bool:
         isinstance(call.func, ir.Attr)
         and call.func.attr in ("step", "reset")
         and (ir.key_of(call.func.value) or "").rsplit(".", 1)[-1] in ("env", "envs")
-        for stmt in ir.statements(step.block)
-        for call in calls_of(stmt)
+        for _, call in each_call(step.block)
     )
 
 

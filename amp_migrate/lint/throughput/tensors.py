@@ -35,7 +35,7 @@ class Tensors:
         self.function = function
         self._before: dict[ir.Path, _State] = {}
         state: _State = {}
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             self._before[stmt.path] = dict(state)
             self._bind(stmt, state)
 

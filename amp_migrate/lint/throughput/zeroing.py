@@ -9,7 +9,7 @@ from amp_migrate.lint.context import Context
 from amp_migrate.lint.fixes import edits
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call
 
 
 def check(context: Context, file: str) -> Iterator[Finding]:
@@ -19,22 +19,21 @@ def check(context: Context, file: str) -> Iterator[Finding]:
         # Somebody reads p.grad, and may count on finding numbers there.
         return
     for name in context.functions(file):
-        for stmt in ir.statements(context.program.functions[name].body):
-            for call in calls_of(stmt):
-                index = _given(call)
-                if index is None or not training.reaches_gpu(file):
-                    continue
-                yield context.finding(
-                    "TCU304",
-                    name,
-                    call,
-                    # With zeros, weight decay and momentum go on moving what had no gradient.
-                    fix=Fix(
-                        False,
-                        "drop gradients instead of zeroing them",
-                        (edits.RemoveArgument(edits.at(call), index),),
-                    ),
-                )
+        for _, call in each_call(context.program.functions[name].body):
+            index = _given(call)
+            if index is None or not training.reaches_gpu(file):
+                continue
+            yield context.finding(
+                "TCU304",
+                name,
+                call,
+                # With zeros, weight decay and momentum go on moving what had no gradient.
+                fix=Fix(
+                    False,
+                    "drop gradients instead of zeroing them",
+                    (edits.RemoveArgument(edits.at(call), index),),
+                ),
+            )
 
 
 def _given(call: ir.Call) -> int | None:

@@ -57,7 +57,7 @@ class Arrays(Planner):
         for function in functions:
             if self._is_custom(function):
                 continue
-            for stmt in ir.statements(self.program.functions[function].body):
+            for stmt in self.program.statements(function):
                 if stmt.kind in ("functiondef", "classdef"):
                     continue
                 for call in calls_of(stmt):

@@ -404,7 +404,7 @@ class Constants(Planner):
                 # bias.masked_fill_(mask, -1e9)
                 filled = [tensor]
         roots = [_holder(t.value if isinstance(t, ir.Item) else t) for t in filled]
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             if stmt.line <= filling.line:
                 continue
             into: list[ir.Expr] = []
@@ -428,7 +428,7 @@ class Constants(Planner):
         """Whether what is filled in is multiplied later: beyond the bound it is infinite, and a
         softmax of nothing else is not a number."""
         names = {t.id for t in filling.targets if isinstance(t, ir.Name)}
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             if stmt.line < filling.line:
                 continue
             for inner in parts_of(stmt):

@@ -237,7 +237,7 @@ class Hazards:
                 return
             for function in new:
                 seen[function] = None
-                for stmt in ir.statements(program.functions[function].body):
+                for stmt in program.statements(function):
                     if not self._is_isolated(function, stmt):
                         yield function, stmt
                         yield from self._lambdas(function, stmt)
@@ -265,7 +265,7 @@ class Hazards:
 
     def _isolated(self) -> Iterator[tuple[str, ir.Path]]:
         for span in self.spans:
-            for stmt in ir.statements(self.program.functions[span.function].body):
+            for stmt in self.program.statements(span.function):
                 if span.holds(span.function, stmt.path):
                     yield span.function, stmt.path
 
@@ -363,7 +363,7 @@ class Hazards:
             body = [
                 inner
                 for name in self.called_from(hooked)
-                for inner in ir.statements(self.program.functions[name].body)
+                for inner in self.program.statements(name)
             ]
             for inner in (stmt, *body):
                 for call in calls_of(inner):

@@ -25,7 +25,7 @@ from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
 
 _SAYS = "a value that leaves a region in half precision is used outside of it by"
 
@@ -140,7 +140,7 @@ class Leaving:
         return found
 
     def _outside_in(self, function: str) -> Iterator[ir.Stmt]:
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             if (function, stmt.path) not in self.inside and stmt.kind not in (
                 "functiondef",
                 "classdef",
@@ -420,14 +420,13 @@ class Leaving:
             for name, method in program.classes[ref.name].methods:
                 if name != "__init__":
                     continue
-                for stmt in ir.statements(program.functions[method].body):
-                    for call in calls_of(stmt):
-                        one = Construction(call, method)
-                        known = program.origin(call.func, method)
-                        if (known or "").endswith((".Parameter", ".Sequential")):
-                            return True
-                        if self._has_parameters(one, (*around, ref.name)):
-                            return True
+                for _, call in each_call(program.functions[method].body):
+                    one = Construction(call, method)
+                    known = program.origin(call.func, method)
+                    if (known or "").endswith((".Parameter", ".Sequential")):
+                        return True
+                    if self._has_parameters(one, (*around, ref.name)):
+                        return True
         return False
 
     # -- remedies -----------------------------------------------------------------------------

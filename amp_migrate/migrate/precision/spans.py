@@ -164,7 +164,7 @@ class Spans(Planner):
         function = span.function
         inside = [
             one
-            for one in ir.statements(self.program.functions[function].body)
+            for one in self.program.statements(function)
             if span.holds(function, one.path)
         ]
         hoisted: list[ir.Call] = []
@@ -375,7 +375,7 @@ class Spans(Planner):
         }
         if not views:
             return
-        for stmt in ir.statements(self.program.functions[span.function].body):
+        for stmt in self.program.statements(span.function):
             if span.holds(span.function, stmt.path):
                 continue
             changed = [

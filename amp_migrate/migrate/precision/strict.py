@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, each_call, each_part
 from amp_migrate.program.link import Program
 
 _ANOMALY = re.compile(
@@ -43,7 +43,7 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
 def of_aborts(program: Program, function: str) -> Refusal | None:
     """``assert torch.isfinite(norm)``, or an ``if`` of the kind that ends training; also ``norm < c``."""
     ends = _ends_of_training(program, function)
-    for stmt in ir.statements(program.functions[function].body):
+    for stmt in program.statements(function):
         aborting = _aborting(stmt, ends)
         if stmt.value is None or not aborting:
             continue
@@ -62,7 +62,7 @@ def of_aborts(program: Program, function: str) -> Refusal | None:
 def _ends_of_training(program: Program, function: str) -> frozenset[ir.Path]:
     """Where statements leave a loop that goes backward."""
     found: set[ir.Path] = set()
-    for loop in ir.statements(program.functions[function].body):
+    for loop in program.statements(function):
         if loop.kind not in ("for", "while"):
             continue
         inside = list(ir.statements((loop,)))
@@ -94,8 +94,7 @@ def _goes_backward(program: Program, function: str, stmt: ir.Stmt) -> bool:
         or any(
             _is_backward(inner)
             for callee in program.callees(call, function)
-            for other in ir.statements(program.functions[callee].body)
-            for inner in calls_of(other)
+            for _, inner in each_call(program.functions[callee].body)
         )
         for call in calls_of(stmt)
     )
@@ -269,7 +268,7 @@ def _returns_gradients(
         for stmt in ir.statements(body)
         if stmt.kind == "return" and stmt.value not in (None, ir.Const(None))
     ]
-    calls = [call for stmt in ir.statements(body) for call in calls_of(stmt)]
+    calls = [call for _, call in each_call(body)]
     methods = {c.func.attr for c in calls if isinstance(c.func, ir.Attr)}
     if returned and not methods & {"backward", "step"}:
         # What it finds in gradients it returns by ways that are not all followed.
@@ -277,8 +276,7 @@ def _returns_gradients(
             isinstance(inner, ir.Attr)
             and inner.attr == "grad"
             and program.origin(inner, callee) is None
-            for stmt in ir.statements(body)
-            for inner in parts_of(stmt)
+            for _, inner in each_part(body)
         ):
             return True
     for value in returned:

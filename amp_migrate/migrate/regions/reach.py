@@ -157,7 +157,7 @@ class Reach:
         needed = self.forward.reads_of(backward.receiver, backward.function)
         for run in reversed(runs):
             always = True
-            for outer in ir.statements(self.program.functions[run.function].body):
+            for outer in self.program.statements(run.function):
                 if outer.path == run.path[: len(outer.path)] and outer.path != run.path:
                     if outer.kind == "with":
                         yield run.function, outer, True
@@ -176,7 +176,7 @@ class Reach:
         parent, (field, index) = backward.stmt.path[:-1], backward.stmt.path[-1]
         return [
             stmt
-            for stmt in ir.statements(self.program.functions[backward.function].body)
+            for stmt in self.program.statements(backward.function)
             if stmt.path[:-1] == parent
             and stmt.path[-1][0] == field
             and stmt.path[-1][1] < index
@@ -302,7 +302,7 @@ class Reach:
         return None
 
     def _is_switch(self, function: str) -> bool:
-        body = ir.statements(self.program.functions[function].body)
+        body = self.program.statements(function)
         return any(any(_switches(stmt)) for stmt in body)
 
 

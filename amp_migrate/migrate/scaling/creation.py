@@ -15,7 +15,7 @@ from amp_migrate.analysis.values.device import Decision, Devices, Undecided
 from amp_migrate.edit.edits import Edit, Insert
 from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, calls_of, unpacked
+from amp_migrate.program.bindings import bindings, calls_of, each_call, unpacked
 from amp_migrate.program.link import CallSite, Program
 
 _CHOICES = ("if", "match", "try", "trystar")
@@ -264,9 +264,7 @@ class Births:
             for at, path in way
         )
         return trains or any(
-            self._needs_switch(call, function)
-            for stmt in ir.statements((outer,))
-            for call in calls_of(stmt)
+            self._needs_switch(call, function) for _, call in each_call((outer,))
         )
 
     def _behind_branch(self, function: str, birth: Birth) -> Birth:
@@ -327,7 +325,7 @@ class Births:
         if slot in self.optional:
             # Other methods ask.
             yield from (stmt.path for stmt in none)
-        for stmt in ir.statements(program.functions[function].body) if none else ():
+        for stmt in program.statements(function) if none else ():
             if stmt.line > branches.end_line and any(
                 self.travel.is_own(arg.value, function)
                 for call in calls_of(stmt)

@@ -138,7 +138,7 @@ class Guards:
                 not turn.turn.may_repeat
                 or self._is_of_one(turn, function, stmt.blocks[0].body)
             )
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
         )
 
     def _computes_with(self, loop: ir.Stmt, function: str) -> bool:

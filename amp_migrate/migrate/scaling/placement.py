@@ -98,7 +98,7 @@ class Placer:
 
     def _end_of_turn(self, function: str, path: ir.Path) -> ir.Path:
         """A statement, or the loop around it that steps each of some optimizers."""
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             around = stmt.kind == "for" and stmt.path == path[: len(stmt.path)]
             if around and goes_through(self.events, self.identities, function, stmt):
                 return stmt.path

@@ -30,7 +30,7 @@ from amp_migrate.edit.edits import (
 from amp_migrate.migrate.scaling.creation import Born, made_inside, place_of
 from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import each_part, parts_of
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -340,8 +340,7 @@ class Travel:
             return held
         said = {
             inner
-            for stmt in ir.statements(self.program.functions[function].body)
-            for inner in parts_of(stmt)
+            for _, inner in each_part(self.program.functions[function].body)
             if isinstance(inner, ir.Attr)
             and inner.attr == slot.name
             and self.optimizers.slot(inner, function) == slot

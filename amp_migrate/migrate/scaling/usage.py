@@ -15,7 +15,7 @@ from amp_migrate.analysis.paths.identity import Identities, order
 from amp_migrate.analysis.paths.loops import Refusal, TrainingLoop
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call
 from amp_migrate.program.link import Program
 
 
@@ -110,8 +110,7 @@ class Usage:
             and not any(o.may_hold(one) for o in others for one in own.held.all)
             and all(
                 self._is_of_own(call, stmt, function, own)
-                for stmt in ir.statements(self.program.functions[function].body)
-                for call in calls_of(stmt)
+                for stmt, call in each_call(self.program.functions[function].body)
                 if self.events.forward.is_forward(call, function)
             )
         )

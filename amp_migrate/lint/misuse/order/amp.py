@@ -12,7 +12,7 @@ from amp_migrate.analysis.objects.carriers import Carriers
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import each_call, parts_of
 from amp_migrate.program.link import CallSite, Program
 
 AUTOCAST = re.compile(
@@ -513,8 +513,7 @@ class Amp:
             or any(
                 isinstance(inner, ir.Comprehension)
                 and any(part is made for part in ir.walk(inner))
-                for expr in stmt.exprs
-                for inner in ir.walk(expr)
+                for inner in parts_of(stmt)
             )
         )
 
@@ -569,7 +568,7 @@ def _around_yield(body: tuple[ir.Stmt, ...]) -> Managed | None:
                     (*inner[1], *last, *after),
                     (stmt, *inner[2]),
                 )
-        parts = (part for expr in stmt.exprs for part in ir.walk(expr))
+        parts = (part for part in parts_of(stmt))
         if any(isinstance(part, ir.Suspend) for part in parts):
             return before, after, ()
     return None
@@ -582,6 +581,4 @@ def amp_of(context: Context) -> Amp:
 
 def all_calls(program: Program, function: str) -> Iterator[tuple[ir.Stmt, ir.Call]]:
     """The calls of one function with their statements, decorators and defaults left out."""
-    for stmt in ir.statements(program.functions[function].body):
-        for call in calls_of(stmt):
-            yield stmt, call
+    yield from each_call(program.functions[function].body)

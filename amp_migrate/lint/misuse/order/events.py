@@ -29,7 +29,7 @@ from amp_migrate.lint.misuse.order.numerics import Numerics, Values
 from amp_migrate.lint.misuse.order.spelled import Spelled
 from amp_migrate.lint.misuse.order.wrapped import Wrapped
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import each_call, unpacked
 
 _CLIPPERS_ELSEWHERE = re.compile(
     r"timm\.utils(\.\w+)*\.(dispatch_clip_grad|adaptive_clip_grad)"
@@ -472,7 +472,7 @@ class AmpEvents(Events):
         for found in self.program.definitions(function, expr.id):
             if isinstance(found.value, (ir.Name, ir.Call, ir.Operation)):
                 yield found.value, function
-        for stmt in ir.statements(self.program.functions[function].body):
+        for stmt in self.program.statements(function):
             for target in stmt.targets:
                 into = target.value if isinstance(target, ir.Item) else None
                 if stmt.value and (stmt.kind == "for" or into):
@@ -546,7 +546,7 @@ class AmpEvents(Events):
         """What the program binds to scalers, or to collections of them, where it makes them."""
         found = set()
         for function in self.read:
-            for stmt in ir.statements(self.program.functions[function].body):
+            for stmt in self.program.statements(function):
                 for target, value, _ in unpacked(stmt):
                     calls = () if value is None else ir.calls_in(value)
                     if any(self.amp.makes_scaler(call, function) for call in calls):
@@ -639,8 +639,7 @@ class AmpEvents(Events):
             isinstance(call.func, ir.Attr)
             and call.func.attr
             in ("step", "backward", "unscale_", "update", "zero_grad")
-            for stmt in ir.statements(body)
-            for call in calls_of(stmt)
+            for _, call in each_call(body)
         )
 
     def _is_optimizer_like(self, receiver: ir.Expr, function: str) -> bool:

@@ -14,6 +14,7 @@ from amp_migrate.analysis.values.scales import (
     without_data,
 )
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _TELLS = frozenset(
@@ -44,9 +45,7 @@ class Gradients:
         if stmt.kind in ("if", "while", "assert", "for"):
             return ""
         mentions = any(_mentions(expr) for expr in stmt.exprs)
-        if mentions and any(
-            _word(inner, "scale") for expr in stmt.exprs for inner in ir.walk(expr)
-        ):
+        if mentions and any(_word(inner, "scale") for inner in parts_of(stmt)):
             return "rescale"
         if mentions and stmt.kind == "assign" and stmt.value == ir.Const(None):
             return "zero"

@@ -24,6 +24,7 @@ from amp_migrate.lint.misuse.order.amp import Amp
 from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.lint.misuse.order.spelled import PARTIAL, Spelled
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import each_part
 from amp_migrate.program.link import Program
 
 BCE = "AMP204"
@@ -441,9 +442,7 @@ class Numerics:
         words = {
             inner.attr
             for one in (forward, backward)
-            for stmt in ir.statements(self.program.functions[one].body)
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for _, inner in each_part(self.program.functions[one].body)
             if isinstance(inner, ir.Attr)
         }
         if words & casts or "saved_tensors" not in words:
@@ -466,9 +465,7 @@ class Numerics:
                     )
                 )
             )
-            for stmt in ir.statements(self.program.functions[function].body)
-            for expr in stmt.exprs
-            for inner in ir.walk(expr)
+            for _, inner in each_part(self.program.functions[function].body)
         )
 
     def _is_product(self, call: ir.Call, function: str) -> bool:

@@ -199,7 +199,7 @@ class Ways(Walk[Held]):
     def _tests_of(self, function: str) -> set[str]:
         return {
             test
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
             for test in self._tests_in(function, stmt)
         }
 

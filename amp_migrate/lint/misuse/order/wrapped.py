@@ -49,12 +49,12 @@ class Wrapped:
         """The function inside another one that this returns."""
         names = {
             stmt.value.id
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
             if stmt.kind == "return" and isinstance(stmt.value, ir.Name)
         }
         inside = [
             stmt.names[1]
-            for stmt in ir.statements(self.program.functions[function].body)
+            for stmt in self.program.statements(function)
             if stmt.kind == "functiondef" and stmt.names[0] in names
         ]
         return inside[0] if len(inside) == 1 else None
