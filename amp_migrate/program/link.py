@@ -56,10 +56,6 @@ class _Named:
 
 _Answer = TypeVar("_Answer")
 
-Doubt = tuple[str, int, str]
-"""(function, line, reason)"""
-
-_MOST_CALLERS = 6
 _PROPERTIES = frozenset(("builtins.property", "functools.cached_property"))
 _MAKES_ANOTHER = ("_replace", "_make")
 """What makes a named tuple otherwise than by a call of its class."""
@@ -105,7 +101,6 @@ class Program(Names):
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
         self._said: dict[str, bool] = {}
-        self._named_tuples = _NamedTuples(self)
 
     def noted(self, look: Callable[[Program], _Answer]) -> _Answer:
         """What one look at all of the program finds, which is taken once."""
@@ -145,15 +140,10 @@ class Program(Names):
         return found
 
     def fields(self, class_name: str) -> tuple[str, ...]:
-        """The fields of a class that hands what it is given only to its fields: of a dataclass without
-        bases, or a named tuple of which all is in sight; none of any other class."""
-        if self.is_named_tuple(class_name) and self.doubt_of(class_name) is not None:
+        """The fields of a dataclass without bases, which has room for more; none of any other class."""
+        if self.is_named_tuple(class_name):
             return ()
         return self.written_fields(class_name)
-
-    def doubt_of(self, class_name: str) -> Doubt | None:
-        """Why not all is in sight of a named tuple; None where it is."""
-        return self._named_tuples.doubt_of(class_name)
 
     def written_fields(self, class_name: str) -> tuple[str, ...]:
         """The fields of a dataclass without bases, or of a named tuple that is nothing else, in order;
@@ -980,173 +970,6 @@ def _sets_attributes(call: ir.Call) -> bool:
         case ir.Attr(ir.Attr(attr="__dict__") | ir.Call(ir.Name("vars")), "update"):
             return True
     return False
-
-
-class _NamedTuples:
-    """Tells of which named tuples all is in sight: one of them is made in a run, by a call that gives
-    its fields plainly, and from then on only its fields are read.
-
-    Then one more field changes nothing: it is never unpacked, counted, compared, copied or replaced.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._doubts: dict[str, Doubt | None] = {}
-
-    def doubt_of(self, class_name: str) -> Doubt | None:
-        """Why not all is in sight of a named tuple; None where it is."""
-        if class_name not in self._doubts:
-            self._doubts[class_name] = self._find(class_name)
-        return self._doubts[class_name]
-
-    def _find(self, class_name: str) -> Doubt | None:
-        found = self.program.classes[class_name]
-        if self.program.family(class_name) != {class_name}:
-            return self._at(class_name, found.parent, found.line, "is derived from")
-        made = [
-            (function, stmt)
-            for name in sorted(self.program.with_aliases({found.name}))
-            for function, stmt, call in self.program.calls_named(name)
-            if self._is_class(call.func, class_name, function)
-        ]
-        # Asked first, since all uses are looked for in all of the program.
-        for function, stmt in made[1:] or made:
-            if len(made) > 1 or not self._runs_once(function, stmt, 0):
-                what = "may be made more than once"
-                return self._at(class_name, function, stmt.line, what)
-        for function, stmt, inside in self._statements():
-            for expr in stmt.exprs:
-                allowed = not inside and self._may_stand(expr, function, stmt)
-                if not self._is_plain(expr, class_name, function, allowed):
-                    what = "is used otherwise than by its fields"
-                    return self._at(class_name, function, stmt.line, what)
-        return None
-
-    def _at(self, class_name: str, function: str, line: int, what: str) -> Doubt:
-        name = self.program.classes[class_name].name
-        return function, line, f"the named tuple {name} {what}"
-
-    def _statements(self) -> Iterator[tuple[str, ir.Stmt, bool]]:
-        """(function, statement, whether it stands in the body of a class)."""
-        for function in self.program.functions.values():
-            for stmt in ir.statements(function.body):
-                yield function.qualname, stmt, False
-        for found in self.program.classes.values():
-            for stmt in ir.statements(found.body):
-                yield found.parent, stmt, True
-
-    def _is_class(self, expr: ir.Expr, class_name: str, function: str) -> bool:
-        return isinstance(expr, (ir.Name, ir.Attr)) and any(
-            ref.kind == "class" and ref.name == class_name
-            for ref in self.program.resolve(expr, function)
-        )
-
-    def _may_stand(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
-        """Whether a statement only gives an expression of its own a name, hands it back, or drops it."""
-        if stmt.kind in ("assign", "annassign"):
-            if not all(isinstance(target, ir.Name) for target in stmt.targets):
-                return False
-            return expr is stmt.value or expr in stmt.targets
-        if stmt.kind == "return":
-            return self._is_called_in_sight(function)
-        return stmt.kind == "expr"
-
-    def _is_plain(
-        self, expr: ir.Expr, class_name: str, function: str, allowed: bool
-    ) -> bool:
-        """Whether an expression takes only fields of a named tuple; ``allowed``: it may be one."""
-        program = self.program
-        if not allowed and class_name in program.instance_classes(expr, function):
-            return False
-        if not isinstance(expr, ir.Call) and self._is_class(expr, class_name, function):
-            return False
-        if isinstance(expr, ir.Attr):
-            read = expr.attr in program.written_fields(class_name)
-            return self._is_plain(expr.value, class_name, function, read)
-        if not isinstance(expr, ir.Call):
-            return all(
-                self._is_plain(inner, class_name, function, False)
-                for inner in ir.children(expr)
-            )
-        if self._is_class(expr.func, class_name, function):
-            if not isinstance(expr.func, ir.Name) or any(a.star for a in expr.args):
-                return False
-            if not self._is_bound_once(expr.func, function):
-                return False
-        elif not self._is_plain(expr.func, class_name, function, False):
-            return False
-        return all(
-            self._is_plain(
-                arg.value,
-                class_name,
-                function,
-                not arg.star and self._takes(expr, arg, class_name, function),
-            )
-            for arg in expr.args
-        )
-
-    def _is_bound_once(self, name: ir.Name, function: str) -> bool:
-        owner = self.program.owner(name.id, function)
-        return owner is not None and len(self.program.bindings(owner, name.id)) == 1
-
-    def _takes(
-        self, call: ir.Call, arg: ir.Arg, class_name: str, function: str
-    ) -> bool:
-        """Whether a call hands an argument to a parameter in which it is seen again."""
-        program = self.program
-        if not isinstance(call.func, ir.Name):
-            return False
-        if not self._is_bound_once(call.func, function):
-            return False
-        sites = list(program.call_sites_of(call, function))
-        if len(sites) != 1 or not self._is_called_in_sight(sites[0].callee):
-            return False
-        callee = sites[0].callee
-        return any(
-            program.argument_at(sites[0], param.name) is arg.value
-            and class_name in program.instance_classes(ir.Name(param.name), callee)
-            for param in program.functions[callee].params
-        )
-
-    def _is_called_in_sight(self, function: str) -> bool:
-        """Whether all that call a function are in sight."""
-        program = self.program
-        scope = program.functions[function]
-        if scope.class_name is not None or scope.is_async or scope.is_generator:
-            return False
-        if function in program.escaping or program.is_public(function):
-            return False
-        for at, _, call in program.calls_named(scope.name):
-            found = program.callees(call, at)
-            if function in found:
-                if len(found) > 1:
-                    return False
-            elif isinstance(call.func, ir.Attr):
-                # `model.train()` is not this `train()`, where that is no module's out of sight.
-                if program.is_local(program.origin(call.func, at) or ""):
-                    return False
-            elif not found:
-                return False
-        return True
-
-    def _runs_once(self, function: str, stmt: ir.Stmt, depth: int) -> bool:
-        """Whether a statement runs at most once in a run of the program."""
-        program = self.program
-        scope = program.functions[function]
-        if any(
-            around.kind in ("for", "while")
-            and around.path == stmt.path[: len(around.path)]
-            for around in ir.statements(scope.body)
-        ):
-            return False
-        if ir.is_top(function):
-            return True
-        if depth > _MOST_CALLERS or not self._is_called_in_sight(function):
-            return False
-        sites = program.call_sites.get(function, [])
-        return len(sites) == 1 and self._runs_once(
-            sites[0].caller, sites[0].stmt, depth + 1
-        )
 
 
 _NOTHING: frozenset[Ref] = frozenset()

@@ -114,7 +114,7 @@ class Contents:
         )
 
     def makes_items(self, func: ir.Expr, function: str) -> bool:
-        """The same, or a named tuple of which several may be made."""
+        """The same, or a named tuple."""
         return self.makes_dict(func, function) or bool(
             self._with_attributes_of(func, function)
         )
@@ -141,8 +141,8 @@ class Contents:
 
     @cached_property
     def _with_attributes(self) -> frozenset[str]:
-        """The classes that are used of which each object has attributes for items: dicts, namespaces, and
-        named tuples of which several may be made."""
+        """The classes that are used of which each object has attributes for items: dicts, namespaces and
+        named tuples."""
         program = self.program
         named = {
             one: name for name in _ATTRIBUTE_DICTS for one in (name, name.split(".")[0])
@@ -159,18 +159,14 @@ class Contents:
             for _, _, call in program.calls_named(name)
         ):
             return found  # A variable may be set under a name that is put together.
-        doubtful = {
-            name
-            for name in program.classes
-            if program.is_named_tuple(name) and program.doubt_of(name) is not None
-        }
+        tuples = {*filter(program.is_named_tuple, program.classes)}
         made = {
             origin
             for name in program.with_aliases({"SimpleNamespace", "Namespace"})
             for function, _, call in program.calls_named(name)
             if (origin := program.origin(call.func, function)) in _NAMESPACES
         }
-        return found | doubtful | made
+        return found | tuples | made
 
     # -- what is put there --------------------------------------------------------------------
 

@@ -434,10 +434,14 @@ class Optimizers:
                     Problem(NOT_FOUND, ir.top_of(slot.owner), line, reason)
                 )
             elif program.is_named_tuple(slot.owner):
-                doubt = program.doubt_of(slot.owner)
-                if doubt is not None:
-                    trace.onward.append(Problem(NOT_FOUND, *doubt))
-                    return
+                found = program.classes[slot.owner]
+                reason = (
+                    f"{found.name} is a named tuple, and gets no field for a scaler"
+                )
+                trace.onward.append(
+                    Problem(NOT_FOUND, found.parent, found.line, reason)
+                )
+                return
             trace.onward += self._on_the_class(slot)
         else:
             definitions = program.definitions(slot.owner, slot.name)

@@ -501,7 +501,7 @@ class Travel:
     def _carry_field(
         self, slot: Slot, definition: Definition, call: ir.Call, optimizer: ir.Expr
     ) -> None:
-        """A dataclass, or a named tuple, gets one more field, and each call of it the argument."""
+        """A dataclass gets one more field, and each call of it the argument."""
         found = self.program.classes[slot.owner]
         elsewhere = self.mentioned_elsewhere(found.name, ir.file_of(slot.owner))
         if elsewhere is not None:
