@@ -16,7 +16,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.values.precision import Precision
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import FullPrecision, Placed, Upcast
-from amp_migrate.migrate.precision.entering import Span
+from amp_migrate.migrate.precision.entering import Entering, Span, Unfit
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
 from amp_migrate.migrate.regions.regions import Run
@@ -177,6 +177,8 @@ class HigherOrder:
         """Whether what is differentiated to are tensors that were made to require gradients."""
         if isinstance(inputs, ir.Display) and inputs.items:
             return all(self._are_data(one, function, depth) for one in inputs.items)
+        if self._is_own_leaf(inputs, function):
+            return True
         if not isinstance(inputs, ir.Name) or depth > _MOST_CALLERS:
             return False
         program = self.program
@@ -202,6 +204,28 @@ class HigherOrder:
         given = program.arguments(owner, inputs.id)
         return len(given) == len(sites) > 0 and all(
             self._are_data(value, at, depth + 1) for at, value in given
+        )
+
+    def _is_own_leaf(self, expr: ir.Expr, function: str) -> bool:
+        """``self.scale``, a tensor that asks for gradients and is no parameter of its module: nothing that
+        is given to a method is made of it."""
+        own = self.program.self_class(function)
+        if (
+            own is None
+            or not isinstance(expr, ir.Attr)
+            or expr.value != ir.Name(own[0])
+        ):
+            return False
+        made = self.program.attribute_definitions(own[1], expr.attr)
+        return bool(made) and all(
+            d.value is not None
+            and _asks_gradients(d.value)
+            and self.program.functions[d.function].name == "__init__"
+            and not any(
+                (self.program.origin(c.func, d.function) or "").endswith("Parameter")
+                for c in ir.calls_in(d.value)
+            )
+            for d in made
         )
 
     def _is_output(self, definition: Definition) -> bool:
@@ -337,6 +361,7 @@ class HigherOrder:
         statements = [s for s in ir.statements(body) if span.holds(function, s.path)]
         line = statements[0].line
         written: set[str] = set()
+        leaves = self._own_leaves(statements, function)
         for stmt in statements:
             if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
                 raise _Refused("and what it differentiates are in two cells", line)
@@ -351,7 +376,10 @@ class HigherOrder:
             for expr in self._goes_in(stmt, function):
                 variables = forward.reads_of(expr, function) - written
                 if variables and precision.may_be_half(expr, function, stmt):
-                    if self._raised(variables, function, stmt, precision):
+                    given = variables.difference(leaves)
+                    if self._raised(given, function, stmt, precision):
+                        continue
+                    if leaves and self._cast_where_used(span, precision):
                         continue
                     names = ", ".join(sorted(variables))
                     reason = f"differentiates a forward on {names}, which may be in half precision"
@@ -364,6 +392,43 @@ class HigherOrder:
             ends = region.holds(function, (*span.path[:-1], _end(span)))
             if begins != ends or (not begins and span.holds(run.function, run.path)):
                 raise _Refused("stands across the edge of a region", line)
+
+    def _own_leaves(
+        self, statements: Collection[ir.Stmt], function: str
+    ) -> frozenset[str]:
+        """The attributes that all gradients in some statements are taken to; none where they are not of
+        the module's own leaves only."""
+        found: frozenset[str] = frozenset()
+        for stmt in statements:
+            for call in calls_of(stmt):
+                if self.program.origin(call.func, function) == GRAD:
+                    inputs = call.argument(1, "inputs")
+                    items = () if inputs is None else _items(inputs)
+                    if not all(self._is_own_leaf(one, function) for one in items):
+                        return frozenset()
+                    for one in items:
+                        found |= self.forward.reads_of(one, function)
+        return found
+
+    def _cast_where_used(self, span: Span, precision: Precision) -> bool:
+        """Plan to make variables fp32 that come into a span, which is right where nothing of them leads to
+        what is differentiated to."""
+        entering = Entering(self.hazards.remedies)
+        body = self.program.functions[span.function].body
+        inside = [s for s in ir.statements(body) if span.holds(span.function, s.path)]
+        try:
+            for uses in entering.uses(span, inside, set()):
+                stmt, used = uses[0]
+                if precision.may_be_half(used, span.function, stmt):
+                    edits = entering.cast(span, inside[0], uses)
+                    self.casts += (
+                        placed
+                        for function, edit in edits
+                        if (placed := (ir.file_of(function), edit)) not in self.casts
+                    )
+        except Unfit:
+            return False
+        return True
 
     def _raised(
         self, names: Collection[str], function: str, stmt: ir.Stmt, precision: Precision

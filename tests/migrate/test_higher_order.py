@@ -203,6 +203,30 @@ CASES = {
 +        x = attack(x, y)
 +        loss = criterion(model(x), y)
 """ + BACK,
+    "a leaf of the loss": """\
+ class Invariance(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.scale = torch.tensor(1.).requires_grad_()
+     def forward(self, out: torch.Tensor, y):
+-        one = F.cross_entropy(out[::2] * self.scale, y[::2])
+-        other = F.cross_entropy(out[1::2] * self.scale, y[1::2])
+-        first = torch.autograd.grad(one, [self.scale], create_graph=True)[0]
+-        second = torch.autograd.grad(other, [self.scale], create_graph=True)[0]
++        with torch.autocast("cuda", enabled=False):
++            one = F.cross_entropy(out[::2].float() * self.scale, y[::2])
++            other = F.cross_entropy(out[1::2].float() * self.scale, y[1::2])
++            first = torch.autograd.grad(one, [self.scale], create_graph=True)[0]
++            second = torch.autograd.grad(other, [self.scale], create_graph=True)[0]
+         return (first * second).sum()
+ penalty = Invariance()
+""" + SETUP + """\
+-    out = model(x)
+-    loss = criterion(out, y) + penalty(out, y)
++    AUTOCAST
++        out = model(x)
++        loss = criterion(out, y) + penalty(out, y)
+""" + BACK,
     "not in the training step": """\
  def saliency(x):
      x.requires_grad_()
@@ -336,6 +360,53 @@ LEFT = {
             opt.zero_grad()
             g = torch.func.grad(lambda one: model(one).sum())(x)
             loss = criterion(model(x), y) + g.pow(2).sum()
+        """,
+    "a parameter of the loss": """\
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.tensor(1.), requires_grad=True)
+            def forward(self, out: torch.Tensor, y):
+                one = F.cross_entropy(out * self.scale, y)
+                return torch.autograd.grad(one, [self.scale], create_graph=True)[0].sum()
+        penalty = Scaled()
+        for x, y in data:
+            opt.zero_grad()
+            out = model(x)
+            loss = criterion(out, y) + penalty(out, y)
+        """,
+    "a leaf of the loss that is another later": """\
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.tensor(1.).requires_grad_()
+            def of(self, net):
+                self.scale = net[0].weight
+            def forward(self, out: torch.Tensor, y):
+                one = F.cross_entropy(out * self.scale.sum(), y)
+                return torch.autograd.grad(one, [self.scale], create_graph=True)[0].sum()
+        penalty = Scaled()
+        penalty.of(model)
+        for x, y in data:
+            opt.zero_grad()
+            out = model(x)
+            loss = criterion(out, y) + penalty(out, y)
+        """,
+    "a leaf, and what the forward was given": """\
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.tensor(1.).requires_grad_()
+            def forward(self, out: torch.Tensor, x: torch.Tensor, y):
+                one = F.cross_entropy(out * self.scale, y)
+                g = torch.autograd.grad(one, [self.scale, x], create_graph=True)
+                return g[0].sum() + g[1].sum()
+        penalty = Scaled()
+        for x, y in data:
+            opt.zero_grad()
+            x.requires_grad_()
+            out = model(x)
+            loss = criterion(out, y) + penalty(out, x, y)
         """,
     "torch.func, in a helper": """\
         def slope(x):

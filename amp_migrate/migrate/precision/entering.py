@@ -226,6 +226,8 @@ class Entering(Planner):
         use, or other binding, is a function or method of tensors."""
         function = span.function
         block = self.program.control(function).block(span.path)
+        if self._is_declared(Made(name, function, block[span.path[-1][1]])):
+            return True
         for stmt in block[span.path[-1][1] : span.last + 1]:
             if stmt.kind not in SIMPLE:
                 return False
@@ -234,6 +236,18 @@ class Entering(Planner):
             if any(bound == getattr(name, "id", "") for bound, _, _ in bindings(stmt)):
                 return False
         return False
+
+    def _is_declared(self, at: Made) -> bool:
+        """Whether a variable is a parameter, as it was given, whose annotation says that it is a tensor."""
+        if not isinstance(at.expr, ir.Name):
+            return False
+        name, (made, _) = at.expr.id, self.flow.reaching(at.expr.id, at)
+        return not made and any(
+            param.name == name
+            and param.annotation is not None
+            and self.program.origin(param.annotation, at.function) == "torch.Tensor"
+            for param in self.program.functions[at.function].params
+        )
 
     def _takes_tensor(self, expr: ir.Expr, name: ir.Expr, function: str) -> bool:
         if isinstance(expr, ir.Operation) and expr.op in ("if", "and", "or"):
