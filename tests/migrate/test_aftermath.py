@@ -81,6 +81,32 @@ def test_what_raises_is_named(name: str) -> None:
     assert ("histogram() raises" in found.message) == name.startswith("a histogram")
 
 
+ELASTIC = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+fisher = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    for n, p in model.named_parameters():
+        PENALTY
+    loss.backward()
+    BEFORE
+    opt.step()
+    BEHIND
+"""
+COLLECTED = "for n, p in model.named_parameters():\n        fisher[n] += p.grad.pow(2)"
+
+
+@pytest.mark.parametrize("place", ["BEFORE", "BEHIND"])
+def test_a_loss_that_is_made_of_gradients(place: str) -> None:
+    source = ELASTIC.replace(place, COLLECTED).replace("    BEFORE\n", "")
+    source = source.replace("    BEHIND\n", "")
+    elastic = source.replace("PENALTY", "loss = loss + (fisher[n] * p.pow(2)).sum()")
+    assert left_alone(elastic) == "AMP030"
+    shown = source.replace("PENALTY", "print(n, fisher[n].mean())")
+    assert "scaler.step(opt)" in migrated(shown)
+
+
 def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
     end = "if not torch.isfinite(model[0].weight.grad).all():\n    break\n"
     assert left_alone(training(end)) == "AMP025"

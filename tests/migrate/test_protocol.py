@@ -51,6 +51,26 @@ AFTER_BACKWARD = {
         "AMP030",
         '    exec("clip_everything(model)")  # here\n    opt.step()\n',
     ),
+    "a step by hand": (
+        "AMP030",
+        "    for p in model.parameters():\n        p.data.add_(p.grad, alpha=-0.01)  # here\n"
+        "    opt.step()\n",
+    ),
+    "a step by hand, with an operator": (
+        "AMP030",
+        "    with torch.no_grad():\n        for p in model.parameters():\n"
+        "            p -= 0.1 * p.grad  # here\n    opt.step()\n",
+    ),
+    "a step by hand, by another name": (
+        "AMP030",
+        "    for p in model.parameters():\n        d_p = p.grad.data\n"
+        "        p.data.add_(d_p, alpha=-0.01)  # here\n    opt.step()\n",
+    ),
+    "a step by hand, or one": (
+        "AMP030",
+        "    if i < 3:\n        opt.step()\n    else:\n        for p in model.parameters():\n"
+        "            p.data = p.data - 0.1 * p.grad.data  # here\n",
+    ),
     "a step in a lambda": ("AMP016", "    (lambda: opt.step())()  # here\n"),
     "the result of a step": ("AMP016", "    print(opt.step())  # here\n"),
 }
@@ -61,6 +81,19 @@ def test_after_backward(name: str) -> None:
     code, rest = AFTER_BACKWARD[name]
     found, line = blamed(OPT + LOOP + rest)
     assert (found, line.endswith("# here")) == (code, True)
+
+
+EDITS = {
+    "a decay": "p.grad.add_(p.data, alpha=0.1)",
+    "a copy": "kept = p.grad.clone()\n        kept.mul_(2)",
+    "a weight, apart": "print(p.grad.norm())\n        p.data.mul_(0.99)",
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_of_gradients_is_no_step(name: str) -> None:
+    edit = f"    for p in model.parameters():\n        {EDITS[name]}\n    opt.step()\n"
+    assert "scaler.unscale_(opt)" in migrated(OPT + LOOP + edit)
 
 
 WITHOUT_ZERO_GRAD = {

@@ -54,6 +54,8 @@ class Aftermath:
         self._functions: set[str] = set()
         self._decided: set[Site] = set()
         """Statements that run or not by what was read."""
+        self._losses: list[int] = []
+        """The lines of losses that are made of it."""
         self.raising = ""
         """What is called, if that is the harm: it raises on infinite gradients."""
 
@@ -67,6 +69,16 @@ class Aftermath:
                     if not self._tells(qualname, stmt):
                         return stmt.line
         return 0
+
+    def reaches_loss(self) -> int:
+        """The line where it comes back in a loss, whatever else becomes of it; 0: nowhere."""
+        known = -1 if self.origins else 0
+        while known < self._count() and not self._losses:
+            known = self._count()
+            for qualname, function in self.program.functions.items():
+                for stmt in ir.statements(function.body):
+                    self._tells(qualname, stmt)
+        return min(self._losses, default=0)
 
     @property
     def variables(self) -> frozenset[tuple[str, str]]:
@@ -161,6 +173,10 @@ class Aftermath:
             last = call.func.attr
         if _is_of_gradient(receiver) or self._clips(call, function):
             return True
+        if last == "backward" and of_it and self.origins:
+            # Of gradients of earlier steps; a penalty on those of this one goes backward with them.
+            self._losses.append(call.line)
+            return False
         if last.endswith("_") and not last.endswith("__"):
             return False
         if given and _FAILS_ON_INF.fullmatch(name):

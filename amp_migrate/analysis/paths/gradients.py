@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Collection
 
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
 
 _GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
@@ -18,6 +20,33 @@ _FUNCTION = re.compile(r"torch\.(nn\.functional\.)?[a-z]\w*")
 _BOOKKEEPING = vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING
 _PARAMETERS = ("parameters", "named_parameters", "param_groups")
 _MOST_NAMES = 3
+
+
+def step_by_hand(
+    scope: ir.Function, stmt: ir.Stmt, holders: Collection[ir.Expr]
+) -> int:
+    """The line that changes a parameter by the gradient that a statement reads, or by what it keeps of it:
+    ``p.data.add_(p.grad, alpha=-lr)``; 0: none."""
+    kept = {target for target in stmt.targets if isinstance(target, ir.Name)}
+    for other in ir.statements(scope.body) if kept else (stmt,):
+        if other is not stmt and not any(
+            inner in kept for expr in other.exprs for inner in ir.walk(expr)
+        ):
+            continue
+        written = [] if other.kind == "for" else list(other.targets)
+        written += (
+            call.func.value
+            for call in calls_of(other)
+            if isinstance(call.func, ir.Attr)
+            and call.func.attr.endswith("_")
+            and not call.func.attr.endswith("__")
+        )
+        for one in written:
+            if isinstance(one, ir.Attr) and one.attr == "data":
+                one = one.value
+            if one in holders:
+                return other.line
+    return 0
 
 
 def is_harmless(program: Program, call: ir.Call, function: str) -> bool:

@@ -20,6 +20,7 @@ from amp_migrate.analysis.paths.association import (
     optimizers_in,
 )
 from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
+from amp_migrate.analysis.paths.gradients import step_by_hand
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Flow, Frames, Site, State, Walk, suspends
 from amp_migrate.catalogue.protocol import READY, STEPPED, UNSCALED, after
@@ -120,6 +121,8 @@ class Protocol(Walk[Held]):
         self.accesses: dict[Access, None] = {}
         self.leftovers: set[Site] = set()
         """Where gradients are read that a step has used."""
+        self.collected: set[Site] = set()
+        """Where something is kept of those that a step is about to use."""
         self.unguarded: set[Site] = set()
         """Steps that may find no gradients."""
         self._vain_zeros: dict[str, int] = {}
@@ -409,6 +412,19 @@ class Protocol(Walk[Held]):
             if one not in touched or holding.gradients is Gradients.NONE:
                 continue
             leftover = holding.gradients in _LEFT
+            by_hand = 0
+            if known and holding.gradients in _LIVE:
+                scope = self.program.functions[function]
+                by_hand = step_by_hand(scope, stmt, event.targets)
+            if by_hand:
+                reason = (
+                    "a parameter is changed here by its gradient, which may be infinite: "
+                    "a scaler skips its own steps only"
+                )
+                self._fault("AMP030", function, by_hand, reason)
+                continue
+            if holding.gradients in _LIVE and any(map(_outlives, stmt.targets)):
+                self.collected.add((function, stmt.path))
             if holding.gradients is Gradients.LEFTOVER and event.targets:
                 self.leftovers.add((function, stmt.path))
             if not known:
@@ -572,6 +588,13 @@ class Protocol(Walk[Held]):
                 ),
             ),
         )
+
+
+def _outlives(target: ir.Expr) -> bool:
+    """Whether what is assigned is an item or an attribute that is no gradient."""
+    return isinstance(target, (ir.Item, ir.Attr)) and not any(
+        isinstance(inner, ir.Attr) and inner.attr == "grad" for inner in ir.walk(target)
+    )
 
 
 _LEFT = (Gradients.LEFTOVER, Gradients.OTHER)

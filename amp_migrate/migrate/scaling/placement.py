@@ -240,6 +240,13 @@ class Placer:
                     "behind a step that a scaler skips"
                 )
             return Refusal("AMP030", reason, line)
+        line = Aftermath(self.program, protocol.collected).reaches_loss()
+        if line:
+            reason = (
+                "a loss is made of gradients of earlier steps, which are infinite where "
+                "a scaler skips one"
+            )
+            return Refusal("AMP030", reason, line)
         steps = {(function, stmt.path) for function, stmt, _ in self.steps}
         missed = (self.backwards | steps) - protocol.visited
         if missed:
