@@ -542,20 +542,23 @@ def render(expr: Expr) -> str | None:
             base = render(func)
             return None if base is None else f"{base}()"
         case Operation(op="not", operands=(operand,)):
-            inner = render(operand)
+            inner = _in_brackets(operand)
             return None if inner is None else f"not {inner}"
         case Operation(op="and" | "or" as op, operands=operands):
-            parts = [render(operand) for operand in operands]
-            if any(part is None for part in parts):
-                return None
-            nested = any(
-                isinstance(o, Operation) and o.op in ("and", "or") for o in operands
-            )
-            return None if nested else f" {op} ".join(part for part in parts if part)
+            parts = [part for part in map(_in_brackets, operands) if part]
+            return f" {op} ".join(parts) if len(parts) == len(operands) else None
         case Operation(
-            op="is" | "is not" | "==" | "!=" | ">" | ">=" as op, operands=(left, right)
+            op="is" | "is not" | "==" | "!=" | "<" | "<=" | ">" | ">=" as op,
+            operands=(left, right),
         ):
             before, after = render(left), render(right)
             return None if before is None or after is None else f"{before} {op} {after}"
         case _:
             return None
+
+
+def _in_brackets(expr: Expr) -> str | None:
+    """The same as an operand of ``not``, ``and`` or ``or``."""
+    text = render(expr)
+    binds_less = isinstance(expr, Operation) and expr.op in ("and", "or")
+    return f"({text})" if binds_less and text is not None else text

@@ -388,10 +388,8 @@ class PointsTo:
                 if one.key not in given:
                     given[one.key] = one
                     # Told first: it may be enough.
-                    is_filled = self._made_by(one) in _HOLDERS
-                    if not is_filled:
-                        yield one
-                    later = [
+                    yield one
+                    found += [
                         replace(
                             made,
                             same=state.same,
@@ -400,9 +398,6 @@ class PointsTo:
                         )
                         for made in self._set_on(one)
                     ]
-                    found += later
-                    if is_filled and not later:
-                        yield one
             for more in found:
                 if more.same:
                     more = self._into_loops(state, more)
@@ -516,11 +511,6 @@ class PointsTo:
             self._is_one_of_several(at),
             at.places,
         )
-
-    def _made_by(self, one: Object) -> str | None:
-        """The function of a library that makes an object."""
-        func = one.expr.func if isinstance(one.expr, ir.Call) else None
-        return None if func is None else self.program.origin(func, one.function)
 
     def _set_on(self, one: Object) -> Iterator[State]:
         """What attributes of an object of no class in sight are given: ``args.device = ...``."""

@@ -73,24 +73,4 @@ def render(expr: ir.Expr, outcome: bool) -> str | None:
     if not outcome and isinstance(expr, ir.Operation):
         if expr.op in _OPPOSITE:
             return ir.render(ir.Operation(_OPPOSITE[expr.op], expr.operands))
-        if expr.op in ("and", "or"):
-            inner = render(expr, True)
-            return None if inner is None else f"not ({inner})"
-    if not outcome:
-        inner = render(expr, True)
-        return None if inner is None else f"not {inner}"
-    if isinstance(expr, ir.Operation) and expr.op == "not":
-        return render(expr.operands[0], False)
-    if isinstance(expr, ir.Operation) and expr.op in ("and", "or"):
-        parts = []
-        for operand in expr.operands:
-            part = render(operand, True)
-            if part is None:
-                return None
-            nested = isinstance(operand, ir.Operation) and operand.op in ("and", "or")
-            parts.append(f"({part})" if nested else part)
-        return f" {expr.op} ".join(parts)
-    if isinstance(expr, ir.Operation) and expr.op in ("<", "<="):
-        left, right = map(ir.render, expr.operands)
-        return None if left is None or right is None else f"{left} {expr.op} {right}"
-    return ir.render(expr)
+    return ir.render(expr if outcome else ir.Operation("not", (expr,)))
