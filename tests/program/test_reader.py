@@ -7,6 +7,8 @@ from programs import HEAD
 from shorthand import before
 
 from amp_migrate.api import Outcome, Result, SourceError, migrate_source
+from amp_migrate.program import ir
+from amp_migrate.program.reader import read_module
 
 OPT = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 LOOP = "for x, y in data:\n    STEPS\n"
@@ -147,3 +149,13 @@ def test_not_python(name: str) -> None:
     assert caught.value.path == "train.py"
     assert caught.value.line == line
     assert "\n" not in str(caught.value)
+
+
+TESTS = ("not (a and b)", "a and (b or not c)", "not a or (b and c <= 1)", "a < b[0]")
+
+
+@pytest.mark.parametrize("text", TESTS)
+def test_a_test_is_written_out_as_it_was(text: str) -> None:
+    (stmt,) = read_module(text, "f.py").functions["f.py::<module>"].body
+    assert stmt.value is not None
+    assert ir.render(stmt.value) == text
