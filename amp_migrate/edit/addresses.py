@@ -34,8 +34,10 @@ def _steps(expr: ir.Expr, wanted: ir.Expr) -> Steps | None:
 def _is_open(expr: ir.Expr) -> bool:
     """Whether an edit finds its way into an expression of this kind."""
     match expr:
-        case ir.Attr() | ir.Item() | ir.Call():
+        case ir.Attr() | ir.Item():
             return True
+        case ir.Call(called=called):
+            return called is None
         case ir.Display(kind=kind, keys=keys):
             return kind in ("tuple", "list") or (kind == "dict" and None not in keys)
         case ir.Operation(op=op, operands=operands):
@@ -52,7 +54,8 @@ def occurrence_of(stmt: ir.Stmt, call: ir.Call) -> int:
     same = [
         inner
         for inner in parts_of(stmt)
-        if isinstance(inner, ir.Call) and inner.func == call.func
+        if isinstance(inner, ir.Call)
+        and (inner.called, inner.func) == (call.called, call.func)
     ]
     same.sort(key=lambda inner: (inner.line, inner.column))
     return next(i for i, inner in enumerate(same) if inner is call)

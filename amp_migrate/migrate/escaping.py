@@ -7,6 +7,7 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 from __future__ import annotations
 
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.points_to import AROUND_OPTIMIZERS
 from amp_migrate.analysis.objects.read_only_uses import (
     SCHEDULER,
     is_base_of_scheduler,
@@ -313,7 +314,7 @@ class Handover:
         if origin in ("torch.save", "pickle.dump"):
             message = "the optimizer itself is saved, without the scaler"
             return Refusal("AMP040", message, call.line)
-        if only_looks_at(call, origin):
+        if only_looks_at(call, origin) or origin in AROUND_OPTIMIZERS:
             return None
         if last in ("step", "unscale_", "minimize"):
             return Refusal("AMP001", f"{name} steps this optimizer already", call.line)

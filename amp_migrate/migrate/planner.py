@@ -115,6 +115,7 @@ class Planner:
         self.state_files = StateFiles(program, self.os_names)
         self._devices: dict[frozenset[str], Devices] = {}
         self._live: dict[tuple[frozenset[str], frozenset[str], Arms], Live] = {}
+        self._near: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._unfollowed: list[TrainingLoop] = []
         self.given: list[tuple[Group, set[str]]] = []
         """The groups that are planned, with the names that their switches have."""
@@ -170,10 +171,10 @@ class Planner:
         """The runs that may come to a loop, one of each script."""
         program, file = self.program, ir.file_of(loop.function)
         around = program.around((file,))
-        scripts = [one for one in around if program.may_import(one, (file,))]
+        scripts = program.scripts_of((file,), around)
         found = []
         for script in sorted(scripts):
-            files = self._beside(around, (script,))
+            files = self._beside(around, frozenset((script,)))
             own = roots(program, self.events, files)
             live: Live | None = self._live_from(around, frozenset((script,)))
             assert live is not None
@@ -379,6 +380,8 @@ class Planner:
             raise Blocked(decorators)
         births: dict[Site, frozenset[Slot]] = {}
         for birth in group.births:
+            if self.program.is_property(birth.function):
+                continue  # It is made once, before all that is done with it.
             site = (birth.function, birth.path)
             born = identities.of_slot(birth.slot)
             births[site] = births.get(site, frozenset()) | born
@@ -550,9 +553,7 @@ class Planner:
     ) -> Live | None:
         """What can run with some loops, where all that runs them is in sight."""
         files = {ir.file_of(loop.function) for loop in loops}
-        started = frozenset(
-            file for file in around if self.program.may_import(file, files)
-        )
+        started = self.program.scripts_of(files, around)
         live = self._live_from(around, started)
         if 1 < len(started) <= _MOST_SCRIPTS and not live.is_open:
             # A script that never comes to these loops gives them no model.
@@ -592,16 +593,18 @@ class Planner:
         return self._live[key]
 
     def _beside(
-        self, around: frozenset[str], started: Collection[str]
+        self, around: frozenset[str], started: frozenset[str]
     ) -> frozenset[str]:
         """Those of some files that run where one of a few does: tests of a package, say, are none of a
         script's that imports it."""
-        return frozenset(
-            file
-            for file in around
-            if file in started
-            or any(self.program.may_import(one, (file,)) for one in started)
-        )
+        key = around, started
+        if key not in self._near:
+            self._near[key] = frozenset(
+                file
+                for file in around
+                if file in started or self.program.scripts_of((file,), started)
+            )
+        return self._near[key]
 
     def _evaluation(self, group: Group) -> list[Run]:
         if not self.options.evaluation:

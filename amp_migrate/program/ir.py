@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from amp_migrate.core.effort import spend
 
-FACTS_VERSION = 6
+FACTS_VERSION = 7
 
 MODULE = "<module>"
 """The name of a file's top level, which is treated as a function without parameters."""
@@ -138,6 +138,8 @@ class Call(_Known):
     args: tuple[Arg, ...]
     line: int = field(compare=False, default=0)
     column: int = field(compare=False, default=0)
+    called: str | None = field(compare=False, default=None)
+    """The variable that the text calls in its place, with less arguments."""
 
     def argument(self, position: int, name: str) -> Expr | None:
         """The value given for a parameter by position or by name, if it is given plainly."""

@@ -671,7 +671,23 @@ class Program(Names):
         for qualname, stmt, call in self.all_calls():
             for site in self._sites_at(qualname, stmt, call):
                 sites[site.callee].append(site)
+        for one in (one for calls in self.decorating.values() for one in calls):
+            for site in self._sites_at(*one):
+                sites[site.callee].append(site)
         return sites
+
+    @cached_property
+    def decorating(self) -> dict[str, list[tuple[str, ir.Stmt, ir.Call]]]:
+        """By function, the calls of decorators that may keep it, or give another one in its place."""
+        return {
+            stmt.names[1]: [
+                (function, stmt, ir.Call(decorator, (ir.Arg(ir.Name(stmt.names[0])),)))
+                for decorator in self.functions[stmt.names[1]].decorators
+                if not self.keeps_function(decorator, stmt.names[1])
+            ]
+            for function, stmt in self.all_statements()
+            if stmt.kind == "functiondef"
+        }
 
     def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
         """One call, for each function of this program that it may run."""

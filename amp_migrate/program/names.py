@@ -51,6 +51,7 @@ class Names:
         self._located: dict[tuple[str, str], Located | Ambiguous | None] = {}
         self._targets: dict[str, dict[str, set[str]]] = {}
         self._importers: dict[str, frozenset[str]] = {}
+        self._arounds: dict[frozenset[str], frozenset[str]] = {}
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
         for facts in self.modules.values():
@@ -206,10 +207,13 @@ class Names:
 
     def around(self, files: Iterable[str]) -> frozenset[str]:
         """The files that can take part where one of these runs: what imports it, and all they import."""
-        found = set(files)
-        _close(found, self._imported_by)
-        _close(found, self._imports)
-        return frozenset(found)
+        key = frozenset(files)
+        if key not in self._arounds:
+            found = set(key)
+            _close(found, self._imported_by)
+            _close(found, self._imports)
+            self._arounds[key] = frozenset(found)
+        return self._arounds[key]
 
     def importing(self, files: Iterable[str]) -> frozenset[str]:
         """Some files with all that they import, directly or through others."""
@@ -227,13 +231,12 @@ class Names:
             and two.isdisjoint(self.imported_by_name)
         )
 
-    def may_import(self, file: str, others: Collection[str]) -> bool:
-        """Whether a run of a file as a script may execute code of one of some others."""
-        return any(
-            file in self._importers_of(other)
-            or not self._importers_of(other).isdisjoint(self.imported_by_name)
-            for other in others
-        )
+    def scripts_of(self, files: Iterable[str], among: frozenset[str]) -> frozenset[str]:
+        """Those whose run as a script may execute code of some files."""
+        found = [self._importers_of(file) for file in files]
+        if all(one.isdisjoint(self.imported_by_name) for one in found):
+            return among.intersection(frozenset().union(*found))
+        return among
 
     def _importers_of(self, file: str) -> frozenset[str]:
         if file not in self._importers:

@@ -14,6 +14,7 @@ from amp_migrate.program import ir
 from amp_migrate.program.each import as_loop, steps_each
 from amp_migrate.program.imports import imports_by_name
 from amp_migrate.program.marks import off_marks
+from amp_migrate.program.partials import read_as_calls
 from amp_migrate.sources.syntax import parse
 
 _NO_FIELD = ("ClassVar", "typing.ClassVar", "KW_ONLY", "dataclasses.KW_ONLY")
@@ -61,6 +62,8 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     """
     tree = parse(text, path)
     lines = text.split("\n")
+    if "partial" in text:
+        read_as_calls(tree)
     reader = _Reader(lines, path)
     try:
         # What is read can be walked many times: by whoever is given far more room than this.
@@ -513,7 +516,8 @@ class _Reader:
                     star = "**" if keyword.arg is None else ""
                     given.append(ir.Arg(self._expr(keyword.value), keyword.arg, star))
                 column = self._column(node.lineno, node.col_offset)
-                return ir.Call(callee, tuple(given), self._line(node.lineno), column)
+                line, called = self._line(node.lineno), getattr(node, "called", None)
+                return ir.Call(callee, tuple(given), line, column, called)
             case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
                 kind = type(node).__name__.lower()
                 return ir.Display(kind, tuple(self._expr(item) for item in items))

@@ -240,6 +240,69 @@ ORIGINS = {
  for x, y in data:
      agent.learn(x, y)
 """,
+    "a property that is computed once": """\
+ from functools import cached_property
+ class Agent:
+     def __init__(self, net):
+         self.net = net
++        self.scaler = BORN
+     @cached_property
+     def opt(self):
+         return torch.optim.SGD(self.net.parameters(), lr=0.1)
+     def learn(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ agent = Agent(model)
+ for x, y in data:
+     agent.learn(x, y)
+""",
+    "a property that makes it when it is asked for first": """\
+ class Agent:
+     def __init__(self, net):
+         self._opt = None
++        self.scaler = BORN
+         self.net = net
+     @property
+     def opt(self):
+         if self._opt is None:
+             self._opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+         return self._opt
+     def learn(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ agent = Agent(model)
+ for x, y in data:
+     agent.learn(x, y)
+""",
+    "a function that a decorator registers": f"""\
+ MAKERS = {{}}
+ def register(name):
+     def enter(made):
+         MAKERS[name] = made
+         return made
+     return enter
+ @register("sgd")
+ def sgd(net):
+     return torch.optim.SGD(net.parameters(), lr=0.1)
+ @register("adam")
+ def adam(net):
+     return torch.optim.Adam(net.parameters())
+ opt = MAKERS[kind](model)
++scaler = BORN
+{BODY}""",
+    "a function out of a table": f"""\
+ def sgd(net):
+     return torch.optim.SGD(net.parameters(), lr=0.1)
+ def adam(net):
+     return torch.optim.Adam(net.parameters())
+ opt = {{"sgd": sgd, "adam": adam}}[kind](model)
++scaler = BORN
+{BODY}""",
+    "with LARC around it, perhaps": f"""\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ if kind == "large":
+     from apex.parallel.LARC import LARC
+     opt = LARC(optimizer=opt, clip=False)
+{BODY}""",
     "a property": """\
  class Agent:
      def __init__(self, net):
@@ -268,6 +331,50 @@ def test_is_followed(name: str) -> None:
 
 
 REFUSED = {
+    "a property that makes one anew whenever it is asked for": (
+        """\
+class Agent:
+    def __init__(self, net):
+        self.net = net
+    @property
+    def opt(self):
+        return torch.optim.SGD(self.net.parameters(), lr=0.1)
+agent = Agent(model)
+opt = agent.opt
+""",
+        "AMP010",
+    ),
+    "a function that a decorator registers, and replaces": (
+        """\
+MAKERS = {}
+def register(made):
+    def other(net):
+        return build(net)
+    MAKERS["sgd"] = other
+    return made
+@register
+def sgd(net):
+    return torch.optim.SGD(net.parameters(), lr=0.1)
+opt = MAKERS["sgd"](model)
+""",
+        "AMP010",
+    ),
+    "a function out of a table that holds another": (
+        """\
+def sgd(net):
+    return torch.optim.SGD(net.parameters(), lr=0.1)
+opt = {"sgd": sgd, "own": build}[kind](model)
+""",
+        "AMP010",
+    ),
+    "what LARC is around, under another name": (
+        """\
+from apex.parallel.LARC import LARC
+inner = torch.optim.SGD(model.parameters(), lr=0.1)
+opt = LARC(inner)
+""",
+        "AMP014",
+    ),
     "an attribute that may be stepped by a name that begins like its own": (
         """\
 class Trainer:

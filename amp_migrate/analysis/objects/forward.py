@@ -281,7 +281,8 @@ class Forward:
         owner = self.program.owner(func.id, function)
         if owner is None:
             # `sum(net(x) for net in nets)`
-            return bool(vocabulary.MODEL_LIKE.search(func.id))
+            known = func.id in self.module_keys
+            return known or bool(vocabulary.MODEL_LIKE.search(func.id))
         definitions = self.program.definitions(owner, func.id)
         lambdas = [d.value for d in definitions if isinstance(d.value, ir.Deferred)]
         if lambdas and len(lambdas) == len(definitions):

@@ -36,7 +36,7 @@ _LIBRARIES = ("torch.optim", "torch_optimizer")
 INSTANTIATE = "hydra.utils.instantiate"
 _KNOWN_ELSEWHERE = re.compile(
     r"(Adam\w*|SGD\w*|RMSprop\w*|Adagrad|Adadelta|RAdam|NAdam|Lamb|LAMB|LARS|Lars|Ranger\w*|AdaBound\w*"
-    r"|AdaBelief|Adafactor|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
+    r"|AdaBelief|Adafactor|Muon\w*|Lion|Yogi|NovoGrad|DiffGrad|AdaMod|Apollo|Prodigy|Fused\w+|BertAdam"
     r"|AdaHessian)$"
 )
 _LOOKS_LIKE = re.compile(

@@ -40,7 +40,7 @@ from amp_migrate.analysis.objects.points_to import (
 )
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import IMPORTS, parts_of
+from amp_migrate.program.bindings import IMPORTS, calls_of, parts_of
 from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
@@ -248,13 +248,41 @@ class SlotMentions:
 
 
 def _kept_by(program: Program, name: str) -> str | None:
-    """The attribute that a property does nothing but hand out."""
+    """The attribute that a property does nothing but hand out; one that is made when it is asked for
+    first, too."""
     function = program.functions[name]
     if len(function.decorators) != 1 or not program.is_property(name):
         return None
+    if function.class_name is None:
+        return None
     match [s for s in function.body if not isinstance(s.value, ir.Const)]:
-        case [ir.Stmt(kind="return", value=ir.Attr(ir.Name(function.self_name), kept))]:
-            return kept
+        case [
+            *made,
+            ir.Stmt(kind="return", value=ir.Attr(ir.Name(function.self_name), kept)),
+        ]:
+            given = ir.Attr(ir.Name(function.self_name or ""), kept)
+            test = ir.Operation("is", (given, ir.Const(None)))
+            if not made or (
+                [(s.kind, s.value, len(s.blocks)) for s in made] == [("if", test, 1)]
+                and all(
+                    d.function == name or ir.local_name(d.function).endswith("__init__")
+                    for d in program.attribute_definitions(function.class_name, kept)
+                )
+            ):
+                return kept
+    return None
+
+
+def _cached(program: Program, class_name: str, name: str) -> tuple[str, ir.Stmt] | None:
+    """The ``return`` of a ``cached_property``, whose value is the attribute from then on."""
+    methods = program.methods(class_name, name, True)
+    for method in methods if len(methods) == 1 else ():
+        function = program.functions[method]
+        body = [s for s in function.body if not isinstance(s.value, ir.Const)]
+        if [s.kind for s in body] == ["return"] and len(function.decorators) == 1:
+            cached = program.origin(function.decorators[0], function.parent or method)
+            if cached == "functools.cached_property":
+                return method, body[0]
     return None
 
 
@@ -413,7 +441,13 @@ class Optimizers:
             return
         if slot.kind == "attribute":
             definitions = program.attribute_definitions(slot.owner, slot.name)
-            if not definitions:
+            cached = _cached(program, slot.owner, slot.name)
+            if cached is not None and not definitions:
+                at, stmt = cached
+                assert stmt.value is not None
+                made = State(stmt.value, at, stmt, slot.fields)
+                self._follow_value(slot, made, None, trace)
+            elif not definitions:
                 found = program.classes[slot.owner]
                 reason = f"no assignment of self.{slot.name} was found"
                 method = program.method(slot.owner, slot.name)
@@ -627,11 +661,13 @@ class Optimizers:
             return
         if stmt.kind not in ("assign", "annassign") or stmt.value is None:
             kind = SEVERAL if stmt.kind == "for" else NOT_FOUND
-            reason = (
-                "optimizers are kept in a collection"
-                if kind == SEVERAL
-                else f"{slot.shown} is given its value in a way that is not followed"
-            )
+            reason = f"{slot.shown} is given its value in a way that is not followed"
+            if kind == SEVERAL:
+                reason = "optimizers are kept in a collection"
+            elif stmt.kind == "with":
+                manager = next((ir.render(call.func) for call in calls_of(stmt)), None)
+                if manager is not None:
+                    reason = f"{slot.shown} is what `with {manager}()` hands out"
             trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
         places: list[Fields] = [()]
@@ -770,6 +806,8 @@ class Optimizers:
     ) -> Problem:
         origin = self.program.origin(call.func, function) or ""
         text = ir.render(call.func) or "this call"
+        if isinstance(call.func, ir.Call):
+            text = f"{ir.render(call.func.func) or 'this call'}(...)"
         method = ir.method_of(call)
         if origin.startswith("apex.amp") or (
             method == "initialize" and text.startswith("amp.")

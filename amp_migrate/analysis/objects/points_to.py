@@ -61,6 +61,8 @@ _WRAPPER_NAMES = frozenset(
 _WRAPPING_FUNCTIONS = frozenset(("torch.compile", "torch.jit.script"))
 _INNER = frozenset("children modules named_children named_modules".split())
 COPIES = frozenset(("copy.copy", "copy.deepcopy"))
+AROUND_OPTIMIZERS = frozenset(("apex.parallel.LARC", "apex.parallel.LARC.LARC"))
+"""Optimizers around another one: they hold its parameters, and step it once, on what gradients there are."""
 _LISTS = frozenset(
     f"builtins.{name}" for name in "list tuple iter sorted reversed set".split()
 )
@@ -256,6 +258,7 @@ class PointsTo:
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._rests: dict[tuple[int, str, str], tuple[CallSite, ir.Display]] = {}
         self._names: dict[tuple[str, str], _Named] = {}
+        self._replaced: dict[tuple[str, str, ir.Path], bool] = {}
         self._level = 0
 
     def of(
@@ -779,15 +782,21 @@ class PointsTo:
         """Whether a place is behind ``if device is None: device = ...``."""
         if at.stmt is None or at.function != owner:
             return False
-        place, name = at.stmt.path, ir.Name(param.name)
-        test = ir.Operation("is", (name, ir.Const(None)))
-        return self.program.control(owner).is_passed(
-            lambda stmt: stmt.kind == "if"
-            and stmt.value == test
-            and place[: len(stmt.path)] != stmt.path
-            and any(one.targets == (name,) for one in stmt.blocks[0].body),
-            place,
-        )
+        place = at.stmt.path
+        known = self._replaced.get((owner, param.name, place))
+        if known is None:
+            name = ir.Name(param.name)
+            test = ir.Operation("is", (name, ir.Const(None)))
+            known = self._replaced[owner, param.name, place] = self.program.control(
+                owner
+            ).is_passed(
+                lambda stmt: stmt.kind == "if"
+                and stmt.value == test
+                and place[: len(stmt.path)] != stmt.path
+                and any(one.targets == (name,) for one in stmt.blocks[0].body),
+                place,
+            )
+        return known
 
     def given_by(
         self, site: CallSite, param: ir.Param, context: Context, at: State
@@ -1075,6 +1084,11 @@ class PointsTo:
         if origin in self.wrappers and call.args and not at.fields:
             yield replace(at, expr=call.args[0].value)
             return
+        inner = call.argument(0, "optimizer") if origin in AROUND_OPTIMIZERS else None
+        if inner is not None and at.stmt is not None and at.stmt.targets == (inner,):
+            # Nothing but its own name goes on to lead to it.
+            yield replace(at, expr=inner)
+            return
         if at.fields and self.contents.makes_dict(func, at.function):
             yield from self._of_library(origin or "", call, at)
             return
@@ -1103,6 +1117,16 @@ class PointsTo:
         if origin is not None and at.fields:
             yield from self._of_library(origin, call, at)
             return
+        if isinstance(func, ir.Item) and at.stmt is not None:
+            # ``BUILDERS[name](model)``
+            table = [o for o in self.of(func, at.function) if o.kind != "open"]
+            if table and all(o.kind == "function" and not o.fields for o in table):
+                for o in table:
+                    site = CallSite(at.function, at.stmt, call, o.name, False)
+                    context = (*at.context, site)[-DEEPEST:]
+                    here = replace(at, function=o.name, stmt=None, context=context)
+                    yield from self._returned(o.name, here)
+                return
         through = None
         if isinstance(func, ir.Attr) and not refs:
             through = self._through(func, call, at)
@@ -1178,8 +1202,9 @@ class PointsTo:
         if facts.is_generator or facts.is_async:
             yield self._lost(at, f"{facts.name}() hands it out later")
             return
-        for decorator in facts.decorators:
-            if not self.program.keeps_function(decorator, function):
+        for outer, made, call in self.program.decorating.get(function, ()):
+            # What only enters it in a table gives it back.
+            if {one.name for one in self.of(call, outer, made)} != {function}:
                 yield self._object("open", at, f"{facts.name}() is decorated")
         control = self.program.control(function)
         for stmt in ir.statements(facts.body):
@@ -1236,6 +1261,8 @@ class PointsTo:
                     yield replace(at, expr=arg.value, fields=fields)
                 elif taken in (item(arg.name), attribute(arg.name), ANY):
                     yield replace(at, expr=arg.value, fields=left)
+                elif taken == EACH and kind == "item":
+                    yield replace(at, expr=ir.Const(arg.name), fields=left)
         else:
             yield self._object("value", at)
 
@@ -1338,7 +1365,7 @@ class PointsTo:
 
 def hands_on(origin: str | None, func: ir.Expr) -> bool:
     """Whether a library's function may give what it is given, or a collection of it: a dict aside."""
-    known = WRAPPERS | COPIES | _LISTS | _HOLDERS | _IN_TURN
+    known = WRAPPERS | COPIES | _LISTS | _HOLDERS | _IN_TURN | AROUND_OPTIMIZERS
     return origin in known or _wraps(origin, func)
 
 

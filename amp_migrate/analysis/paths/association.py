@@ -96,13 +96,9 @@ class Association(Walk[_Held]):
         own = {function for function, _ in self.backwards}
         return frozenset(own) | {
             function
-            for function in self.program.functions
-            for _, event in self.events.direct(function)
-            if (event.kind == "zero" and event.slot is None)
-            or (
-                event.slot is not None
-                and self.identities.of_slot(event.slot) & set(self.identities.all)
-            )
+            for function, event in self.events.of_gradients
+            if event.slot is None
+            or self.identities.of_slot(event.slot) & set(self.identities.all)
         }
 
     def _call(self, event: Event, state: State[_Held]) -> set[State[_Held]]:

@@ -62,6 +62,7 @@ class Events:
         self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
         self._steps: dict[str, set[Slot]] = {}
         self._around: dict[str, tuple[bool, bool, str]] = {}
+        self._called: dict[str, frozenset[str]] = {}
 
     def _settle(self, functions: Iterable[str]) -> None:
         """Read some functions with all that they call: what those bring about, these do, too."""
@@ -145,6 +146,16 @@ class Events:
         """Whether a call of a function may bring about a call of one of those that are wanted."""
         return not self.called_from(function).isdisjoint(wanted)
 
+    @cached_property
+    def of_gradients(self) -> list[tuple[str, Event]]:
+        """(function, event) of all that has to do with an optimizer, or drops all gradients."""
+        return [
+            (function, event)
+            for function in self.program.functions
+            for _, event in self.direct(function)
+            if event.slot is not None or event.kind == "zero"
+        ]
+
     def calls_of(self, method: str) -> Iterator[tuple[str, ir.Stmt, Event]]:
         """(function, statement, event) of each ``backward``, or each ``step``, as the program has them."""
         calling = {
@@ -157,8 +168,13 @@ class Events:
                 if event.kind == method:
                     yield function, stmt, event
 
-    def called_from(self, function: str) -> set[str]:
+    def called_from(self, function: str) -> frozenset[str]:
         """A function with all that a call of it may call."""
+        if function not in self._called:
+            self._called[function] = frozenset(self._find_called(function))
+        return self._called[function]
+
+    def _find_called(self, function: str) -> set[str]:
         pending, seen = [function], {function}
         while pending:
             direct = self.direct(pending.pop())

@@ -16,6 +16,7 @@ from amp_migrate.edit.edits import Edit, Insert
 from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, each_call, unpacked
+from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import CallSite, Program
 
 _CHOICES = ("if", "match", "try", "trystar")
@@ -316,7 +317,9 @@ class Births:
         slot, program = birth.slot, self.travel.program
         for at, path in self.bare:
             if at == function:
-                yield path
+                # What is computed before any optimizer is made stays as it is.
+                if program.control(at).statements[path].line >= birth.stmt.line:
+                    yield path
             elif slot.kind == "attribute":
                 own = program.self_class(at)
                 if own is not None and own[1] in program.family(slot.owner):
@@ -368,6 +371,9 @@ class Births:
             for b in sorted(self.travel.births, key=lambda b: b.stmt.line)
             if b.slot == slot and b.function == function
         )
+        if HIDDEN in slot.name:
+            reason = "the optimizer is made inside the call of partial()"
+            raise Blocked(Refusal("AMP010", reason, stmt.line))
         if slot.key is not None and slot.kind == "variable" and slot.owner != function:
             reason = (
                 f"the optimizer is made here, and {slot.name}, which holds it, elsewhere: "
@@ -375,6 +381,9 @@ class Births:
             )
             raise Blocked(Refusal("AMP012", reason, stmt.line))
         targets = [target for target, _, _ in unpacked(birth.stmt)]
+        if slot.kind == "attribute" and self.travel.program.is_property(function):
+            function, stmt, itself = self._made_first(slot, function, stmt)
+            targets = [ir.Attr(itself, slot.name)]
         call = birth.stmt.value
         if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
             # `opts.append(SGD(...))`
@@ -413,6 +422,25 @@ class Births:
         self._declare_global(slot, function)
         self.travel.place(function, Insert(anchor.path, code))
         self.travel.born.append(Born(function, anchor.line, code))
+
+    def _made_first(
+        self, slot: Slot, function: str, stmt: ir.Stmt
+    ) -> tuple[str, ir.Stmt, ir.Expr]:
+        """Where objects are made whose optimizer a property makes when it is asked for first: others may
+        ask for the switch before."""
+        program = self.travel.program
+        family = sorted(program.family(slot.owner))
+        own = [
+            m for c in family for n, m in program.classes[c].methods if n == "__init__"
+        ]
+        trains = {at for way in self.travel.scalers.ways for at, _ in way}
+        init = program.functions[own[0]] if len(own) == 1 else None
+        leaves = init and any(s.kind == "return" for s in ir.statements(init.body))
+        if not (init and init.self_name) or leaves or init.qualname in trains:
+            reason = f"{slot.shown} is made when it is asked for first"
+            raise Blocked(Refusal("AMP010", reason, stmt.line))
+        none = [s for s in init.body if s in self._none(init.qualname, slot)]
+        return init.qualname, (none or init.body)[-1], ir.Name(init.self_name)
 
     def _declare_global(self, slot: Slot, function: str) -> None:
         """A switch born beside a ``global`` optimizer is global too."""

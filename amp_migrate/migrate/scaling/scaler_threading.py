@@ -536,7 +536,7 @@ class Travel:
     def _add_argument(
         self, caller: str, stmt: ir.Stmt, call: ir.Call, name: str, value: str
     ) -> None:
-        callee = ir.render(call.func)
+        callee = call.called or ir.render(call.func)
         if callee is None:
             reason = "a call that is not written plainly"
             raise Blocked(Refusal("AMP015", reason, call.line))

@@ -66,7 +66,6 @@ class Ways(Walk[Held]):
         self._marking: dict[Site, bool] = {}
         """Whether a loop does more than to look at gradients, or to edit them."""
         self._asked: dict[str, frozenset[str]] = {}
-        self._called: dict[str, set[str]] = {}
         self._decorated: dict[str, str | None] = {}
         """What functions that decorators have made stand for, on the present way."""
         self._endless: set[tuple[object, ...]] = set()
@@ -128,7 +127,7 @@ class Ways(Walk[Held]):
             # The loop that a generator feeds tells more than what it comes to.
             fed = bool(self._fed) and self._fed[-1].generator == callee
             if fed or key not in self._memo:
-                below = self._below(callee)
+                below = self.events.called_from(callee)
                 given = frozenset(b for b in bound.items() if b[0][0] in below)
                 again = (callee, state.held, shared | known, given)
                 if self._too_many or not self._endless.isdisjoint((again, (callee,))):
@@ -179,18 +178,12 @@ class Ways(Walk[Held]):
         found = [one for one in said if self.events.wrapped.stands_in(one) == callee]
         return found[0] if len(found) == 1 else None
 
-    def _below(self, function: str) -> set[str]:
-        """A function with all that a call of it may call."""
-        if function not in self._called:
-            self._called[function] = self.events.called_from(function)
-        return self._called[function]
-
     def _tests_below(self, function: str) -> frozenset[str]:
         """The tests that a function makes, or one that it calls."""
         if function not in self._asked:
             self._asked[function] = frozenset(
                 test
-                for one in self._below(function)
+                for one in self.events.called_from(function)
                 if self.events.kinds(one)
                 for test in self._tests_of(one)
             )

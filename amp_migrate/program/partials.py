@@ -1,0 +1,121 @@
+"""``run = partial(train, model)`` with ``run(data)``, read as ``train(model, data)``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from amp_migrate.program.each import HIDDEN
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
+
+
+def read_as_calls(tree: ast.Module) -> None:
+    """Let the calls of a function's variable that holds a partial be calls of what it is of, in place.
+
+    Only where nothing tells them apart: a function of the file, whose partial is called and nothing else.
+    """
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "functools"
+        for alias in node.names
+        if alias.name == "partial"
+    }
+    bound = list(_bound(tree))
+    made = {
+        one.name
+        for one in tree.body
+        if isinstance(one, ast.FunctionDef) and bound.count(one.name) == 1
+    }
+    for scope in ast.walk(tree) if made else ():
+        for stmt in scope.body if isinstance(scope, ast.FunctionDef) else ():
+            match stmt:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)],
+                    value=ast.Call(func=func, args=[ast.Name(id=of), *_]) as value,
+                ) if of in made and ast.unparse(func) in {*names, "functools.partial"}:
+                    assert isinstance(scope, ast.FunctionDef)
+                    _read(scope, stmt, name, value)
+
+
+def _read(scope: ast.FunctionDef, stmt: ast.Assign, name: str, made: ast.Call) -> None:
+    own = list(_own(scope))
+    calls = [
+        node for node in own if isinstance(node, ast.Call) and _says(node.func, name)
+    ]
+    if sum(_says(node, name) for node in ast.walk(scope)) != len(calls) + 1:
+        return
+    parts: list[tuple[str | None, ast.expr]] = [(None, a) for a in made.args[1:]]
+    parts += [(keyword.arg or "**", keyword.value) for keyword in made.keywords]
+    spread = [k for call in calls for k in call.keywords if made.keywords and not k.arg]
+    if spread or any(n == "**" or isinstance(p, ast.Starred) for n, p in parts):
+        return
+    # What is given is what it was there, whatever becomes of its variable.
+    hidden = [ast.Name(f"{name}{HIDDEN}{i}", ast.Store()) for i in range(len(parts))]
+    given = [
+        part if _stays(part, scope, stmt) else ast.Name(held.id, ast.Load())
+        for (_, part), held in zip(parts, hidden, strict=True)
+    ]
+    left = [i for i, (_, part) in enumerate(parts) if given[i] is not part]
+    for call in calls:
+        said = {keyword.arg for keyword in call.keywords}
+        call.called = name  # type: ignore[attr-defined]
+        call.func = made.args[0]
+        call.args = [*given[: len(made.args) - 1], *call.args]
+        call.keywords += [
+            ast.keyword(named, value)
+            for (named, _), value in zip(parts, given, strict=True)
+            if named is not None and named not in said
+        ]
+    stmt.targets = [ast.Tuple([hidden[i] for i in left], ast.Store())]
+    stmt.value = ast.Tuple([parts[i][1] for i in left], ast.Load())
+    ast.fix_missing_locations(stmt)
+    for call in calls:
+        ast.fix_missing_locations(call)
+
+
+def _stays(value: ast.expr, scope: ast.FunctionDef, stmt: ast.stmt) -> bool:
+    """Whether an expression says the same wherever a function says it, from a statement on."""
+    if not isinstance(value, ast.Name):
+        return isinstance(value, ast.Constant)
+    later = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, (ast.Nonlocal, ast.Global))
+        or (getattr(node, "lineno", 0) >= stmt.lineno and node is not stmt)
+    ]
+    names = {name for node in later for name in _bound(node, inside=False)}
+    return value.id not in names and value.id in _bound(scope)
+
+
+def _says(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _own(scope: ast.FunctionDef) -> Iterator[ast.AST]:
+    """All that stands in a function, but for what others in it do."""
+    pending: list[ast.AST] = [*scope.body]
+    for node in pending:
+        yield node
+        if not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+
+
+def _bound(tree: ast.AST, inside: bool = True) -> Iterator[str]:
+    """The names that are given values, each as often as it is."""
+    for node in ast.walk(tree) if inside else (tree,):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.arg(arg=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Nonlocal(names=names) | ast.Global(names=names):
+                yield from names
+            case ast.alias(name=name, asname=alias):
+                yield alias or name.partition(".")[0]
+            case ast.ExceptHandler(name=str(name)):
+                yield name
