@@ -840,3 +840,30 @@ def train(opts):
         "= make()", "= make_net()"
     )
     assert left_alone(source, head) == "AMP012"
+
+
+OWN = """\
+import torch
+class Plain(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.data.add_(p.grad.data, alpha=-group["lr"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "changed"), [("", 1), ("def build(params, lr):\n    return params\n", 0)]
+)
+def test_a_class_out_of_a_file_of_optimizers(
+    more: str, changed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN + more)
+    made = "opt = getattr(own if kind else torch.optim, kind or 'SGD')"
+    source = f"{HEAD}import own\nkind = 'Plain'\n{made}(model.parameters(), lr=0.1)\n"
+    Path("train.py").write_text(source + before_and_after(written_out(BODY))[0])
+    assert len(migrate_paths(["."]).changed) == changed

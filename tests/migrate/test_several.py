@@ -41,7 +41,31 @@ STEP_BOTH = """\
 +    scaler.update()
 """
 
+JOINT = """\
+ class Joint(nn.Module):
+     def __init__(self, trunk):
+         super().__init__()
+         self.trunk = trunk
+         self.head = nn.Linear(3, 3)
+     def forward(self, x):
+         return self.head(self.trunk(x))
+ joint = Joint(model).to(device)
+"""
+
 PROGRAMS = {
+    "a part of what another one's module is in": f"""\
+{JOINT} opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
+ opt_b = torch.optim.Adam(joint.head.parameters())
++scaler = BORN
+ for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(joint(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(joint(x), y)
++    scaler.scale(loss).backward()
+{STEP_BOTH}""",
     "a list that a loop fills": """\
  nets = [make().to(device) for _ in range(2)]
  opts = []
@@ -687,6 +711,20 @@ LEFT = {
     "a part of a model that is clipped is registered": (
         WHOLE.replace("opt_a = ", 'net.register_module("more", make())\nopt_a = ', 1),
         "AMP030",
+    ),
+    "the module that another one's part is": (
+        f"""\
+{before_and_after(JOINT)[0]}opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
+opt_b = torch.optim.Adam(joint.trunk.parameters())
+for x, y in data:
+    opt_a.zero_grad()
+    opt_b.zero_grad()
+    loss = criterion(joint(x), y)
+    loss.backward()
+    opt_a.step()
+    opt_b.step()
+""",
+        "AMP012",
     ),
     "the same parameters twice": (
         "opt_a = torch.optim.SGD(model.parameters(), lr=0.1)\n"

@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.optimizers import Birth
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 
 class Disjoint:
@@ -83,18 +84,28 @@ class Disjoint:
     def _ingredients(self, one: Identity, coverage: Coverage) -> list[Identity]:
         found: list[Identity] = []
         for definition in definitions_of(self.program, one):
-            if definition.value is None:
-                continue
-            for call in ir.calls_in(definition.value):
-                for arg in call.args:
-                    value = arg.value
+            for made in self._of_part(one, definition) or [definition]:
+                if made.value is None:
+                    continue
+                calls = ir.calls_in(made.value)
+                given = [made.value, *(a.value for call in calls for a in call.args)]
+                for value in given[made is definition :]:
                     if isinstance(value, (ir.Name, ir.Attr)) and (
-                        self.forward.is_module(value, definition.function)
+                        self.forward.is_module(value, made.function)
                     ):
-                        found += coverage.identities(
-                            value, definition.function, definition.stmt
-                        )
+                        found += coverage.identities(value, made.function, made.stmt)
         return found
+
+    def _of_part(self, one: Identity, whole: Definition) -> list[Definition]:
+        """What gives a part of a module its value, where that is in sight."""
+        program = self.program
+        value = whole.value if len(one) > 3 else None
+        classes = (
+            () if value is None else program.instance_classes(value, whole.function)
+        )
+        found = [d for c in classes for d in program.attribute_definitions(c, one[3])]
+        known = len(classes) == 1 and all(d.value is not None for d in found)
+        return found if known else []
 
     def _tie(self, live: Live | None) -> int:
         """The line where one module is given a parameter of another, or 0."""

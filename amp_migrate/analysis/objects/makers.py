@@ -172,8 +172,25 @@ class Makers:
             return False
         found = self.points_to.of(holder, one.function, one.stmt, one.context)
         return bool(found) and all(
-            (o.kind, o.fields) == ("external", ()) and o.name in _LIBRARIES
+            (o.kind, o.fields) == ("external", ())
+            and (o.name in _LIBRARIES or self._has_optimizers_alone(o))
             for o in found
+        )
+
+    def _has_optimizers_alone(self, one: Object) -> bool:
+        """Whether it is a file of the program that defines nothing but optimizers a scaler can step."""
+        program = self.program
+        name = one.expr.id if isinstance(one.expr, ir.Name) else ""
+        made = [
+            stmt
+            for file, inner in program.targets(name, one.function)
+            if inner is None
+            for stmt in program.modules[file].top.body
+            if stmt.kind in ("classdef", "functiondef")
+        ]
+        return bool(made) and all(
+            stmt.kind == "classdef" and self._own_kind(stmt.names[1]) == "plain"
+            for stmt in made
         )
 
     def words(self) -> set[str]:

@@ -300,7 +300,8 @@ class Events:
     def _of_call(self, call: ir.Call, stmt: ir.Stmt, function: str) -> Iterator[Event]:
         program = self.program
         callees = program.callees(call, function)
-        if callees and not self._is_own_step(call, function):
+        steps = self._is_own_step(call, function)
+        if callees and not steps:
             yield Event("call", call.line, call.column, call, callees=callees)
             return
         where = (call.line, call.column, call)
@@ -312,7 +313,7 @@ class Events:
             given = call.argument(0, "parameters")
             yield Event("access", *where, targets=(given or UNKNOWN,))
             return
-        perhaps = () if callees else self.dispatch.callees(call, function)
+        perhaps = () if steps else self.dispatch.callees(call, function)
         if perhaps:
             yield Event("call", *where, callees=perhaps, maybe=True)
         elif not callees and self.dispatch.may_run_expression(call, function):
