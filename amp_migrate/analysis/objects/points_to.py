@@ -258,6 +258,7 @@ class PointsTo:
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._rests: dict[tuple[int, str, str], tuple[CallSite, ir.Display]] = {}
         self._names: dict[tuple[str, str], _Named] = {}
+        self._tables: dict[tuple[str, ir.Item], tuple[str, ...]] = {}
         self._replaced: dict[tuple[str, str, ir.Path], bool] = {}
         self._level = 0
 
@@ -1119,18 +1120,34 @@ class PointsTo:
             return
         if isinstance(func, ir.Item) and at.stmt is not None:
             # ``BUILDERS[name](model)``
-            table = [o for o in self.of(func, at.function) if o.kind != "open"]
-            if table and all(o.kind == "function" and not o.fields for o in table):
-                for o in table:
-                    site = CallSite(at.function, at.stmt, call, o.name, False)
-                    context = (*at.context, site)[-DEEPEST:]
-                    here = replace(at, function=o.name, stmt=None, context=context)
-                    yield from self._returned(o.name, here)
+            table = self._functions_in(func, at.function)
+            for callee in table:
+                site = CallSite(at.function, at.stmt, call, callee, False)
+                context = (*at.context, site)[-DEEPEST:]
+                here = replace(at, function=callee, stmt=None, context=context)
+                yield from self._returned(callee, here)
+            if table:
                 return
         through = None
         if isinstance(func, ir.Attr) and not refs:
             through = self._through(func, call, at)
         yield through or self._object("value", at)
+
+    def _functions_in(self, table: ir.Item, function: str) -> tuple[str, ...]:
+        """The functions of a table that holds nothing else."""
+        asked = function, table
+        if asked not in self._tables:
+            self._tables[asked] = ()  # while it is asked what is in it
+            found = self.of(
+                table,
+                function,
+                enough=lambda one: one.kind not in ("function", "open")
+                or bool(one.fields),
+            )
+            made = [one for one in found if one.kind != "open"]
+            if made and made[-1].kind == "function" and not made[-1].fields:
+                self._tables[asked] = tuple(one.name for one in made)
+        return self._tables[asked]
 
     def _of_own_wrapper(
         self, call: ir.Call, init: str | None, at: State, inside: Context

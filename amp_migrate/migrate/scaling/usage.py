@@ -237,7 +237,8 @@ class Usage:
         for slot in sorted(loop.slots - near, key=order):
             trace = self.optimizers.trace(slot)
             if trace.problems or not trace.births:
-                why = [f": {p.reason}" for p in trace.problems] + [""]
-                line = trace.problems[0].line if trace.problems else 0
-                message = f"{slot.shown}, which steps on these gradients, is not followed to its origin{why[0]}"
+                message = f"{slot.shown}, which steps on these gradients, is not followed to its origin"
+                why = trace.problems[:1]
+                message = ": ".join((message, *(one.reason for one in why)))
+                line = why[0].line if why else 0
                 loop.refuse(Refusal("AMP010", message, line))
