@@ -1145,7 +1145,13 @@ class PointsTo:
                 or bool(one.fields),
             )
             made = [one for one in found if one.kind != "open"]
-            if made and made[-1].kind == "function" and not made[-1].fields:
+            functions = self.program.functions
+            if made and all(
+                one.kind == "function"
+                and not one.fields
+                and functions[one.name].self_name is None
+                for one in made
+            ):
                 self._tables[asked] = tuple(one.name for one in made)
         return self._tables[asked]
 
@@ -1278,8 +1284,6 @@ class PointsTo:
                     yield replace(at, expr=arg.value, fields=fields)
                 elif taken in (item(arg.name), attribute(arg.name), ANY):
                     yield replace(at, expr=arg.value, fields=left)
-                elif taken == EACH and kind == "item":
-                    yield replace(at, expr=ir.Const(arg.name), fields=left)
         else:
             yield self._object("value", at)
 
