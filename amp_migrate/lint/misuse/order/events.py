@@ -89,7 +89,7 @@ class AmpEvents(Events):
         self._gradients = Gradients(amp.program, self.scales)
         self.optimizers = Optimizers(amp.program, any_step=True)
         self._of, self._direct, self._kinds, self._steps = {}, {}, {}, {}
-        self._around = {}
+        self._around, self._called = {}, {}
         self._settle(self._with_amp())
         self._settle_callers()
 
