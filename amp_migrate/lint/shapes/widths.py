@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.shapes.shape import Kind, shape_of
@@ -62,7 +62,12 @@ def _is_open(site: Site, width: str, unit: int) -> bool:
 
 def _formula(given: ir.Expr, function: str, program: Program) -> ir.Expr | None:
     """What a width is computed by: what is given, or the one thing that the given name is bound to."""
-    found = program.noted(PointsTo).of(given, function)
+
+    def is_rounded(one: Object) -> bool:
+        # Whatever else there is: it is not the one formula.
+        return bool(one.fields) or _ratio(one.expr) is None
+
+    found = program.noted(PointsTo).of(given, function, enough=is_rounded)
     return found[0].expr if len(found) == 1 and not found[0].fields else None
 
 

@@ -95,15 +95,14 @@ def lifted(values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
 
 def joined(one: Value, other: Value, fork: int) -> Value:
     """What a variable holds behind a fork, where it holds ``one`` on the first way."""
+    if isinstance(one, Absent):
+        return other
+    if isinstance(other, Absent):
+        return one
     if same(one, other):
         return weakened(one, weakest(confidence_of(one), confidence_of(other)))
-    match one, other:
-        case Absent(), _:
-            return other
-        case _, Absent():
-            return one
-        case Tup(items=a), Tup(items=b) if len(a) == len(b):
-            return Tup(
-                tuple(joined(x, y, fork) for x, y in zip(a, b, strict=True)), one.names
-            )
+    if isinstance(one, Tup) and isinstance(other, Tup):
+        if len(one.items) == len(other.items):
+            pairs = zip(one.items, other.items, strict=True)
+            return Tup(tuple(joined(x, y, fork) for x, y in pairs), one.names)
     return choice([(frozenset({(fork, 0)}), one), (frozenset({(fork, 1)}), other)])

@@ -54,7 +54,7 @@ class Heap:
         first: set[tuple[int, object]] = set()
         for box, key, old in self.log[mark:]:
             place = (id(box), key)
-            if place in first and old is not None:
+            if place in first and old is not None and key in box.state:
                 found.append({place: (box, key, old)})
             first.add(place)
         return found
@@ -66,8 +66,7 @@ class Heap:
 
     def join(self, one: Changes, other: Changes, fork: int) -> None:
         """Make the changes of two ways that begin here, so that each entry holds either's value."""
-        for key in list(dict.fromkeys((*one, *other))):
-            box, name, _ = one.get(key) or other[key]
+        for key, (box, name, _) in {**one, **other}.items():
             now = box.state.get(name, _ABSENT)
             left = one[key][2] if key in one else now
             right = other[key][2] if key in other else now

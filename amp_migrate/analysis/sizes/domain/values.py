@@ -162,7 +162,7 @@ ITEMS = ("items",)
 class Frame(Box):
     """The variables of one call of a function, of a module, or of a class body while it runs."""
 
-    __slots__ = ("function", "owner", "parent", "receiver")
+    __slots__ = ("captured", "function", "owner", "parent", "receiver")
 
     def __init__(
         self, function: str, parent: Frame | None, receiver: Value | None = None
@@ -172,6 +172,20 @@ class Frame(Box):
         self.parent = parent
         self.receiver = receiver
         self.owner: ClassValue | None = None
+        self.captured = False
+        """Something may read it when what it is the frame of has ended."""
+
+    def capture(self) -> None:
+        """Note that something was made which reads this frame, and those around it."""
+        current: Frame | None = self
+        while current is not None and not current.captured:
+            current.captured = True
+            current = current.parent
+
+    def end(self) -> None:
+        """Nothing runs in it any more. What nobody can read is no change that a way makes."""
+        if not self.captured:
+            self.state = {}
 
 
 class ClassValue(Box):
@@ -340,11 +354,14 @@ def same(one: Value, other: Value) -> bool:
     """Whether two values are equal for sure, and one can stand for the other."""
     if one is other:
         return True
+    if type(one) is not type(other):
+        return False
+    # What most values are: to match patterns takes longer.
+    if isinstance(one, Unknown) and isinstance(other, Unknown):
+        return one.multiple == other.multiple and one.whole == other.whole
+    if isinstance(one, Known) and isinstance(other, Known):
+        return type(one.value) is type(other.value) and one.value == other.value
     match one, other:
-        case Known(value=a), Known(value=b):
-            return type(a) is type(b) and a == b
-        case Unknown(), Unknown():
-            return one.multiple == other.multiple and one.whole == other.whole
         case Absent(), Absent():
             return True
         case Tup(items=a), Tup(items=b):

@@ -153,6 +153,7 @@ class Calls(Definitions):
         finally:
             self.calls.pop()
             self.at = at
+            frame.end()
 
     def run(self, body: tuple[ir.Stmt, ...], frame: Frame) -> Value:
         outer = self.activation

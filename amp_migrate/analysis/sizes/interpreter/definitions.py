@@ -34,6 +34,7 @@ class Definitions(Loops):
             for param in function.params
             if param.default is not None
         )
+        scope.capture()
         made: Value = Func(function, scope, defaults, None, frame.owner)
         self.recorder.made[function.qualname] = made
         for decorator in reversed(function.decorators):
@@ -66,6 +67,7 @@ class Definitions(Loops):
         facts = self.program.classes[stmt.names[1]]
         scope = frame.parent if frame.receiver is _BODY else frame
         assert scope is not None
+        scope.capture()
         cls = ClassValue(facts, scope)
         cls.bases = tuple(self._base(base, frame) for base in facts.bases)
         cls.mro = _linear(cls)

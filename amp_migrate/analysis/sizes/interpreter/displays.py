@@ -97,6 +97,7 @@ class Displays(Expressions):
         inner.owner, inner.receiver = None, None
         rows: list[tuple[Value, ...]] = []
         complete = self._turns(expr, 0, inner, rows)
+        inner.end()
         if len(expr.elements) == 2:
             made = Mapping_()
             for key, value in rows:

@@ -62,6 +62,7 @@ class Expressions(Lookup):
             case ir.Display():
                 return self.display(expr, frame)
             case ir.Deferred():
+                frame.capture()
                 return Lambda(expr, frame)
             case ir.Comprehension():
                 return self.comprehension(expr, frame)
