@@ -44,6 +44,8 @@ _MOST = 40
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong in one file."""
     tensors = _Tensors(context)
+    if not tensors.amp.speaks_of_regions:
+        return
     for function in context.functions(file):
         for stmt in ir.statements(context.program.functions[function].body):
             for call in calls_of(stmt):

@@ -70,8 +70,10 @@ class Heap:
             now = box.state.get(name, _ABSENT)
             left = one[key][2] if key in one else now
             right = other[key][2] if key in other else now
-            alike = left is right and not isinstance(left, Choice)
-            self.write(box, name, left if alike else joined(left, right, fork))
+            # What one of the ways made is what it made; to ask further is for what both know.
+            if right is not _ABSENT and (left is not right or isinstance(left, Choice)):
+                left = joined(left, right, fork)
+            self.write(box, name, left)
 
 
 def boxes_in(value: Value) -> Iterator[Box]:

@@ -29,10 +29,18 @@ class Lookup(Machine):
             found = current.state.get(name)
             if found is not None and not isinstance(found, Absent):
                 if isinstance(found, Imported):
-                    return self.imported(ir.Name(found.name), found.function)
+                    asked = (found.name, found.function)
+                    library = self._of_libraries.get(asked)
+                    if library is not None:
+                        return library
+                    value = self.imported(ir.Name(found.name), found.function)
+                    if isinstance(value, External):
+                        self._of_libraries[asked] = value
+                    return value
                 return found
             current = current.parent
-        return self._from_outside(name, frame)
+        library = self._of_libraries.get((name, frame.function))
+        return self._from_outside(name, frame) if library is None else library
 
     def _from_outside(self, name: str, frame: Frame) -> Value:
         program = self.program
@@ -46,9 +54,14 @@ class Lookup(Machine):
         if name == "__name__":
             return Unknown("__name__")
         origin = program.origin(ir.Name(name), frame.function)
+        found: Value = Unknown("name")
         if origin is not None:
-            return self.external(origin)
-        return External(f"builtins.{name}") if name in _BUILTINS else Unknown("name")
+            found = self.external(origin)
+        elif name in _BUILTINS:
+            found = External(f"builtins.{name}")
+        if isinstance(found, External):
+            self._of_libraries[name, frame.function] = found
+        return found
 
     def imported(self, expr: ir.Expr, function: str) -> Value:
         """What a dotted name stands for whose first part an import binds."""

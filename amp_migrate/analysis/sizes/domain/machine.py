@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from amp_migrate.analysis.sizes.domain.choices import choice
 from amp_migrate.analysis.sizes.domain.given import Given
@@ -14,6 +15,7 @@ from amp_migrate.analysis.sizes.domain.values import (
     Box,
     Choice,
     ClassValue,
+    External,
     Frame,
     Known,
     Unknown,
@@ -90,6 +92,8 @@ class Machine:
         self.calls: list[str] = []
         self.forks = 0
         self.modules: dict[str, Frame] = {}
+        self._of_libraries: dict[tuple[str, str], External] = {}
+        """What a name in a function stands for that only imports, or nothing, bind."""
         self.at: ir.Stmt | None = None
         """The statement that runs."""
 
@@ -99,8 +103,12 @@ class Machine:
         """Count one step; raises `OutOfSteps` behind the last."""
         self.steps += 1
         if self.steps > self.limit:
-            self.exhausted = True
-            raise OutOfSteps
+            self.out_of_steps()
+
+    def out_of_steps(self) -> NoReturn:
+        """End this way into the program."""
+        self.exhausted = True
+        raise OutOfSteps
 
     def new_fork(self) -> int:
         """A number for a fork that no other has."""

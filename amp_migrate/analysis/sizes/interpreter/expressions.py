@@ -41,7 +41,9 @@ class Expressions(Lookup):
 
     def evaluate(self, expr: ir.Expr, frame: Frame) -> Value:
         """What an expression is worth; nothing is raised but for the bounds."""
-        self.step()
+        self.steps += 1
+        if self.steps > self.limit:
+            self.out_of_steps()
         # What most expressions are: to match patterns takes longer.
         if isinstance(expr, ir.Name):
             return self.name(expr.id, frame)

@@ -127,7 +127,7 @@ class Statements(Assignments):
         assert stmt.value is not None
         blocks = self.blocks_of(stmt)
         body, orelse = blocks.get("body", ()), blocks.get("orelse", ())
-        if self.recorder.is_main_test(stmt.value) and ir.is_top(frame.function):
+        if ir.is_top(frame.function) and self.recorder.is_main_test(stmt.value):
             return self.main_block(body, frame)
         test = self.condition(stmt.value, frame)
         if test is None:

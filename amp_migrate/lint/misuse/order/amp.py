@@ -135,6 +135,11 @@ class Amp:
         )
 
     @cached_property
+    def speaks_of_regions(self) -> bool:
+        """Whether anything in the program may be a region at all."""
+        return bool(self.program.mentioning("autocast"))
+
+    @cached_property
     def _may_hold_regions(self) -> Carriers:
         """What may hold regions, or what makes them."""
         return Carriers(self.program, ("autocast",), (), self._makes_regions)
@@ -152,6 +157,8 @@ class Amp:
         ]
 
     def _made_regions(self, expr: ir.Expr, function: str) -> list[Object]:
+        if not self.speaks_of_regions:
+            return []
         may_be = self._may_hold_regions.may_be(expr, function)
         found = [
             one
