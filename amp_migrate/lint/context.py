@@ -26,15 +26,14 @@ class Context:
     sources: ProgramSources
     options: Options
     telling: Telling
-    shared: dict[str, object] = field(default_factory=dict)
-    """What one check made and others use, such as the sizes of all layers."""
+    _noted: dict[tuple[object, ...], object] = field(default_factory=dict)
 
-    def kept(self, kind: type[_Kept], make: Callable[[], _Kept]) -> _Kept:
-        """What checks make once a program, and ask for every file of it."""
-        found = self.shared.get(kind.__qualname__)
-        if not isinstance(found, kind):
-            found = self.shared[kind.__qualname__] = make()
-        return found
+    def noted(self, look: Callable[..., _Kept], *given: object) -> _Kept:
+        """What one look at a program, or at a file of it, finds, which is taken once for all checks."""
+        key = look, *given
+        if key not in self._noted:
+            self._noted[key] = look(self, *given)
+        return self._noted[key]  # type: ignore[return-value]
 
     def functions(self, file: str) -> list[str]:
         """The functions of a file, its top level included, in source order."""

@@ -439,6 +439,14 @@ def last_of(expr: Expr) -> str | None:
     return expr.id if isinstance(expr, Name) else None
 
 
+def words_in(expr: Expr) -> Iterator[str]:
+    """The names and the constants in an expression."""
+    for inner in walk(expr):
+        word = inner.value if isinstance(inner, Const) else last_of(inner)
+        if isinstance(inner, (Name, Attr, Const)):
+            yield str(word)
+
+
 def calls_in(expr: Expr) -> Iterator[Call]:
     """The calls inside an expression in the order in which they run, lambdas left out."""
     found: list[Call] = []

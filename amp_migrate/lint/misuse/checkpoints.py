@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.points_to import EACH, Object, item
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Key, all_calls
-from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
+from amp_migrate.lint.misuse.order.protocol import protocol_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 
@@ -40,8 +40,8 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     protocol = protocol_of(context)
     if not protocol.stepping:
         return
-    states = context.kept(_States, lambda: _States(protocol))
-    entries = context.kept(_Entries, lambda: _Entries(protocol))
+    states = context.noted(_States)
+    entries = context.noted(_Entries)
     for function in context.functions(file):
         for stmt, call in all_calls(context.program, function):
             code = states.lacking(call, function, stmt)
@@ -75,8 +75,8 @@ comes, and to find that out took a quarter of the lint of skrl."""
 class _States:
     """Whose states a program saves and loads."""
 
-    def __init__(self, protocol: Protocol) -> None:
-        self.program = protocol.amp.program
+    def __init__(self, context: Context) -> None:
+        protocol, self.program = protocol_of(context), context.program
         self.events = protocol.events
         self.stepping = protocol.stepping
         self._idle: set[tuple[str, object]] = set()
@@ -87,9 +87,7 @@ class _States:
 
     def lacking(self, call: ir.Call, function: str, stmt: ir.Stmt) -> str | None:
         """What is wrong with a call that saves or loads the state of an optimizer."""
-        name = (
-            call.func.attr if isinstance(call.func, ir.Attr) else ir.key_of(call.func)
-        )
+        name = ir.last_of(call.func)
         loaded = _state_of(call, "load_state_dict")
         if loaded is not None:
             for optimizer in (
@@ -206,15 +204,7 @@ class _States:
             return held.id in _ANYTHING or (
                 held.id in self._turns(function) and not _OTHERS.search(held.id)
             )
-        words = " ".join(
-            str(
-                inner.id
-                if isinstance(inner, ir.Name)
-                else inner.attr if isinstance(inner, ir.Attr) else inner.value
-            )
-            for inner in ir.walk(held)
-            if isinstance(inner, (ir.Name, ir.Attr, ir.Const))
-        )
+        words = " ".join(ir.words_in(held))
         known = isinstance(held, ir.Attr) or ir.key_of(held) is not None
         return not known and not _OTHERS.search(words)
 
@@ -276,8 +266,8 @@ class _States:
 class _Entries:
     """The entries of checkpoints in one program."""
 
-    def __init__(self, protocol: Protocol) -> None:
-        self.protocol = protocol
+    def __init__(self, context: Context) -> None:
+        self.protocol = protocol = protocol_of(context)
         self.events = protocol.events
         self.program = protocol.amp.program
         self.saved: dict[Key, set[str]] = defaultdict(set)
@@ -411,11 +401,11 @@ class _Entries:
 
     def _is_asked_for(self, said: set[ir.Expr], function: str, stmt: ir.Stmt) -> bool:
         """Whether a function looks if there is such an entry, or catches that there is none."""
+        control = self.program.control(function)
+        if any(one.kind in ("try", "trystar") for one in control.around(stmt.path)):
+            return True
         for outer in self.program.statements(function):
-            if outer.kind in ("try", "trystar"):
-                if outer.path == stmt.path[: len(outer.path)]:
-                    return True
-            elif outer.kind in ("if", "while", "assert") and outer.value is not None:
+            if outer.kind in ("if", "while", "assert") and outer.value is not None:
                 if any(inner in said for inner in ir.walk(outer.value)):
                     return True
         return False

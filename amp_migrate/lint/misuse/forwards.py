@@ -12,7 +12,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import all_calls
 from amp_migrate.lint.misuse.order.numerics import LAYERS
-from amp_migrate.lint.misuse.order.protocol import Protocol, protocol_of
+from amp_migrate.lint.misuse.order.protocol import protocol_of
 from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, each_part
@@ -48,7 +48,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     protocol = protocol_of(context)
     if not protocol.stepping:
         return
-    forwards = context.kept(_Forwards, lambda: _Forwards(protocol))
+    forwards = context.noted(_Forwards)
     found = ((OUTSIDE, forwards.outside), (VALIDATED, forwards.validated))
     for code, each in found:
         for one in each:
@@ -57,8 +57,8 @@ def check(context: Context, file: str) -> Iterable[Finding]:
 
 
 class _Forwards:
-    def __init__(self, protocol: Protocol) -> None:
-        self.protocol = protocol
+    def __init__(self, context: Context) -> None:
+        self.protocol = protocol = protocol_of(context)
         self.events = protocol.events
         self.amp = protocol.amp
         self.program = protocol.amp.program

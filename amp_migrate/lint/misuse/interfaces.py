@@ -213,10 +213,7 @@ def _is_told(context: Context, function: str, path: ir.Path, name: str) -> bool:
     """Whether the newer name can be used: by the user's torch, and not in a branch for an older one."""
     if context.options.torch_version < _SINCE.get(name, (2, 4)):
         return False
-    body = context.program.functions[function].body
-    for outer in ir.statements(body):
-        if outer.path != path[: len(outer.path)] or outer.path == path:
-            continue
+    for outer in context.program.control(function).around(path):
         if outer.kind in ("try", "trystar"):
             return False
         if outer.kind == "if" and outer.value is not None:

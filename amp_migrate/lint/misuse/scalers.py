@@ -35,7 +35,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     protocol = protocol_of(context)
     events, amp = protocol.events, protocol.amp
     yield from _bfloat16(context, amp, events, file)
-    found = dict(_everywhere(context, protocol))
+    found = dict(context.noted(_everywhere))
     for fault in protocol.faults():
         if fault.code == HALF_PARAMETERS:
             place = fault.function, fault.at
@@ -57,11 +57,9 @@ def check(context: Context, file: str) -> Iterable[Finding]:
 _Found = dict[tuple[str, int], tuple[str, str, ir.Call | ir.Stmt]]
 
 
-def _everywhere(context: Context, protocol: Protocol) -> _Found:
+def _everywhere(context: Context) -> _Found:
     """What is wrong in any file, found once."""
-    known = context.shared.get("misuse.scalers")
-    if isinstance(known, dict):
-        return known
+    protocol = protocol_of(context)
     found: _Found = {
         (function, call.line): (code, function, call)
         for code, made in (
@@ -73,7 +71,6 @@ def _everywhere(context: Context, protocol: Protocol) -> _Found:
         )
         for function, call in made
     }
-    context.shared["misuse.scalers"] = found
     return found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.lint.context import Context
-from amp_migrate.lint.misuse.order.events import AmpEvent, AmpEvents
+from amp_migrate.lint.misuse.order.events import AmpEvent
 from amp_migrate.lint.misuse.order.protocol import protocol_of
 from amp_migrate.lint.misuse.order.regions import Regions
 from amp_migrate.program import ir
@@ -24,8 +24,7 @@ _FARTHEST = 3
 
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong in one file of a program."""
-    events = protocol_of(context).events
-    switches = context.kept(_Switches, lambda: _Switches(events))
+    switches = context.noted(_Switches)
     for at, there, severity in switches.unequal.values():
         if ir.file_of(there) == file:
             message = (
@@ -46,8 +45,8 @@ class _Opened(NamedTuple):
 
 
 class _Switches:
-    def __init__(self, events: AmpEvents) -> None:
-        self.events = events
+    def __init__(self, context: Context) -> None:
+        self.events = events = protocol_of(context).events
         self.amp = events.amp
         self.program = events.program
         self.regions = Regions(events.amp)
@@ -136,10 +135,10 @@ class _Switches:
                         chosen = self._choice(expr, function)
                         if one.function != function and one.stmt is not None:
                             inside = self._tests(one.function, one.stmt)
-                            chosen = chosen or next(iter(inside[-1:]), None)
+                            chosen = chosen or next(iter(inside), None)
                         switch = given if own.enabled is None else chosen
                         tests = self._tests(function, stmt)
-                        switch = switch or (tests[-1] if tests else None)
+                        switch = switch or (tests[0] if tests else None)
                         yield _Opened(function, switch, one.expr, one.function)
 
     def _choice(self, expr: ir.Expr, function: str) -> ir.Expr | None:
@@ -171,12 +170,11 @@ class _Switches:
         )
 
     def _tests(self, function: str, stmt: ir.Stmt) -> list[ir.Expr]:
-        """The tests of the ``if`` statements around a statement."""
+        """The tests of the ``if`` statements around a statement, from the inside out."""
         return [
             outer.value
-            for outer in self.program.statements(function)
+            for outer in self.program.control(function).around(stmt.path)
             if outer.kind == "if" and outer.value is not None
-            if outer.path == stmt.path[: len(outer.path)] and outer is not stmt
         ]
 
     def _is_by_device(self, test: ir.Expr, function: str) -> bool:
@@ -189,14 +187,5 @@ class _Switches:
             for one in self.amp.points_to.of(part, function)
         ]
         return any(
-            _BY_DEVICE.search(
-                str(
-                    inner.id
-                    if isinstance(inner, ir.Name)
-                    else inner.attr if isinstance(inner, ir.Attr) else inner.value
-                )
-            )
-            for expr in exprs
-            for inner in ir.walk(expr)
-            if isinstance(inner, (ir.Name, ir.Attr, ir.Const))
+            _BY_DEVICE.search(word) for expr in exprs for word in ir.words_in(expr)
         )

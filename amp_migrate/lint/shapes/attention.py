@@ -27,10 +27,10 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     around = surroundings(context, file)
     if around.on_cpu or around.tested:
         return
-    functions = context.program.functions
+    functions, fused = context.program.functions, context.noted(_fused_classes)
     for name in context.functions(file):
         # A line of a notebook's top level shows how it works, and trains nothing.
-        if ir.is_top(name) or functions[name].class_name in _fused_classes(context):
+        if ir.is_top(name) or functions[name].class_name in fused:
             continue
         found = _Function(context.program, name).attention()
         if found is not None:
@@ -39,18 +39,13 @@ def check(context: Context, file: str) -> Iterator[Finding]:
 
 def _fused_classes(context: Context) -> frozenset[str]:
     """The classes that have a fused way, too, perhaps in another method: they know of it."""
-    key = "shapes.fused"
-    if key not in context.shared:
-        program = context.program
-        context.shared[key] = frozenset(
-            owner
-            for called in _FUSED
-            for function, _, _ in program.calls_named(called)
-            if (owner := program.functions[function].class_name) is not None
-        )
-    found = context.shared[key]
-    assert isinstance(found, frozenset)
-    return found
+    program = context.program
+    return frozenset(
+        owner
+        for called in _FUSED
+        for function, _, _ in program.calls_named(called)
+        if (owner := program.functions[function].class_name) is not None
+    )
 
 
 class _Function:
@@ -63,12 +58,7 @@ class _Function:
 
     def attention(self) -> ir.Call | ir.Stmt | None:
         """The softmax's product with the values, if there is one and nothing else uses the weights."""
-        names = {
-            inner.attr if isinstance(inner, ir.Attr) else inner.id
-            for stmt in self.body
-            for inner in parts_of(stmt)
-            if isinstance(inner, (ir.Attr, ir.Name))
-        }
+        names = {ir.last_of(inner) for stmt in self.body for inner in parts_of(stmt)}
         if names & _FUSED:
             return None
         for index, stmt in enumerate(self.body):

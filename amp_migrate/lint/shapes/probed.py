@@ -20,7 +20,7 @@ def merged(
     context: Context, file: str, sites: Iterable[LayerSite]
 ) -> tuple[LayerSite, ...]:
     """The layers of a file: where reading knew a size by default only, or not at all, what the probe saw."""
-    here = _here(context).get(file, ())
+    here = context.noted(_here).get(file, ())
     if not here:
         return tuple(sites)
     found = []
@@ -46,20 +46,16 @@ def merged(
 
 def _here(context: Context) -> Here:
     """By file, for each layer the innermost lines of the program, those of subclasses apart."""
-    key = "shapes.probed"
-    if key not in context.shared:
-        files = {os.path.realpath(file): file for file in context.program.modules}
-        found: dict[str, list[tuple[Made, Frame]]] = {}
-        for made in context.options.lint.probed:
-            assert isinstance(made, Made)
-            for frame in made.frames:
-                file = files.get(os.path.realpath(frame.path))
-                if file is not None:
-                    found.setdefault(file, []).append((made, frame))
-                    break
-        context.shared[key] = {file: tuple(each) for file, each in found.items()}
-    here: Here = context.shared[key]  # type: ignore[assignment]
-    return here
+    files = {os.path.realpath(file): file for file in context.program.modules}
+    found: dict[str, list[tuple[Made, Frame]]] = {}
+    for made in context.options.lint.probed:
+        assert isinstance(made, Made)
+        for frame in made.frames:
+            file = files.get(os.path.realpath(frame.path))
+            if file is not None:
+                found.setdefault(file, []).append((made, frame))
+                break
+    return {file: tuple(each) for file, each in found.items()}
 
 
 def _is_at(made: Made, frame: Frame, site: LayerSite) -> bool:

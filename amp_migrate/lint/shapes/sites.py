@@ -45,28 +45,26 @@ class Site:
 
 def sites_of(context: Context, file: str, steps: int | None = None) -> tuple[Site, ...]:
     """The layers that a file makes, in the order of the source; ``steps``: see `Layers`."""
-    shared = context.shared.setdefault("shapes.sites", {})
-    assert isinstance(shared, dict)
-    if file not in shared:
-        options = context.options.lint
-        table = layer_table(options.extend_rules)
-        layers = context.shared.setdefault(
-            f"shapes.layers {steps}",
-            Layers(context.program, options.extend_rules, steps),
-        )
-        assert isinstance(layers, Layers)
-        read = tuple(layers.of(file))
-        hints = {id(site.call): _hints(site) for site in read}
-        if options.probed:
-            from amp_migrate.lint.shapes.probed import merged
+    return context.noted(_sites, file, steps)
 
-            read = merged(context, file, read)
-        shared[file] = tuple(
-            Site(site, table.layers[site.layer], hints.get(id(site.call), {}))
-            for site in read
-        )
-    found: tuple[Site, ...] = shared[file]
-    return found
+
+def _layers(context: Context, steps: int | None) -> Layers:
+    return Layers(context.program, context.options.lint.extend_rules, steps)
+
+
+def _sites(context: Context, file: str, steps: int | None) -> tuple[Site, ...]:
+    options = context.options.lint
+    table = layer_table(options.extend_rules)
+    read = tuple(context.noted(_layers, steps).of(file))
+    hints = {id(site.call): _hints(site) for site in read}
+    if options.probed:
+        from amp_migrate.lint.shapes.probed import merged
+
+        read = merged(context, file, read)
+    return tuple(
+        Site(site, table.layers[site.layer], hints.get(id(site.call), {}))
+        for site in read
+    )
 
 
 def _names(expr: ir.Expr) -> list[str]:

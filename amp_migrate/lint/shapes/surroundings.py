@@ -7,20 +7,12 @@ from dataclasses import dataclass
 
 from amp_migrate.catalogue.gpus.target import Target, target
 from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.order.amp import AUTOCAST, DTYPES
 from amp_migrate.lint.shapes.scale import scale
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 _DEVICE = re.compile(r"(?i)cuda|gpu|device|accelerat|lightning|trainer|deepspeed")
-_AUTOCAST = re.compile(
-    r"torch\.(autocast|amp\.(autocast|autocast_mode\.autocast)|cuda\.amp\.autocast"
-    r"|cuda\.amp\.autocast_mode\.autocast)"
-)
-_TYPES = {
-    "torch.float16": "float16",
-    "torch.half": "float16",
-    "torch.bfloat16": "bfloat16",
-}
 _TRAINS = frozenset(
     "backward Trainer fit accelerate Accelerator GradScaler deepspeed optim Optimizer AdamW".split()
 )
@@ -53,27 +45,27 @@ class Surroundings:
 
 def surroundings(context: Context, file: str) -> Surroundings:
     """What is said around the layers of a file."""
-    program, words = context.program, scale()
-    mentioned = program.modules[file].identifiers
-    known = context.shared.setdefault("shapes.runs", {})
-    assert isinstance(known, dict)
-    around = program.around([file])
-    if around not in known:
-        facts = [program.modules[one] for one in around if one in program.modules]
-        texts = [context.sources.texts.get(one.path, "") for one in facts]
-        known[around] = (
-            _is_on_cpu(facts, texts),
-            _is_untrained(facts),
-            _rows(program, around, texts),
-        )
-    on_cpu, untrained, rows = known[around]
+    mentioned = context.program.modules[file].identifiers
+    on_cpu, untrained, rows = context.noted(_runs, context.program.around([file]))
     return Surroundings(
         tested=context.is_test(file),
-        from_checkpoint=not words.checkpoint.isdisjoint(mentioned),
-        compiled=_compiles(context),
+        from_checkpoint=not scale().checkpoint.isdisjoint(mentioned),
+        compiled=context.noted(_compiles),
         on_cpu=on_cpu,
         untrained=untrained,
         rows=rows,
+    )
+
+
+def _runs(context: Context, around: frozenset[str]) -> tuple[bool, bool, int | None]:
+    """Of files that run together: whether on the CPU, whether untrained, and the rows of a batch."""
+    program = context.program
+    facts = [program.modules[one] for one in around if one in program.modules]
+    texts = [context.sources.texts.get(one.path, "") for one in facts]
+    return (
+        _is_on_cpu(facts, texts),
+        _is_untrained(facts),
+        _rows(program, around, texts),
     )
 
 
@@ -82,39 +74,33 @@ def target_of(context: Context) -> Target:
 
     Raises ValueError where the user asks for a type that the profile does not have.
     """
-    key = "shapes.target"
-    if key not in context.shared:
-        options = context.options.lint
-        context.shared[key] = target(
-            options.profile,
-            options.dtype or _autocast_type(context, options.profile),
-            options.align,
-        )
-    found = context.shared[key]
-    assert isinstance(found, Target)
-    return found
+    return context.noted(_target)
+
+
+def _target(context: Context) -> Target:
+    options = context.options.lint
+    dtype = options.dtype or _autocast_type(context, options.profile)
+    return target(options.profile, dtype, options.align)
 
 
 def uses_float8(context: Context) -> bool:
     """Whether the program imports a library that computes linear layers in FP8."""
-    key = "shapes.float8"
-    if key not in context.shared:
-        context.shared[key] = any(
-            _FLOAT8.match(origin)
-            for function in context.program.functions.values()
-            for _, origin in function.imports
-        )
-    return bool(context.shared[key])
+    return context.noted(_imports_float8)
+
+
+def _imports_float8(context: Context) -> bool:
+    return any(
+        _FLOAT8.match(origin)
+        for function in context.program.functions.values()
+        for _, origin in function.imports
+    )
 
 
 def _compiles(context: Context) -> bool:
-    key = "shapes.compiled"
-    if key not in context.shared:
-        context.shared[key] = any(
-            context.program.origin(call.func, function) == "torch.compile"
-            for function, _, call in context.program.calls_named("compile")
-        )
-    return bool(context.shared[key])
+    return any(
+        context.program.origin(call.func, function) == "torch.compile"
+        for function, _, call in context.program.calls_named("compile")
+    )
 
 
 def _is_on_cpu(facts: list[ir.ModuleFacts], texts: list[str]) -> bool:
@@ -159,21 +145,15 @@ def _autocast_type(context: Context, profile_name: str) -> str | None:
     program = context.program
     found = set()
     for function, _, call in program.all_calls():
-        origin = program.origin(call.func, function) if _is_named(call.func) else None
-        if origin is None or not _AUTOCAST.fullmatch(origin):
+        named = ir.last_of(call.func) == "autocast"
+        made = AUTOCAST.fullmatch(program.origin(call.func, function) or "")
+        if not named or made is None or made["device"] not in (None, "cuda"):
             continue
-        given = next((arg.value for arg in call.args if arg.name == "dtype"), None)
-        named = None if given is None else program.origin(given, function)
-        found.add(_TYPES.get(named or ""))
+        given = call.argument(99, "dtype")
+        dtype = "" if given is None else program.origin(given, function) or ""
+        found.add(DTYPES.get(dtype))
     if found == {"bfloat16"}:
         from amp_migrate.catalogue.gpus.profiles import profile
 
         return "bfloat16" if "bfloat16" in profile(profile_name).tflops else None
     return None
-
-
-def _is_named(expr: ir.Expr) -> bool:
-    names = ("autocast",)
-    return (isinstance(expr, ir.Name) and expr.id in names) or (
-        isinstance(expr, ir.Attr) and expr.attr in names
-    )

@@ -11,16 +11,12 @@ _MULTIPLY = frozenset({"linear", "matmul", "mm", "bmm", "einsum"})
 
 def tied(context: Context, file: str) -> frozenset[str]:
     """What the layers of a file are bound to whose weight is another layer's too, or is multiplied by."""
-    shared = context.shared.setdefault("shapes.tied", {})
-    assert isinstance(shared, dict)
-    if file not in shared:
-        found: set[str] = set()
-        for name in context.functions(file):
-            for stmt in ir.statements(context.program.functions[name].body):
-                found |= _in_statement(stmt)
-        shared[file] = frozenset(found)
-    names: frozenset[str] = shared[file]
-    return names
+    return frozenset(
+        owner
+        for name in context.functions(file)
+        for stmt in ir.statements(context.program.functions[name].body)
+        for owner in _in_statement(stmt)
+    )
 
 
 def _in_statement(stmt: ir.Stmt) -> set[str]:
@@ -45,9 +41,5 @@ def _in_statement(stmt: ir.Stmt) -> set[str]:
 def _owner(expr: ir.Expr) -> str:
     """``wte`` of ``self.transformer.wte.weight``."""
     if isinstance(expr, ir.Attr) and expr.attr == "weight":
-        owner = expr.value
-        if isinstance(owner, ir.Attr):
-            return owner.attr
-        if isinstance(owner, ir.Name):
-            return owner.id
+        return ir.last_of(expr.value) or ""
     return ""

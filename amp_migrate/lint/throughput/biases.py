@@ -34,7 +34,7 @@ _Layer = tuple[str, ir.Call]
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each convolution whose bias does nothing."""
-    training = Training.of(context)
+    training = context.noted(Training)
     found: dict[int, _Layer] = {}
     for name in context.functions(file):
         for convolution in _in_rows(context.program, name):

@@ -25,7 +25,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
         for _, call in each_call(context.program.functions[name].body)
     ):
         return
-    training = Training.of(context)
+    training = context.noted(Training)
     told: set[int] = set()
     for step in training.steps_in(file):
         for _, call in each_call(step.block):

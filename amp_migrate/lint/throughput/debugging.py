@@ -28,7 +28,7 @@ _CHECKS = (
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each that is on whatever is tested there."""
-    training = Training.of(context)
+    training = context.noted(Training)
     for name in context.functions(file):
         function = context.program.functions[name]
         for stmt in _unconditional(function.body):

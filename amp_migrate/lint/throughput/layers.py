@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from amp_migrate.lint.context import Context
 from amp_migrate.lint.throughput.training import Training
 from amp_migrate.program import ir
 
@@ -15,7 +16,6 @@ _ATTENTION = re.compile(r"MultiheadAttention|Transformer\w*")
 _CONV_NETS = re.compile(
     r"torchvision\.models\.(\w+\.)*(resnet|resnext|wide_resnet|vgg|alexnet|squeezenet|inception|googlenet)\w*"
 )
-_KEY = "layers"
 _MOST_USERS = 3
 """What more files than these use is a library, and its models are theirs."""
 _RECURRENT = frozenset("RNN LSTM GRU RNNCell LSTMCell GRUCell".split())
@@ -43,15 +43,9 @@ class Layers:
 
     def add(self, other: Layers) -> None:
         """Those of another file."""
-        self.conv2d += other.conv2d
-        self.other_conv += other.other_conv
-        self.grouped += other.grouped
-        self.linear += other.linear
-        self.attention += other.attention
-        self.open += other.open
-        self.recurrent += other.recurrent
-        self.embeddings += other.embeddings
-        self.nets |= other.nets
+        for one in fields(self):
+            own, more = getattr(self, one.name), getattr(other, one.name)
+            setattr(self, one.name, own | more if one.name == "nets" else own + more)
 
     @property
     def is_convolutional(self) -> bool:
@@ -77,11 +71,7 @@ def layers_near(training: Training, file: str) -> Layers:
 
     All that takes part would be too much: a library brings networks of its own along.
     """
-    shared = training.context.shared
-    if _KEY not in shared:
-        shared[_KEY] = _counted(training)
-    counted = shared[_KEY]
-    assert isinstance(counted, dict)
+    counted = training.context.noted(_counted)
     found = Layers()
     for one in _near(training.imports, file):
         if one in counted:
@@ -100,9 +90,9 @@ def _near(imports: Mapping[str, frozenset[str]], file: str) -> set[str]:
     return found
 
 
-def _counted(training: Training) -> dict[str, Layers]:
+def _counted(context: Context) -> dict[str, Layers]:
     """The layers that each file makes."""
-    program = training.program
+    program = context.program
     by_file: dict[str, Layers] = {}
     for function, _, call in program.all_calls():
         found = by_file.setdefault(ir.file_of(function), Layers())

@@ -29,7 +29,7 @@ _THROUGH = frozenset(
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """What is found about the loaders that a file makes or uses."""
-    training = Training.of(context)
+    training = context.noted(Training)
     yield from _idle(context, training, file)
     asynchronous = "non_blocking" in context.program.modules[file].identifiers
     for step in training.steps_in(file) if asynchronous else ():

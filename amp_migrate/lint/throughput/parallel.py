@@ -27,7 +27,7 @@ _HANDLED = (
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """Each DataParallel, and each step that accumulates under DDP without no_sync()."""
-    training = Training.of(context)
+    training = context.noted(Training)
     program = context.program
     for name in context.functions(file):
         made = [
@@ -52,11 +52,9 @@ def check(context: Context, file: str) -> Iterator[Finding]:
 
 
 def _is_ddp(training: Training, file: str) -> bool:
-    files = training.around(file)
     return any(
         training.program.origin(call.func, function) in _DDP
-        for function, _, call in training.program.all_calls()
-        if ir.file_of(function) in files
+        for function, call in training.calls_around(file)
     )
 
 

@@ -21,7 +21,7 @@ _LAYERS = ("torch.nn.Linear", "torch.nn.Conv", "torch.nn.MultiheadAttention")
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """What is found in the functions of a file that takes part in training on a GPU."""
-    training = Training.of(context)
+    training = context.noted(Training)
     for name in context.functions(file):
         function = context.program.functions[name]
         owner = function.class_name

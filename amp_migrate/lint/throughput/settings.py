@@ -9,7 +9,7 @@ from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import amp_of
 from amp_migrate.lint.throughput.layers import layers_near
-from amp_migrate.lint.throughput.training import Step, Training
+from amp_migrate.lint.throughput.training import GAMES, Step, Training
 from amp_migrate.program import ir
 
 _AMP = ("autocast", "GradScaler", "amp", "bfloat16", "half", "accelerate", "deepspeed")
@@ -29,12 +29,11 @@ _MULTISCALE = re.compile(
 )
 _NCHW_NORMS = ("InstanceNorm2d", "instance_norm")
 """Their results are in NCHW whatever they are given, so that each would cost a copy."""
-_GAMES = frozenset("gym gymnasium pettingzoo atari_py ale_py dm_control".split())
 
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """At most one finding of each code, at the first training loop of a file."""
-    training = Training.of(context)
+    training = context.noted(Training)
     steps = training.steps_in(file)
     if not steps:
         return
@@ -42,7 +41,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
     first = steps[0]
     if (
         layers.is_of_products
-        and not context.program.import_roots(first.function) & _GAMES
+        and not context.program.import_roots(first.function) & GAMES
     ):
         if not training.speaks_of(file, *_AMP, *_TF32):
             yield context.finding("TCU201", first.function, first.at)
@@ -79,6 +78,5 @@ def _is_sized(context: Context, training: Training, file: str) -> bool:
         return False
     return any(
         _SIZED.fullmatch(program.origin(call.func, function) or "")
-        for function, _, call in program.all_calls()
-        if ir.file_of(function) in files
+        for function, call in training.calls_around(file)
     )

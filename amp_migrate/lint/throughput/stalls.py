@@ -26,7 +26,7 @@ _ORDERED = frozenset(
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each such call that runs whatever is tested there."""
-    training = Training.of(context)
+    training = context.noted(Training)
     if not context.program.modules[file].identifiers.isdisjoint(_ORDERED):
         return
     told: set[int] = set()

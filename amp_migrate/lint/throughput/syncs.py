@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.core.findings import Step as FindingStep
 from amp_migrate.lint.context import Context
+from amp_migrate.lint.misuse.order.conditions import operands
 from amp_migrate.lint.throughput.tensors import Tensors
-from amp_migrate.lint.throughput.training import Always, Step, Training, always
+from amp_migrate.lint.throughput.training import GAMES, Always, Step, Training, always
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call
 
 _READS = frozenset("item tolist cpu nonzero".split())
 _CASTS = frozenset(f"builtins.{name}" for name in "float int bool print str".split())
-_GAMES = frozenset("gym gymnasium pettingzoo atari_py ale_py dm_control".split())
-"""Where the next input depends on what the model said, waiting is part of the method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +28,9 @@ class Sync:
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each step that waits."""
-    training = Training.of(context)
+    training = context.noted(Training)
     for step in training.steps_in(file):
-        if not training.program.import_roots(step.function) & _GAMES:
+        if not training.program.import_roots(step.function) & GAMES:
             found = _judge(context, training, step)
             if found is not None:
                 yield found
@@ -125,19 +124,11 @@ def _works(training: Training, step: Step, one: Always) -> bool:
 def _syncs(tensors: Tensors, stmt: ir.Stmt) -> list[Sync]:
     found: list[Sync] = []
     if stmt.kind in ("if", "while", "assert") and stmt.value is not None:
-        if any(tensors.is_tensor(test, stmt) for test in _tests(stmt.value)):
+        if any(tensors.is_tensor(test, stmt) for test in operands(stmt.value)):
             found.append(Sync(stmt, f"a test of a tensor's value (`{stmt.kind}`)"))
     for expr in stmt.exprs:
         found += _in(expr, tensors, stmt)
     return found
-
-
-def _tests(test: ir.Expr) -> Iterator[ir.Expr]:
-    if isinstance(test, ir.Operation) and test.op in ("and", "or", "not"):
-        for operand in test.operands:
-            yield from _tests(operand)
-    else:
-        yield test
 
 
 def _in(expr: ir.Expr, tensors: Tensors, stmt: ir.Stmt) -> Iterator[Sync]:

@@ -16,12 +16,13 @@ from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
 from amp_migrate.program.control_flow import is_main_guard
 
-_KEY = "training"
 _NO_TRAINING = ("AMP004", "AMP011")
 """A backward() that is not torch's, or on which no optimizer steps."""
 _STEP_NAME = re.compile(
     r"(?i)step|batch|update|iter|optimi[sz]e|learn|train|closure|fit"
 )
+GAMES = frozenset("gym gymnasium pettingzoo atari_py ale_py dm_control".split())
+"""Where the next input depends on what the model said, waiting is part of the method."""
 _DATA = re.compile(r"(?i)load|valid|test|eval|(^|_)dl($|_)")
 
 
@@ -56,14 +57,6 @@ class Training:
         self._around: dict[str, frozenset[str]] = {}
         self._on_gpu: dict[str, bool] = {}
 
-    @classmethod
-    def of(cls, context: Context) -> Training:
-        """That of the program."""
-        found = context.shared.get(_KEY)
-        if not isinstance(found, cls):
-            found = context.shared[_KEY] = cls(context)
-        return found
-
     # -- files --------------------------------------------------------------------------------
 
     @cached_property
@@ -76,6 +69,13 @@ class Training:
         if file not in self._around:
             self._around[file] = self.program.around({file})
         return self._around[file]
+
+    def calls_around(self, file: str) -> Iterator[tuple[str, ir.Call]]:
+        """(function, call) of those files."""
+        files = self.around(file)
+        for function, _, call in self.program.all_calls():
+            if ir.file_of(function) in files:
+                yield function, call
 
     def reaches_gpu(self, file: str) -> bool:
         """Whether something in those files is put on a GPU."""
@@ -206,11 +206,7 @@ def _evaluates(stmt: ir.Stmt) -> bool:
     return (
         stmt.kind == "for"
         and stmt.value is not None
-        and any(
-            isinstance(inner, (ir.Name, ir.Attr))
-            and _DATA.search(inner.id if isinstance(inner, ir.Name) else inner.attr)
-            for inner in ir.walk(stmt.value)
-        )
+        and any(_DATA.search(ir.last_of(inner) or "") for inner in ir.walk(stmt.value))
     )
 
 

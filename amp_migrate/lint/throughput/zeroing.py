@@ -14,7 +14,7 @@ from amp_migrate.program.bindings import each_call
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each ``zero_grad(set_to_none=False)``."""
-    training = Training.of(context)
+    training = context.noted(Training)
     if "grad" in context.program.modules[file].identifiers:
         # Somebody reads p.grad, and may count on finding numbers there.
         return

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from amp_migrate.analysis.objects.carriers import Carriers
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
+from amp_migrate.analysis.paths.walk import suspends
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import each_call, parts_of
@@ -25,7 +26,7 @@ GRAD_SCALER = re.compile(
 _SCALERS = ("GradScaler", "ShardedGradScaler")
 _DEFAULTS = {"cuda": "float16", "cpu": "bfloat16", "xpu": "float16", "mps": "float16"}
 """The dtype of a region that does not tell (torch.get_autocast_dtype)."""
-_DTYPES = {
+DTYPES = {
     "torch.float16": "float16",
     "torch.half": "float16",
     "torch.bfloat16": "bfloat16",
@@ -45,9 +46,6 @@ Key = tuple[str, ...]
 scope, each on a line of its own, stand the calls that an object is handed out by."""
 
 
-Managed = tuple[tuple[ir.Stmt, ...], tuple[ir.Stmt, ...], tuple[ir.Stmt, ...]]
-
-
 @dataclass(frozen=True, slots=True)
 class Region:
     """A region of autocast, as far as it is known; ``""`` and None stand for what is not."""
@@ -65,7 +63,6 @@ class Amp:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.points_to = program.noted(PointsTo)
-        self._managed: dict[str, Managed] = {}
         self._always: dict[tuple[ir.Expr, str], bool] = {}
         self._objects: dict[
             tuple[ir.Expr, str, ir.Path | None], frozenset[Key | None]
@@ -168,7 +165,7 @@ class Amp:
         ]
         if not found and isinstance(expr, ir.Call):
             for callee in self.program.callees(expr, function):
-                for stmt in self.managed(callee)[2]:
+                for stmt in self._around_yield(callee):
                     for inner in stmt.exprs if stmt.kind == "with" else ():
                         found += self._made_regions(inner, callee)
         return found
@@ -181,22 +178,16 @@ class Amp:
             if isinstance(one.expr, ir.Call)
         )
 
-    def managed(self, function: str) -> Managed:
-        """What a function that makes a context manager does before its ``yield``, what behind, and the
-        statements around it; nothing of another function."""
-        if function not in self._managed:
-            facts = self.program.functions[function]
-            around = facts.parent or function
-            manages = facts.is_generator and any(
-                self.program.origin(one, around) == "contextlib.contextmanager"
-                for one in facts.decorators
-            )
-            self._managed[function] = (manages and _around_yield(facts.body)) or (
-                (),
-                (),
-                (),
-            )
-        return self._managed[function]
+    def _around_yield(self, function: str) -> Iterator[ir.Stmt]:
+        """The statements around the ``yield`` of a function that makes a context manager."""
+        facts = self.program.functions[function]
+        around = facts.parent or function
+        if facts.is_generator and any(
+            self.program.origin(one, around) == "contextlib.contextmanager"
+            for one in facts.decorators
+        ):
+            inside = next(filter(suspends, ir.statements(facts.body)))
+            yield from (*self.program.control(function).around(inside.path), inside)
 
     def entered(self, expr: ir.Expr, function: str) -> Region | None:
         """The region that a context manager is, if it is one in any case but for a null context."""
@@ -230,7 +221,7 @@ class Amp:
 
     def dtype(self, expr: ir.Expr, function: str) -> str:
         """The name of a dtype where it is the only one that can be meant."""
-        return self._only(expr, function, lambda one: _DTYPES.get(one.name)) or ""
+        return self._only(expr, function, lambda one: DTYPES.get(one.name)) or ""
 
     def text(self, expr: ir.Expr, function: str) -> str | None:
         """A string where it is the only one that can be meant."""
@@ -308,16 +299,12 @@ class Amp:
         """Whether the tests around the statement that makes an object let it run, each."""
         if one.stmt is None:
             return set()
-        path = one.stmt.path
-        body = self.program.functions[one.function].body
-        found = set()
-        for stmt in ir.statements(body):
-            depth = len(stmt.path)
-            if stmt.kind == "if" and stmt.value is not None and depth < len(path):
-                if path[:depth] == stmt.path:
-                    outcome = self.outcome(stmt.value, one.function, one.context)
-                    taken = path[depth][0] == "body"
-                    found.add(None if outcome is None else outcome is taken)
+        path, found = one.stmt.path, set[bool | None]()
+        for stmt in self.program.control(one.function).around(path):
+            if stmt.kind == "if" and stmt.value is not None:
+                outcome = self.outcome(stmt.value, one.function, one.context)
+                taken = path[len(stmt.path)][0] == "body"
+                found.add(None if outcome is None else outcome is taken)
         return found
 
     # -- dtypes of modules ----------------------------------------------------------------------
@@ -510,12 +497,13 @@ class Amp:
 
     def _is_repeated(self, function: str, stmt: ir.Stmt | None, made: ir.Expr) -> bool:
         """Whether a loop or comprehension makes several objects in one place."""
-        body = self.program.functions[function].body
         return stmt is not None and (
             any(
                 outer.kind in ("for", "while")
-                and outer.path == stmt.path[: len(outer.path)]
-                for outer in ir.statements(body)
+                for outer in (
+                    stmt,
+                    *self.program.control(function).around(stmt.path),
+                )
             )
             or any(
                 isinstance(inner, ir.Comprehension)
@@ -563,27 +551,9 @@ class Amp:
         return (*base, last)
 
 
-def _around_yield(body: tuple[ir.Stmt, ...]) -> Managed | None:
-    for index, stmt in enumerate(body):
-        before, after = body[:index], body[index + 1 :]
-        for block in stmt.blocks:
-            inner = _around_yield(block.body)
-            if inner is not None:
-                last = next((b.body for b in stmt.blocks if b.field == "finalbody"), ())
-                return (
-                    (*before, *inner[0]),
-                    (*inner[1], *last, *after),
-                    (stmt, *inner[2]),
-                )
-        parts = (part for part in parts_of(stmt))
-        if any(isinstance(part, ir.Suspend) for part in parts):
-            return before, after, ()
-    return None
-
-
 def amp_of(context: Context) -> Amp:
     """The answers for the program of a context, made once."""
-    return context.kept(Amp, lambda: Amp(context.program))
+    return context.program.noted(Amp)
 
 
 def all_calls(program: Program, function: str) -> Iterator[tuple[ir.Stmt, ir.Call]]:

@@ -51,6 +51,15 @@ def facts(test: ir.Expr | None, outcome: bool) -> tuple[Fact, ...]:
     return ((inner, holds),)
 
 
+def operands(test: ir.Expr) -> Iterator[ir.Expr]:
+    """The parts of a test that each decide by themselves."""
+    if isinstance(test, ir.Operation) and test.op in ("and", "or", "not"):
+        for operand in test.operands:
+            yield from operands(operand)
+    else:
+        yield test
+
+
 def may_be(test: ir.Expr | None, outcome: bool, known: frozenset[Fact]) -> bool:
     """Whether a test may come out in one way where some things are known."""
     if test is None:

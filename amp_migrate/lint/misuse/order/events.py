@@ -215,8 +215,7 @@ class AmpEvents(Events):
                 if not self.amp.is_off(value, function):
                     yield AmpEvent("new scaler", *where, call=value, scaler=target)
             else:
-                name = target.id if isinstance(target, ir.Name) else target.attr
-                if re.search(r"(?i)opt", name) or (
+                if re.search(r"(?i)opt", ir.last_of(target) or "") or (
                     isinstance(value, ir.Call)
                     and self.optimizers.may_make(value, function)
                     and self.optimizers.makers.construction(value, function) is not None
@@ -303,7 +302,10 @@ class AmpEvents(Events):
             return
         callees = self.wrapped.called(program.callees(call, function), call, function)
         if callees:
-            yield AmpEvent("call", *where, callees=callees)
+            generators = all(program.functions[c].is_generator for c in callees)
+            entered = generators and stmt.kind == "with" and call in stmt.exprs
+            for kind in ("prologue", "epilogue") if entered else ("call",):
+                yield AmpEvent(kind, *where, callees=callees)
             return
         makers = [
             r.name for r in program.resolve(call.func, function) if r.kind == "made"

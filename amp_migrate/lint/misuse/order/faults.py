@@ -265,12 +265,8 @@ class Judged(Ways):
                 continue
             test, outcome = conditions.plain(around.value)
             taken = (stmt.path[depth][0] == "body") is outcome
-            names = {
-                inner.id if isinstance(inner, ir.Name) else inner.attr
-                for inner in ir.walk(test)
-                if isinstance(inner, (ir.Name, ir.Attr))
-            }
-            if not taken and any(map(_SWITCH.search, names)):
+            named = filter(None, map(ir.last_of, ir.walk(test)))
+            if not taken and any(map(_SWITCH.search, named)):
                 return True
         return False
 

@@ -233,9 +233,4 @@ def _mentions(expr: ir.Expr) -> bool:
 
 
 def _word(expr: ir.Expr, word: str) -> bool:
-    text = ""
-    if isinstance(expr, ir.Name):
-        text = expr.id
-    elif isinstance(expr, ir.Attr):
-        text = expr.attr
-    return word in text.lower()
+    return word in (ir.last_of(expr) or "").lower()

@@ -524,10 +524,11 @@ def _follows(later: Site, earlier: Site) -> bool:
 
 def protocol_of(context: Context) -> Protocol:
     """What was met on all ways through the program of a context, walked once."""
-    return context.kept(Protocol, lambda: _walked(AmpEvents(amp_of(context))))
+    return context.noted(_walked)
 
 
-def _walked(events: AmpEvents) -> Protocol:
+def _walked(context: Context) -> Protocol:
+    events = AmpEvents(amp_of(context))
     found = Protocol(Owners(events.amp, events), events)
     for root in _roots(events):
         if found.walked > _MOST_STEPS:

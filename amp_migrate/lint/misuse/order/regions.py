@@ -90,8 +90,8 @@ class Regions:
         held = [(expr, around) for expr in facts.decorators]
         held += [
             (expr, function)
-            for outer in ir.statements(facts.body)
-            if outer.kind == "with" and outer.path == stmt.path[: len(outer.path)]
+            for outer in (stmt, *self.program.control(function).around(stmt.path))
+            if outer.kind == "with"
             for expr in outer.exprs
         ]
         callers = self.program.call_sites.get(function, ()) if depth < _DEEPEST else ()

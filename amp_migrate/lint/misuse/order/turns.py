@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.lint.misuse.order.amp import Key
+from amp_migrate.lint.misuse.order.conditions import operands
 from amp_migrate.program import ir
 
 Around = Sequence[tuple[str, ir.Stmt]]
@@ -47,7 +48,7 @@ class Turns:
             self._counts[site] = stmt.value is not None and any(
                 isinstance(inner, ir.Operation)
                 and (inner.op == "%" or self._is_of_counter(inner, site[0]))
-                for part in _operands(stmt.value)
+                for part in operands(stmt.value)
                 for one in (
                     part,
                     *(o.expr for o in self.points_to.of(part, site[0], stmt)),
@@ -66,9 +67,7 @@ class Turns:
             and ir.file_of(there) == ir.file_of(function)
             for one in test.operands
             if isinstance(one, (ir.Name, ir.Attr))
-            for there, stmt in self.points_to.program.mentioning(
-                one.id if isinstance(one, ir.Name) else one.attr
-            )
+            for there, stmt in self.points_to.program.mentioning(ir.last_of(one) or "")
         )
 
     def updates_in_each(self, scaler: Key) -> bool:
@@ -85,11 +84,3 @@ class Turns:
     def is_fed_outside(self, scaler: Key, loop: Site) -> bool:
         """Whether all that a scaler scales is scaled outside of a loop."""
         return bool(self._within[scaler]) and loop not in self._within[scaler]
-
-
-def _operands(test: ir.Expr) -> Iterator[ir.Expr]:
-    if isinstance(test, ir.Operation) and test.op in ("and", "or", "not"):
-        for operand in test.operands:
-            yield from _operands(operand)
-    else:
-        yield test

@@ -60,8 +60,6 @@ class Ways(Walk[Held]):
         self.walked = 0
         """The statements on all ways from all roots."""
         self._too_many = False
-        self._ending = False
-        """A context manager is left."""
         self._idle: dict[Site, bool] = {}
         self._marking: dict[Site, bool] = {}
         """Whether a loop does more than to look at gradients, or to edit them."""
@@ -123,7 +121,7 @@ class Ways(Walk[Held]):
                 k for k in state.known if k[0] == _EVERYWHERE and _raw(k[1]) in tests
             )
             way = self._way_to(callee)
-            key = (callee, state.held, shared | known, way, self._ending)
+            key = (callee, state.held, shared | known, way)
             # The loop that a generator feeds tells more than what it comes to.
             fed = bool(self._fed) and self._fed[-1].generator == callee
             if fed or key not in self._memo:
@@ -293,12 +291,10 @@ class Ways(Walk[Held]):
         self, qualname: str, states: Iterable[State[Held]]
     ) -> set[State[Held]]:
         scope = self.program.functions[qualname]
-        # What a call of these makes is something that runs later; a context manager is entered at once.
+        # What a call of these makes is something that runs later.
         fed = bool(self._fed) and self._fed[-1].generator == qualname
         if (scope.is_generator and not fed) or scope.is_async:
-            ending, self._ending = self._ending, False
-            body = self.amp.managed(qualname)[ending]
-            return self._block(qualname, body, set(states)).after
+            return set(states)
         depth = len(self.open)
         for decorator in scope.decorators:
             region = self.amp.entered(decorator, scope.parent or qualname)
@@ -389,20 +385,26 @@ class Ways(Walk[Held]):
         for name in ("after", "breaks", "continues", "returns"):
             left = self._outside(depth, getattr(flow, name), restores, *stacks)
             setattr(flow, name, left)
-        for event in self.events.of(function, stmt) if stmt.kind == "with" else ():
-            if any(self.amp.managed(callee)[1] for callee in event.callees):
-                ended = set()
-                for state in flow.after:
-                    self._ending = True
-                    ended |= self._call(event, state)
-                self._ending = False
-                flow.after = ended
         # A function that has no update of its own leaves none out.
         skips = stmt.kind == "return" and "update" in self.events.kinds(function)
         if stmt.kind in ("continue", "break") or skips:
             for name in ("continues", "breaks", "returns"):
                 setattr(flow, name, self._left(site, getattr(flow, name)))
         return flow
+
+    def _managed(
+        self, function: str, stmt: ir.Stmt, kind: str, states: set[State[Held]]
+    ) -> set[State[Held]]:
+        bound, known = self._bound[-1], frozenset[tuple[str, ir.Expr, bool]]()
+        for event in self.events.of(function, stmt):
+            for callee in event.callees if event.kind == kind else ():
+                given = self._given(event, callee, function, next(iter(states)))
+                bound, known = {**bound, **given[0]}, known | given[1]
+        self._bound.append(bound)
+        entered = {State(one.held, one.known | known) for one in states}
+        after = super()._managed(function, stmt, kind, entered)
+        self._bound.pop()
+        return {State(one.held, one.known - known) for one in after}
 
     def _left(self, site: Site, states: set[State[Held]]) -> set[State[Held]]:
         # Where only some are waiting for an update here, a condition that is not read may decide.
