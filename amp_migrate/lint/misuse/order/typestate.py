@@ -395,6 +395,8 @@ class Ways(Walk[Held]):
     def _managed(
         self, function: str, stmt: ir.Stmt, kind: str, states: set[State[Held]]
     ) -> set[State[Held]]:
+        if not states:
+            return states
         bound, known = self._bound[-1], frozenset[tuple[str, ir.Expr, bool]]()
         for event in self.events.of(function, stmt):
             for callee in event.callees if event.kind == kind else ():
