@@ -134,7 +134,9 @@ class Amp:
     @cached_property
     def speaks_of_regions(self) -> bool:
         """Whether anything in the program may be a region at all."""
-        return bool(self.program.mentioning("autocast"))
+        # In decorators, too, which no statement holds.
+        modules = self.program.modules.values()
+        return any("autocast" in facts.identifiers for facts in modules)
 
     @cached_property
     def _may_hold_regions(self) -> Carriers:
