@@ -83,7 +83,12 @@ class Wrapped:
             if owner in self._inside and owner != function:
                 if any(param.name == call.func.id for param in params[:1]):
                     return tuple(sorted(self._inside[owner]))
-        return tuple(dict.fromkeys(self._stands_in.get(one, one) for one in callees))
+        taken = (self._stands_in.get(one, one) for one in callees)
+        # What stands in a function's place calls that one itself.
+        found = (
+            t if t != function else one for one, t in zip(callees, taken, strict=True)
+        )
+        return tuple(dict.fromkeys(found))
 
     @cached_property
     def _methods(self) -> frozenset[str]:
