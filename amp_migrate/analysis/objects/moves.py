@@ -68,12 +68,26 @@ class _Finder:
         for qualname in program.functions:
             self._by_file.setdefault(ir.file_of(qualname), []).append(qualname)
         self._known: dict[str, list[Move]] = {}
+        self._parts: dict[tuple[object, ...], tuple[Object, list[Object]]] = {}
 
     def of(self, files: Collection[str]) -> list[Move]:
         """Those in some files, in order."""
         return [
             move for file in self._by_file if file in files for move in self._in(file)
         ]
+
+    def parts(self, one: Object, key: tuple[object, ...]) -> list[Object]:
+        """What an object of some ``key`` is given that may be a module."""
+        if key not in self._parts:
+            points_to = self.program.noted(PointsTo)
+            self._parts[key] = one, [
+                inner
+                for part in (ir.children(one.expr) if one.kind == "value" else ())
+                if isinstance(part, (ir.Call, ir.Display))
+                or self.forward.is_module(part, one.function)
+                for inner in points_to.of(part, *one.place)
+            ]
+        return self._parts[key][1]
 
     def _in(self, file: str) -> list[Move]:
         if file not in self._known:
@@ -252,7 +266,8 @@ class Moves:
         self.forward = program.noted(Forward)
         self.points_to = program.noted(PointsTo)
         self.names = program.noted(DeviceNames)
-        self.all = program.noted(_Finder).of(files)
+        self._finder = program.noted(_Finder)
+        self.all = self._finder.of(files)
 
     @cached_property
     def reaching(self) -> list[Move]:
@@ -314,7 +329,7 @@ class Moves:
     def own(self, function: str, birth: ir.Stmt) -> tuple[list[Move], bool]:
         """The moves of the modules that an optimizer trains; whether those modules are known."""
         trained = [*self._trained(function, birth)]
-        whole = [one for expr, place in trained for one in self._modules(expr, place)]
+        whole = self._modules(trained)
         around = [one for expr, place in trained for one in self._around(expr, place)]
         held, trains = _Sites(whole + around), _Sites(whole)
         own = []
@@ -327,7 +342,7 @@ class Moves:
     def _moved(self) -> list[tuple[Move, list[Object], list[Object]]]:
         """The moves of modules, each with what it moves, and what holds that."""
         return [
-            (move, self._modules(receiver, place), self._around(receiver, place))
+            (move, self._modules([(receiver, place)]), self._around(receiver, place))
             for move in self.all
             if move.kind == "module" and move.receiver is not None
             for receiver, place in ((move.receiver, (move.function, move.stmt, ())),)
@@ -358,20 +373,20 @@ class Moves:
                     found = self.points_to.of(inner, *place)
                     pending += ((o.expr, o.place) for o in found if o.kind == "value")
 
-    def _modules(self, expr: ir.Expr, place: Place) -> list[Object]:
-        """The modules that an expression may stand for, with those that they are given."""
+    def _modules(self, named: Iterable[tuple[ir.Expr, Place]]) -> list[Object]:
+        """The modules that expressions may stand for, with those that they are given."""
         found: dict[tuple[object, ...], Object] = {}
-        pending = [*self.points_to.of(expr, *place)]
+        pending = [
+            one for expr, place in named for one in self.points_to.of(expr, *place)
+        ]
         while pending:
             one = pending.pop()
-            if one.kind == "open" or one.is_none or one.key in found:
+            if one.kind == "open" or one.is_none:
                 continue
-            found[one.key] = one
-            for part in ir.children(one.expr) if one.kind == "value" else ():
-                if isinstance(part, (ir.Call, ir.Display)) or self.forward.is_module(
-                    part, one.function
-                ):
-                    pending += self.points_to.of(part, *one.place)
+            key = one.key
+            if key not in found:
+                found[key] = one
+                pending += self._finder.parts(one, key)
         return list(found.values())
 
     def _around(self, expr: ir.Expr, place: Place) -> list[Object]:
