@@ -45,6 +45,42 @@ with torch.no_grad():
 ---
 loss = entropy(p).mean() - torch.sum(-m * torch.log(m + args.eps))
 
+=== a class of layers behind others and what turns their gradient, and names that are no loss's
+JUDGE
+class Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+class Turned(nn.Module):
+    def forward(self, x):
+        return Turn.apply(x)
+class Adverse(nn.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.judge, self.turned = judge, Turned()
+        self.bce = lambda p, t: F.binary_cross_entropy(p, t)
+    def forward(self, f_s, f_t, t):
+        f = torch.cat((f_s, f_t))
+        h = self.turned(f)
+        p = self.judge(h)
+        return F.binary_cross_entropy(p, t)
+def read(layer, path):
+    for name in path.split("."):
+        layer = getattr(layer, name)
+    return layer
+model = nn.Linear(6, 8).to(device)
+adverse = Adverse(Judge(8)).to(device)
+print(read(adverse, "judge.0.weight").shape)
+---
+loss = adverse(model(x), model(x + 1), torch.cat((y, y)))
+---
+full_h = h.float() if h.dtype is torch.float16 else h
+    p = self.judge(full_h)
+    return F.binary_cross_entropy(p, t)
+
 === a class of layers behind others, and a loss that nothing calls
 JUDGE
 class Adverse(nn.Module):
@@ -700,6 +736,39 @@ loss = adverse(model(x).relu(), y)
 ---
         self.bce = lambda
 
+=== a loss in a lambda that is called by a name
+JUDGE
+class Adverse(nn.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.judge = judge
+        self.bce = lambda p, t: F.binary_cross_entropy(p, t)
+    def forward(self, f, t, kind):
+        return getattr(self, kind)(self.judge(f), t)
+model = nn.Linear(6, 8).to(device)
+adverse = Adverse(Judge(8)).to(device)
+---
+loss = adverse(model(x).relu(), y, "bce")
+---
+        self.bce = lambda
+
+=== a loss in a lambda that is found among all
+JUDGE
+class Adverse(nn.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.judge = judge
+        self.bce = lambda p, t: F.binary_cross_entropy(p, t)
+    def forward(self, f, t):
+        (found,) = [one for name, one in vars(self).items() if name[0] == "b" and name[2:] == "e"]
+        return found(self.judge(f), t)
+model = nn.Linear(6, 8).to(device)
+adverse = Adverse(Judge(8)).to(device)
+---
+loss = adverse(model(x).relu(), y)
+---
+        self.bce = lambda
+
 === a default that one call takes
 LINEAR
 class Bound(nn.Module):
@@ -1241,3 +1310,33 @@ def test_an_epsilon_of_a_file_of_its_own(tmp_path: Path) -> None:
     other = "import settings\nsettings.eps = torch.rand(1).half()\n"
     (tmp_path / "main.py").write_text(other + source)
     assert not migrate_paths([str(tmp_path)]).changed
+
+
+LAYERS = """\
+import torch
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())
+"""
+LOOK = """\
+from net import build
+
+model = build()
+model[0].register_forward_hook(lambda module, args, output: print(output.shape))
+model(torch.zeros(1, 6))
+"""
+
+
+@pytest.mark.parametrize("runs", (False, True))
+def test_a_hook_in_another_script(tmp_path: Path, runs: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "net.py").write_text(LAYERS)
+    (tmp_path / "look.py").write_text("import torch\n" + LOOK)
+    source = MIGRATED["a list of layers"].source
+    start, end = source.index("model = "), source.index("optimizer = ")
+    setup = "from net import build\n" + "import look\n" * runs
+    setup += "model = build().to(device)\ncriterion = nn.BCELoss()\n"
+    (tmp_path / "main.py").write_text(source[:start] + setup + source[end:])
+    report = migrate_paths([str(tmp_path)])
+    assert bool(report.changed) is not runs

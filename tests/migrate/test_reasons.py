@@ -377,6 +377,52 @@ PRECISION = {
         around(body="assert h.dtype in (torch.float32, torch.float64)"),
         "AMP020",
     ),
+    "what rescues half precision from its infinities": (
+        around(
+            body="if h.dtype == torch.float16 and torch.isinf(h).any():\n"
+            "    h = torch.clamp(h, -60000, 60000)"
+        ),
+        "plain",
+    ),
+    "what rescues half precision where not all is finite": (
+        around(
+            body="if not torch.isfinite(h).all().item() and h.dtype is torch.half:\n"
+            "    h = torch.nan_to_num(h)"
+        ),
+        "plain",
+    ),
+    "what does otherwise in half precision": (
+        around(body="if h.dtype == torch.float16 and self.training:\n    h = h * 128"),
+        "AMP020",
+    ),
+    "what does otherwise where half precision is finite": (
+        around(
+            body="if h.dtype == torch.float16 and torch.isfinite(h).all():\n    h = h * 128"
+        ),
+        "AMP020",
+    ),
+    "what does otherwise where it is not rescued": (
+        around(
+            body="if h.dtype == torch.float16 and torch.isinf(h).any():\n"
+            "    h = torch.clamp(h, -60000, 60000)\n"
+            "else:\n    h = h + 1"
+        ),
+        "AMP020",
+    ),
+    "what stops at the infinities of half precision": (
+        around(
+            body="if h.dtype == torch.float16 and torch.isinf(h).any():\n"
+            "    raise ValueError('overflow')"
+        ),
+        "AMP020",
+    ),
+    "what stops at them in a helper": (
+        around(
+            "def stop(h):\n    assert h.dtype != torch.float16\n    return h\n",
+            "if torch.isnan(h).any() and h.dtype == torch.float16:\n    h = stop(h)",
+        ),
+        "AMP020",
+    ),
     "the type of a tensor": (
         around(body="if isinstance(h, torch.cuda.FloatTensor):\n    h = h + torch.ones(3).cuda()"),
         "AMP020",

@@ -12,7 +12,6 @@ from amp_migrate.analysis.objects.points_to import IN_PLACE
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
-from amp_migrate.program.link import Program
 
 _HOOK = re.compile(
     r"register_(module_)?(full_)?(forward|backward)_(pre_)?hook"
@@ -41,21 +40,24 @@ class _Change:
     """An attribute is replaced by what is made of it: ``model.features = DataParallel(model.features)``."""
 
 
-def has_module_hooks(program: Program) -> bool:
+def has_module_hooks(modules: Modules) -> bool:
     """Whether modules have hooks, which layers that are called one by one would pass by."""
+    program = modules.program
+    running = list(filter(modules.can_run, program.functions))
     words = (
         word
-        for facts in program.modules.values()
-        for word in facts.identifiers | facts.strings
+        for file in {ir.file_of(function) for function in running}
+        for word in program.modules[file].identifiers | program.modules[file].strings
     )
     imported = (
         target.rpartition(".")[2]
-        for function in program.functions.values()
-        for _, target in function.imports
+        for function in running
+        for _, target in program.functions[function].imports
     )
     return any(map(_HOOK.fullmatch, chain(words, imported))) or any(
         program.origin(call.func, function) == "wandb.watch"
         for function, _, call in program.all_calls()
+        if modules.can_run(function)
     )
 
 
@@ -65,6 +67,7 @@ def may_be_rebuilt(modules: Modules, named: ir.Expr, made: Construction) -> bool
     return any(
         _may_be(modules, change, function, word, made)
         for function, scope in modules.program.functions.items()
+        if modules.can_run(function)
         for stmt in ir.statements(scope.body)
         for change in _changes(modules, stmt, function)
     )

@@ -55,7 +55,7 @@ def tested(
             or _is_no_dtype_of_torch(program, one, function)
             or _are_both_precisions(program, one, function, half)
             for one in inner.operands
-        ) or _casts_up(program, function, stmt):
+        ) or (_casts_up(program, function, stmt) or _rescues(program, function, stmt)):
             continue
         for operand in inner.operands:
             match operand:
@@ -122,6 +122,60 @@ def _casts_up(program: Program, function: str, stmt: ir.Stmt) -> bool:
                         and bool(dtype_table.FLOAT.fullmatch(origin))
                     )
     return False
+
+
+def _rescues(program: Program, function: str, stmt: ir.Stmt) -> bool:
+    """``if x.isnan() and x.dtype == torch.float16: x = ...``: there for half precision, and where nothing
+    is lost that is not lost already."""
+    match stmt:
+        case ir.Stmt(
+            kind="if", value=ir.Operation(op="and", operands=tests), blocks=blocks
+        ):
+            return (
+                any(_tells_half(program, one, function) for one in tests)
+                and any(map(_is_of_overflow, tests))
+                and all(_goes_on(program, s, function) for s in blocks[0].body)
+                and not any(block.body for block in blocks[1:])
+            )
+    return False
+
+
+def _tells_half(program: Program, test: ir.Expr, function: str) -> bool:
+    match test:
+        case ir.Operation(op="==" | "is", operands=(ir.Attr(attr="dtype"), named)):
+            origin = program.origin(named, function)
+            return origin in ("torch.float16", "torch.half", "torch.bfloat16")
+    return False
+
+
+def _is_of_overflow(test: ir.Expr) -> bool:
+    """``torch.isnan(x)``, ``x.isinf().any()``, ``not torch.isfinite(x).all()``"""
+    match test:
+        case ir.Operation(op="not", operands=(operand,)):
+            return _asks_of(operand, "all", "isfinite")
+    return any(_asks_of(test, "any", name) for name in ("isnan", "isinf"))
+
+
+def _asks_of(test: ir.Expr, join: str, name: str) -> bool:
+    match test:
+        case ir.Call(func=ir.Attr(value=ir.Call() as inner, attr=attr), args=()):
+            if attr in (join, "item"):
+                return _asks_of(inner, join, name)
+    return isinstance(test, ir.Call) and ir.method_of(test) == name
+
+
+def _goes_on(program: Program, stmt: ir.Stmt, function: str) -> bool:
+    """Whether a statement gives a variable another value, and stops nothing."""
+    return (
+        stmt.kind == "assign"
+        and all(isinstance(target, ir.Name) for target in stmt.targets)
+        and not any(
+            inner.kind in ("raise", "assert")
+            for call in calls_of(stmt)
+            for callee in program.callees(call, function)
+            for inner in ir.statements(program.functions[callee].body)
+        )
+    )
 
 
 def _is_integer_dtype(program: Program, expr: ir.Expr, function: str) -> bool:

@@ -6,6 +6,7 @@ instead of 9.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
@@ -18,6 +19,8 @@ from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 
+_LISTING = ("dir", "vars", "getmembers")
+_WORD = re.compile(r"\w+")
 _MOST = 200
 
 
@@ -99,7 +102,7 @@ class Probabilities(Planner):
         match found.stmt:
             case ir.Stmt(kind="assign", targets=(ir.Attr(attr=name),)) if own:
                 family = set(self.program.family(own[1]))
-                return not self._is_read_by_any_name(family) and all(
+                return not self._is_read_by_any_name(family, name) and all(
                     one.kind == "assign"
                     and isinstance(one.value, ir.Deferred)
                     and all(isinstance(t, ir.Attr) for t in one.targets)
@@ -108,18 +111,38 @@ class Probabilities(Planner):
                 )
         return False
 
-    def _is_read_by_any_name(self, classes: set[str]) -> bool:
-        """Whether attributes of such an object may be read under names that the program makes."""
+    def _is_read_by_any_name(self, classes: set[str], name: str) -> bool:
+        """Whether an attribute of such an object may be read under names that the program makes: of what
+        is written there, or of a list of all that the object has."""
         program = self.program
+        running = list(filter(self.modules.can_run, program.functions))
+        is_said = any(
+            name in _WORD.findall(text)
+            for file in {ir.file_of(one) for one in running}
+            for text in program.modules[file].strings
+        )
+        asked = [
+            (function, call.args[0].value)
+            for word in ("getattr", *_LISTING)
+            for function, _, call in program.calls_named(word)
+            if call.args
+            and (word != "getattr" or is_said)
+            and not isinstance(call.args[-1].value, ir.Const)
+        ]
+        asked += [
+            (function, inner.value)
+            for function, stmt in program.mentioning("__dict__")
+            for inner in parts_of(stmt)
+            if isinstance(inner, ir.Attr) and inner.attr == "__dict__"
+        ]
         return any(
-            len(call.args) > 1
-            and not isinstance(call.args[1].value, ir.Const)
-            and self.modules.can_run(function)
-            and program.origin(call.args[0].value, function) is None
+            self.modules.can_run(function)
+            and program.origin(of, function) is None
+            and program.module_file(of, function) is None
             and not classes.isdisjoint(
-                program.instance_classes(call.args[0].value, function) or classes
+                program.instance_classes(of, function) or classes
             )
-            for function, _, call in program.calls_named("getattr")
+            for function, of in asked
         )
 
     def _comes_from(self, regions: Statements, found: BceCall) -> bool:

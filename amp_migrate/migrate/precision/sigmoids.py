@@ -359,7 +359,7 @@ class Sigmoids(Planner):
             stmt.kind != "assign"
             or stmt.value is not call
             or (function, stmt.path) not in self.halves.under_autocast
-            or self.modules.of(call.func, function) is None
+            or not self.forward.is_forward(call, function, MODULES)
             or len(call.args) != 1
             or call.args[0].star
             or self.program.origin(call.func, function) is not None
@@ -589,7 +589,7 @@ class Sigmoids(Planner):
             raise self._lost(at)
         start = at.inner(given)
         if (
-            has_module_hooks(self.program)
+            has_module_hooks(self.modules)
             or may_be_rebuilt(self.modules, named, module)
             or not self.dtypes.is_fp32_through(others, start)
         ):
