@@ -191,6 +191,8 @@ class Widen:
     name: str
     dtype: str
     """As an option has it."""
+    like: str | None = None
+    """What may be no tensor gets the dtype of this one instead, where it is a tensor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,10 @@ class _Editor(cst.CSTTransformer):
             case Widen():
                 if not isinstance(node, (cst.Name, cst.Attribute)):
                     raise MismatchError("no variable where the plan saw one")
-                variable = cst.Module([]).code_for_node(_bare(node))
-                full = full_where_half(variable, edit.dtype, self.torch)
+                x = cst.Module([]).code_for_node(_bare(node))
+                full = full_where_half(x, edit.dtype, self.torch)
+                if edit.like is not None:
+                    full = f"{x}.to({edit.like}.dtype) if {self.torch}.is_tensor({x}) else {x}"
                 code = f"{edit.name} = {full}"
                 self.widened[code] = None
                 return cst.Name(edit.name, lpar=node.lpar, rpar=node.rpar)

@@ -377,6 +377,14 @@ PRECISION = {
         around(body="assert h.dtype in (torch.float32, torch.float64)"),
         "AMP020",
     ),
+    "more digits than half precision has": (
+        around(body="assert torch.allclose(h, h + 0.0, atol=1e-5)"),
+        "AMP020",
+    ),
+    "digits of what is fp32": (
+        around(body="assert torch.allclose(x, x + 0.0, atol=1e-5)"),
+        "plain",
+    ),
     "what rescues half precision from its infinities": (
         around(
             body="if h.dtype == torch.float16 and torch.isinf(h).any():\n"

@@ -49,6 +49,21 @@ CAST = {
         "out[torch.arange(6)] = x.tanh().to(h.dtype)",
         "out = out * h",
     ),
+    "what may be a number": (
+        "out = torch.zeros(6, 8, device=x.device)",
+        "value = [0.0, self.fc(x)][x.dim() - 1]",
+        "out[torch.arange(6)] = value",
+    ),
+    "what is a number": (
+        "out = torch.zeros(6, 8, device=x.device)",
+        "value = [0.5, self.fc(x)][x.dim() - 2]",
+        "out[torch.arange(6)] = value",
+        "out = self.fc(out)",
+    ),
+    "a weight that may be a number": (
+        "out, weight = self.fc(x), [0.5, self.fc(x).sigmoid()][x.dim() - 1]",
+        "out = out.lerp(x.tanh(), weight)",
+    ),
     "a method": (
         "out = torch.zeros(6, 8, device=x.device)",
         "out.index_put_((torch.arange(6),), self.fc(x), accumulate=True)",
@@ -58,6 +73,19 @@ CAST = {
 
 def _program(lines: tuple[str, ...]) -> str:
     return PROGRAM.replace("BODY", "\n        ".join(lines))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "out[torch.arange(6)] = value if x.dim() == 2 else x",
+        "out[torch.arange(6)] = value[0]",
+        "out[torch.arange(6)] = value; cast_value = 1",
+    ],
+)
+def test_a_perhaps_that_stays(store: str) -> None:
+    source = _program((*CAST["what may be a number"][:2], store))
+    assert migrate_source(source, path="train.py").output == source
 
 
 @pytest.mark.parametrize("name", CAST)
@@ -183,4 +211,14 @@ def test_it_is_cast_outside_of_regions(name: str) -> None:
     source += f"    {store}\n"
     result = migrate_source(source, path="train.py")
     assert ".to(bank.dtype)" in result.output
+    check_runs(source, result.output)
+
+
+def test_a_parameter_that_keeps_values() -> None:
+    made = "self.fc = nn.Linear(8, 8)\n"
+    kept = "        self.kept = nn.Parameter(torch.zeros(6, 8), requires_grad=False)\n"
+    lines = ("out = self.fc(x)", "self.kept[torch.arange(6), :] = out.detach()")
+    source = _program(lines).replace(made, made + kept)
+    result = migrate_source(source, path="train.py")
+    assert "= out.detach().to(self.kept.dtype)" in result.output
     check_runs(source, result.output)

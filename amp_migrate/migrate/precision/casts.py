@@ -170,6 +170,6 @@ class Casts(Planner):
                 return True
             return False
         if number and not self.remedies.is_tensor(given):
-            return False
+            return self.remedies.cast_if_tensor(given, text)
         self.remedies.edit(function, CastLike(stmt.path, steps, text))
         return True

@@ -450,7 +450,15 @@ class Hazards:
         return None
 
     def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
-        """``assert h.dtype == torch.float32``, where autocast makes it half."""
+        """``assert h.dtype == torch.float32``, where autocast makes it half, or ``torch.allclose(h, k)``."""
+        for call in calls_of(stmt) if stmt.kind == "assert" else ():
+            if ir.method_of(call) == "allclose" and not all(
+                self.remedies.halves.is_never_half(Made(arg.value, function, stmt))
+                for arg in call.args[:2]
+                if arg.name is None
+            ):
+                message = "an assert compares more digits than half precision has"
+                return Refusal("AMP020", message, stmt.line)
         for tensor in tested(self.program, function, stmt, self.options.dtype):
             at = Made(tensor, function, stmt)
             if not self.remedies.halves.is_never_half(at):

@@ -95,6 +95,24 @@ class Remedies:
             return None
         return [(function, Widen(stmt.path, steps, name, self.dtype))]
 
+    def cast_if_tensor(self, at: Made, like: str) -> bool:
+        """Plan a variable's cast to the dtype of another, where it turns out to be a tensor; whether that
+        can be written."""
+        name, steps = at.expr, steps_to(at.stmt, at.expr)
+        if not isinstance(name, ir.Name) or steps is None or rebinds(at):
+            return False
+        cast = f"cast_{name.id}"
+        known = self.program.modules[ir.file_of(at.function)].identifiers
+        if (
+            cast in known
+            or self.program.owner(name.id, at.function) != at.function
+            or self._is_chosen(at.stmt, name)
+        ):
+            return False
+        edit = Widen(at.stmt.path, steps, cast, self.dtype, like)
+        self.edit(at.function, edit)
+        return True
+
     def is_tensor(self, at: Made) -> bool:
         """Whether a value is shown to be a tensor, of whatever dtype: it can be cast."""
         return self.dtypes.is_fp32(at) or self.tensors.is_tensor(at)

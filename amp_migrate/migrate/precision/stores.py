@@ -56,7 +56,7 @@ class Stores(Planner):
                 if (
                     indexed
                     or self._is_surely_tensor(target.value, function)
-                    or self.remedies.dtypes.is_fp32(at)
+                    or self.remedies.is_tensor(at)
                 ):
                     value = stmt.value
                     if value is not None and self.casts.cast_like(
