@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import NoReturn
 
-from amp_migrate.analysis.objects.availability import Place, is_over
+from amp_migrate.analysis.objects.availability import Place, Sight, is_over
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.holders import Holders
@@ -61,7 +61,7 @@ from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.migrate.scaling import switch_kinds
 from amp_migrate.migrate.scaling.checkpoints import plan_checkpoints, unsaved
 from amp_migrate.migrate.scaling.comprehensions import without_room
-from amp_migrate.migrate.scaling.creation import Births
+from amp_migrate.migrate.scaling.creation import Births, place_of
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.migrate.scaling.guards import Guards, LossForward
 from amp_migrate.migrate.scaling.instances import (
@@ -858,6 +858,7 @@ class Planner:
             switch = regional.near(run.function, self._next_ways(run, ways))
             if self._is_bound(switch, run):
                 switches[run] = switch
+                self._begin_switched_off(group, run, switch, ways)
         if runs and not switches:
             self._refuse_early(runs[0])
         for run, switch in switches.items():
@@ -885,6 +886,34 @@ class Planner:
         binding, from_start = control.reaching(name, run.path)
         line = control.statements[run.path].line
         return any(not from_start or stmt.line < line for stmt in binding)
+
+    def _begin_switched_off(
+        self, group: Group, run: Run, switch: str, ways: Ways
+    ) -> None:
+        """A method that no way to the step leads through may run for an object that makes its optimizer
+        under a condition only: such an object has a switch that is off."""
+        program, function = self.program, run.function
+        own = program.self_class(function)
+        init = None if own is None else program.method(own[1], "__init__")
+        if (
+            own is None
+            or init is None
+            or any(f == function for w in ways for f, _ in w)
+        ):
+            return
+        travel = group.regional
+        assert travel is not None
+        place = Place(function, program.control(function).statements[run.path])
+        sight = Sight(program, group.files)
+        for birth in sorted(group.births, key=place_of):
+            if (
+                birth.slot.kind == "attribute"
+                and switch == f"{own[0]}.{travel.names.get(birth.slot)}"
+                and own[1] in program.related(birth.slot.owner)
+                and self.events.leads_to(init, {birth.function})
+                and not sight.has(birth.slot.name, own[1], place)
+            ):
+                travel.begin_off(init, birth.slot)
 
     def _refuse_early(self, run: Run) -> NoReturn:
         line = self.program.control(run.function).statements[run.path].line

@@ -793,6 +793,50 @@ for x, y in data:
     assert left_alone(source) == "AMP033"
 
 
+MADE_AT_TIMES = """\
+ class Trainer:
+     def __init__(self, training):
+         "Makes what there is."
++        self.scaler = torch.amp.GradScaler("cuda", enabled=False)
+         self.net = make().to(device)
+         if training:
+             self.setup()
+     def setup(self):
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def ahead(self, x):
++        AUTOCAST scaler=self.scaler
++            self.out = self.net(x)
+-        self.out = self.net(x)
+     def turn(self, y):
+         self.opt.zero_grad()
+-        loss = criterion(self.out, y)
+-        loss.backward()
+-        self.opt.step()
++        AUTOCAST scaler=self.scaler
++            loss = criterion(self.out, y)
++        self.scaler.scale(loss).backward()
++        self.scaler.step(self.opt)
++        self.scaler.update()
+ trainer = Trainer(True)
+ for x, y in data:
+     trainer.ahead(x)
+     trainer.turn(y)
+ Trainer(False).ahead(data[0][0])
+"""
+
+
+def test_a_forward_for_an_object_that_may_have_no_optimizer() -> None:
+    diff = written_out(MADE_AT_TIMES)
+    source, expected = before_and_after(diff)
+    assert migrated(source) == expected
+    trains_as_before(diff)
+    always = source.replace("if training:", "if True:").replace(
+        "        if True:\n            self.setup()", "        self.setup()"
+    )
+    assert "enabled=False" not in migrated(always)
+
+
 def test_a_model_from_elsewhere_is_no_method_that_trains() -> None:
     """Of all that something unknown may run, only what touches gradients is taken to be called."""
     source = """\

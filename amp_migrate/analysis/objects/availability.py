@@ -198,6 +198,10 @@ class Sight:
                     return found
         return None
 
+    def has(self, attr: str, class_name: str, place: Place) -> bool:
+        """Whether an instance has an attribute whenever a method of its class comes to a place."""
+        return self._is_set(attr, class_name, place, frozenset())
+
     def _is_set(
         self, attr: str, class_name: str, place: Place, asked: frozenset[str]
     ) -> bool:

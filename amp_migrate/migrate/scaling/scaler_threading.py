@@ -108,6 +108,18 @@ class Travel:
         """Plan an edit of the file that a function stands in."""
         self.edits.append((ir.file_of(function), edit))
 
+    def begin_off(self, init: str, slot: Slot) -> None:
+        """Give each object a switch that is off, before anything else of it is made."""
+        scope = self.program.functions[init]
+        first, *others = scope.body
+        if others and isinstance(first.value, ir.Const):
+            first = others[0]  # behind the docstring
+        off = self.carried.off(self.devices.torch_names.of(init))
+        code = f"{scope.params[0].name}.{self.names[slot]} = {off}"
+        edit = Insert(first.path, code, after=False)
+        if (ir.file_of(init), edit) not in self.edits:
+            self.place(init, edit)
+
     # -- names --------------------------------------------------------------------------------
 
     def _name_slots(self) -> None:
