@@ -42,7 +42,7 @@ loss = F.mse_loss(out.mean(1, keepdim=True), y) - 0.01 * logdet
 ---
 full_w = self.w.float() if self.w.dtype is torch.float16 else self.w
 
-=== a store into what may be no tensor
+=== a store into what an object is given
 LINEAR
 class Store:
     def __init__(self, kept):
@@ -55,7 +55,7 @@ out = model(x)
 store.put(y[:, 0] > 0, out.expand(8, 6)[y[:, 0] > 0])
 loss = F.mse_loss(out, y)
 ---
-    self.kept[index] = value.float() * 2
+    self.kept[index] = (value * 2).to(self.kept.dtype)
 
 === a default of a dict
 LINEAR
