@@ -55,7 +55,7 @@ out = model(x)
 store.put(y[:, 0] > 0, out.expand(8, 6)[y[:, 0] > 0])
 loss = F.mse_loss(out, y)
 ---
-    self.kept[index] = (value * 2).to(self.kept.dtype)
+self.kept[index] = (value * 2).to(self.kept.dtype)
 
 === a default of a dict
 LINEAR
