@@ -176,6 +176,37 @@ def test_hooks(hook: str) -> None:
         assert left_alone(body) == "AMP024"
 
 
+BLIND = {
+    "self.kept = None": True,
+    "self.kept, self.turns = None, self.turns + 1": True,
+    "self.kept = None\n        return None": True,
+    "self.kept = given": False,
+    "return None if self.kept is None else given[0]": False,
+    "self.kept = self.layer.weight.grad": False,
+    "self.look()": False,
+    "yield self.kept": False,
+}
+
+
+@pytest.mark.parametrize("does", BLIND)
+def test_a_hook_that_does_not_look_at_gradients(does: str) -> None:
+    holder = f"""\
+class Holder:
+    def __init__(self, layer):
+        self.layer, self.kept, self.turns = layer, None, 0
+        layer.register_full_backward_hook(self.clear)
+    def look(self):
+        print(self.layer.weight.grad)
+    def clear(self, *given):
+        {does}
+"""
+    body = f"{START}{holder}holder = Holder(model[0])\n{LOOP}{STEP}"
+    if BLIND[does]:
+        assert holder in migrated(body)
+    else:
+        assert left_alone(body) == "AMP024"
+
+
 @pytest.mark.parametrize(
     ("watch", "sees"),
     [

@@ -31,7 +31,7 @@ def seen_by(program: Program, function: str, call: ir.Call) -> str | None:
     origin = program.origin(call.func, function) or ""
     method = ir.method_of(call)
     if origin == "" and method in _ON_GRADIENTS:
-        if linear(program, function, call):
+        if linear(program, function, call) or _ignores(program, function, call):
             return None
         return f"{method}() {_does(program, function, call)}"
     if origin.rpartition(".")[2] in _ON_GRADIENTS:
@@ -117,6 +117,31 @@ def linear(program: Program, function: str, call: ir.Call) -> bool:
             plain = value == gradient and method in _MULTIPLIES
             return plain and _is_number(program, function, arg.value)
     return False
+
+
+def _ignores(program: Program, function: str, call: ir.Call) -> bool:
+    """Whether a hook is a function that neither looks at what it is given, nor gives or calls anything:
+    ``def clear(self, *args): self.kept = None``."""
+    hook = call.argument(0, "hook")
+    refs = () if hook is None else program.resolve(hook, function)
+    return bool(refs) and all(
+        ref.kind == "function" and _is_blind(program.functions[ref.name])
+        for ref in refs
+    )
+
+
+def _is_blind(hook: ir.Function) -> bool:
+    given = {param.name for param in hook.params} - {hook.self_name}
+    return not hook.is_generator and not any(
+        (stmt.kind == "return" and stmt.value not in (None, ir.Const(None)))
+        or isinstance(inner, (ir.Call, ir.Deferred))
+        or (isinstance(inner, ir.Name) and inner.id in given)
+        or (isinstance(inner, ir.Attr) and inner.attr == "grad")
+        for stmt in ir.statements(hook.body)
+        for expr in (stmt.value, *stmt.exprs)
+        if expr is not None
+        for inner in ir.walk(expr)
+    )
 
 
 def _is_number(program: Program, function: str, expr: ir.Expr) -> bool:
