@@ -178,11 +178,11 @@ def importing(statements: str) -> dict[str, str]:
 LEFT = {
     "one of two by try": (
         importing("try:\n    from engine import train\nexcept ImportError:\n    from other import train\n"),
-        {"AMP010"},
+        {"AMP015"},
     ),
     "one of two by if": (
         importing("if 1:\n    from engine import train\nelse:\n    from other import train\n"),
-        {"AMP010"},
+        {"AMP015"},
     ),
     "asked for by its module's name": (
         {"more.py": 'import importlib\nimportlib.import_module("engine").train(1, 2, 3)\n'},

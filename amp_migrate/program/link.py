@@ -406,7 +406,9 @@ class Program(Names):
         if isinstance(expr, (ir.Name, ir.Attr)):
             there = self._import(expr, function)
             if isinstance(there, str):
-                return self._external(there)
+                several = self.alternatives(expr, function)
+                meant = [self.resolve(*one) for one in several]
+                return frozenset().union(*meant) if meant else self._external(there)
             if there is not None:
                 return self.resolve(*there)
         elif not isinstance(expr, (ir.Call, ir.Operation, ir.Walrus)):

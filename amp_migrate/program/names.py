@@ -152,7 +152,9 @@ class Names:
         among them, or cannot be told from another, begins with a dot.
         """
         found = self._import(expr, function)
-        return found if isinstance(found, str) else None
+        if not isinstance(found, str) or self.alternatives(expr, function):
+            return None
+        return found
 
     def elsewhere(self, expr: ir.Expr, function: str) -> tuple[ir.Expr, str] | None:
         """What an import stands for in the other file that it leads to: (expression, top level)."""
@@ -180,6 +182,24 @@ class Names:
                 there = self._in_file(located)
                 if there is not None or not located.rest:
                     yield located.file, None if there is None else there[0]
+
+    def alternatives(self, expr: ir.Expr, function: str) -> list[tuple[ir.Expr, str]]:
+        """What a name stands for that imports in several branches bind, and nothing else does: each an
+        expression, and the top level of its file. Nothing where one of them is out of sight.
+        """
+        unclear = self._import(expr, function)
+        if not (isinstance(unclear, str) and unclear.startswith(_UNCLEAR)):
+            return []
+        owner = self.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        if owner is None or not isinstance(expr, ir.Name):
+            return []  # part of one of them
+        written = [one for one, _ in self.functions[owner].imports if one == expr.id]
+        found = [
+            (there, ir.top_of(ir.global_name(file, "")))
+            for file, there in self.targets(expr.id, owner)
+            if there is not None
+        ]
+        return found if len(found) == len(written) else []
 
     @staticmethod
     def is_local(origin: str) -> bool:

@@ -1340,3 +1340,35 @@ def test_a_hook_in_another_script(tmp_path: Path, runs: bool) -> None:
     (tmp_path / "main.py").write_text(source[:start] + setup + source[end:])
     report = migrate_paths([str(tmp_path)])
     assert bool(report.changed) is not runs
+
+
+ONE_OF_TWO = """\
+if len(sys.argv) < 9:
+    from net import Net
+else:
+    from other import Net
+from losses import compute
+model = Net().to(device)
+"""
+
+
+@pytest.mark.parametrize("is_in_sight", [True, False])
+def test_a_model_that_one_of_two_imports_gives(
+    is_in_sight: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "net.py").write_text(NET)
+    other = NET if is_in_sight else "from nowhere import Net\n"
+    (tmp_path / "other.py").write_text(other)
+    (tmp_path / "losses.py").write_text(LOSSES)
+    source = MIGRATED["a helper"].source
+    start, end = source.index("model = "), source.index("optimizer = ")
+    text = "import sys\n" + source[:start] + ONE_OF_TWO + source[end:]
+    (tmp_path / "main.py").write_text(text)
+    changed = {
+        Path(m.result.path).name: m.result.output
+        for m in migrate_paths([str(tmp_path)]).changed
+    }
+    assert bool(changed) is is_in_sight
+    for file in ("net.py", "other.py") if is_in_sight else ():
+        assert "return torch.sigmoid(self.fc(x).float())\n" in changed[file]

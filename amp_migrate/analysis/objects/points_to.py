@@ -460,6 +460,11 @@ class PointsTo:
         if there is not None:
             yield replace(at, expr=there[0], function=there[1], stmt=None)
             return
+        several = self.program.alternatives(at.expr, at.function)
+        if several:
+            for expr, top in several:
+                yield replace(at, expr=expr, function=top, stmt=None)
+            return
         origin = self.program.origin(at.expr, at.function)
         if origin is not None:
             yield self._object("external", at, origin)
