@@ -460,18 +460,17 @@ class PointsTo:
         if there is not None:
             yield replace(at, expr=there[0], function=there[1], stmt=None)
             return
-        several = self.program.alternatives(at.expr, at.function)
-        if several:
-            for expr, top in several:
-                yield replace(at, expr=expr, function=top, stmt=None)
-            return
         origin = self.program.origin(at.expr, at.function)
         if origin is not None:
             yield self._object("external", at, origin)
             return
         match at.expr:
             case ir.Name(id=name):
-                yield from self._of_name(name, at)
+                several = self.program.alternatives(at.expr, at.function)
+                for expr, top in several:
+                    yield replace(at, expr=expr, function=top, stmt=None)
+                if not several:
+                    yield from self._of_name(name, at)
             case ir.Attr(value=value, attr=attr):
                 yield from self._put_there(at)
                 taken = attribute(attr)
