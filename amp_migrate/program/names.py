@@ -152,7 +152,9 @@ class Names:
         among them, or cannot be told from another, begins with a dot.
         """
         found = self._import(expr, function)
-        if not isinstance(found, str) or self.alternatives(expr, function):
+        if not isinstance(found, str):
+            return None
+        if found.startswith(_UNCLEAR) and self.alternatives(expr, function):
             return None
         return found
 
