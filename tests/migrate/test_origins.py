@@ -609,6 +609,7 @@ def test_variables_that_become_no_attributes(kept: str) -> None:
     [
         ("show(**locals())", "AMP035"),
         ("print(len(vars()))", "AMP035"),
+        ('print(len(locals()), "x" in dir())', "AMP035"),
         ("print([n for n in dir() if n])", "AMP035"),
         ('print(locals()["x"], "x" in vars())', None),
         ("print(sorted(vars(opt)))", None),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import each_part
 from amp_migrate.program.link import Program
 
 _MULTIPLIES = ("mul", "div")
@@ -133,14 +134,11 @@ def _ignores(program: Program, function: str, call: ir.Call) -> bool:
 def _is_blind(hook: ir.Function) -> bool:
     given = {param.name for param in hook.params} - {hook.self_name}
     return not hook.is_generator and not any(
-        (stmt.kind == "return" and stmt.value not in (None, ir.Const(None)))
+        (stmt.kind == "return" and stmt.value != ir.Const(None))
         or isinstance(inner, (ir.Call, ir.Deferred))
         or (isinstance(inner, ir.Name) and inner.id in given)
         or (isinstance(inner, ir.Attr) and inner.attr == "grad")
-        for stmt in ir.statements(hook.body)
-        for expr in (stmt.value, *stmt.exprs)
-        if expr is not None
-        for inner in ir.walk(expr)
+        for stmt, inner in each_part(hook.body)
     )
 
 

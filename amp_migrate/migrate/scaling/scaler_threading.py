@@ -6,7 +6,7 @@ For float16 the switch is the scaler, for bfloat16 a bool; both travel the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
@@ -595,12 +595,9 @@ class Travel:
         for where, stmt, call in calls:
             if where != function or call.args or not isinstance(call.func, ir.Name):
                 continue
-            singly = any(
-                (isinstance(one, ir.Item) and one.value is call)
-                or (isinstance(one, ir.Attr) and one.attr in _ONE_BY_ONE)
-                or (isinstance(one, ir.Operation) and one.op in ("in", "not in"))
-                for one in parts_of(stmt)
-            )
+            inner = parts_of(stmt)
+            asked = [*_taken_singly(inner), *_looked_into(inner)]
+            singly = any(one is call for one in asked)
             if singly or self.program.keeps_locals(stmt, call, function):
                 continue
             if birth is None or self.program.control(function).leads(birth, stmt.path):
@@ -617,12 +614,7 @@ class Travel:
                 inner = parts_of(stmt)
                 if any(map(_takes_states, inner)):
                     continue
-                singly = [
-                    one.value
-                    for one in inner
-                    if isinstance(one, ir.Item)
-                    or (isinstance(one, ir.Attr) and one.attr in _ONE_BY_ONE)
-                ]
+                singly = _taken_singly(inner)
                 for one in inner:
                     match one:
                         case ir.Attr(value=holder, attr="__dict__"):
@@ -749,6 +741,25 @@ def _looked_up(program: Program) -> list[tuple[int, str, bool]]:
                     if ir.key_of(func) in _NAMESPACES:
                         taken.append((stmt.line, name, False))
     return called + taken
+
+
+def _taken_singly(inner: Iterable[ir.Expr]) -> list[ir.Expr]:
+    """That of which one element is taken, or given: ``vars(self)[name]``, ``self.__dict__.get(name)``."""
+    return [
+        one.value
+        for one in inner
+        if isinstance(one, ir.Item)
+        or (isinstance(one, ir.Attr) and one.attr in _ONE_BY_ONE)
+    ]
+
+
+def _looked_into(inner: Iterable[ir.Expr]) -> list[ir.Expr]:
+    """That of which it is only asked whether it has an element: ``"x" in vars()``."""
+    return [
+        one.operands[-1]
+        for one in inner
+        if isinstance(one, ir.Operation) and one.op in ("in", "not in")
+    ]
 
 
 def _takes_states(expr: ir.Expr) -> bool:
