@@ -61,7 +61,7 @@ _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _REGIONS = frozenset(("region", "open"))
 _IN_REGIONS = frozenset(("plain", "plain step", "numeric"))
 """Kinds of event that make ways worth walking."""
-_MOST_STEPS = 300_000
+_MOST_STEPS_OF_ALL = 300_000
 """Of the ways from all roots together: a program of a thousand tests has as many."""
 
 
@@ -531,7 +531,7 @@ def _walked(context: Context) -> Protocol:
     events = AmpEvents(amp_of(context))
     found = Protocol(Owners(events.amp, events), events)
     for root in _roots(events):
-        if found.walked > _MOST_STEPS:
+        if found.walked > _MOST_STEPS_OF_ALL:
             # What begins here may be a witness for what others do wrong.
             found.unseen |= events.called_from(root)
         else:
