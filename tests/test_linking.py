@@ -264,6 +264,27 @@ def test_a_name_that_a_star_brings_from_a_package_ends(tmp_path: Path) -> None:
     assert "scaler" in after["main.py"]
 
 
+def test_an_optimizer_that_a_package_gets_by_a_star_is_one(tmp_path: Path) -> None:
+    files = {
+        "opts/__init__.py": "from torch.optim import *\nfrom .plain import *\n",
+        "opts/plain.py": """\
+            import torch
+
+
+            class Plain(torch.optim.Optimizer):
+                def step(self):
+                    for group in self.param_groups:
+                        for p in group["params"]:
+                            p.data.add_(p.grad, alpha=-group["lr"])
+            """,
+        "main.py": "from opts import Plain\n"
+        + MAIN.replace("torch.optim.SGD", "Plain"),
+    }
+    codes, after = run(tmp_path, files)
+    assert codes == []
+    assert "scaler.step(optimizer)" in after["engine.py"]
+
+
 @pytest.mark.parametrize(
     ("look", "steps"), ((migrate_paths, 150_000), (lint_paths, 50_000))
 )

@@ -470,12 +470,14 @@ class Names:
         facts = self.modules.get(located.file)
         if facts is None:
             return None
-        if self.owner(located.rest[0], facts.top.qualname) is None:
+        # Not the file's own top level where it is `import *` that brings the name.
+        owner = self.owner(located.rest[0], facts.top.qualname)
+        if owner is None:
             return None
         expr: ir.Expr = ir.Name(located.rest[0])
         for attr in located.rest[1:]:
             expr = ir.Attr(expr, attr)
-        return expr, facts.top.qualname
+        return expr, owner
 
     def _star_homes(self, name: str, function: str) -> Iterator[str]:
         """The files in which a name that ``import *`` brings to a function's file is bound."""
