@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -86,6 +86,7 @@ class Coverage:
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
         self._given: dict[Identity, list[tuple[str, Identity]]] = {}
+        self._taken: dict[tuple[object, ...], Collection[tuple[object, Context]]] = {}
         self._way: Way = {}
         self._asked: Way = {}
         """The part of the way that leads to the place which is asked about: what it leads into from there
@@ -1011,17 +1012,7 @@ class Coverage:
                 for inner in parts_of(site.stmt)
             ):
                 continue  # It gives several.
-            at = (site.call, site.caller, site.stmt, one.context[:depth])
-            given = [o for o in self.points_to.of(*at, same=True) if not o.is_none]
-            values = [o for o in given if o.kind == "value" and not o.fields]
-            places = {(o.site, o.context) for o in values}
-            if (
-                len(places) > 1
-                and (one.site, one.context) in places
-                and len({o.context[: depth + 1] for o in values}) == 1
-                and all(o.kind == "open" for o in given if o not in values)
-                and not any(isinstance(o.expr, ir.Display) for o in values)
-            ):
+            if (one.site, one.context) in self._alternatives(site, one.context[:depth]):
                 return one._replace(
                     expr=site.call,
                     function=site.caller,
@@ -1031,6 +1022,26 @@ class Coverage:
                     bound=self._bound_to(site),
                 )
         return None
+
+    def _alternatives(
+        self, site: CallSite, context: Context
+    ) -> Collection[tuple[object, Context]]:
+        """What makes the objects of which a call gives one, whichever it is, with the calls that lead
+        there; empty where it gives always the same, or what is not made by it."""
+        asked = (site.call, site.caller, site.stmt.path, context)
+        if asked not in self._taken:
+            at = (site.call, site.caller, site.stmt, context)
+            given = [o for o in self.points_to.of(*at, same=True) if not o.is_none]
+            values = [o for o in given if o.kind == "value" and not o.fields]
+            places = {(o.site, o.context) for o in values}
+            is_one_of_them = (
+                len(places) > 1
+                and len({o.context[: len(context) + 1] for o in values}) == 1
+                and all(o.kind == "open" for o in given if o not in values)
+                and not any(isinstance(o.expr, ir.Display) for o in values)
+            )
+            self._taken[asked] = places if is_one_of_them else frozenset()
+        return self._taken[asked]
 
     def _bound_to(self, site: CallSite) -> Bound | None:
         """The variable that is given what a call gives."""
