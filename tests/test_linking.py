@@ -285,6 +285,34 @@ def test_an_optimizer_that_a_package_gets_by_a_star_is_one(tmp_path: Path) -> No
     assert "scaler.step(optimizer)" in after["engine.py"]
 
 
+def test_what_a_module_found_by_its_name_makes_and_moves_is_asked(
+    tmp_path: Path,
+) -> None:
+    """Neither its class nor its device can be seen: its parameters tell."""
+    engine = ENGINE.replace(
+        "optimizer):", "config):\n    optimizer = SGD(model.parameters(), lr=0.1)"
+    )
+    files = {
+        "models/one.py": NET,
+        "engine.py": "from torch.optim import SGD\n" + engine,
+        "main.py": """\
+            import sys
+            from importlib import import_module
+            from engine import train
+            from net import batches
+            found = import_module("models." + sys.argv[1])
+            config = found.Config()
+            model = found.Net(config).to(config.device)
+            train(model, batches, config)
+            """,
+    }
+    codes, after = run(tmp_path, files)
+    assert codes == []
+    assert 'enabled=next(model.parameters()).device.type == "cuda"' in " ".join(
+        after["engine.py"].split()
+    )
+
+
 @pytest.mark.parametrize(
     ("look", "steps"), ((migrate_paths, 150_000), (lint_paths, 50_000))
 )

@@ -81,6 +81,42 @@ full_h = h.float() if h.dtype is torch.float16 else h
     p = self.judge(full_h)
     return F.binary_cross_entropy(p, t)
 
+=== a list that becomes a tensor, in a model whose wrapper takes its name
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 3)
+    def forward(self, x):
+        parts = []
+        for part in x.split(2):
+            parts.append(self.body(part))
+        parts = torch.cat(parts, dim=0)
+        parts = parts.sigmoid()
+        return x, x, parts
+class Focal(nn.Module):
+    def forward(self, ps):
+        found = []
+        for i in range(ps.shape[0]):
+            p = ps[i, :]
+            p = torch.clamp(p, 1e-4, 1.0 - 1e-4)
+            found.append(-torch.log(1.0 - p).sum())
+        return torch.stack(found)
+class Both(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.focal = model, Focal()
+    def forward(self, x):
+        _, _, ps = self.model(x)
+        return self.focal(ps), ps
+model = Net()
+model = Both(model).to(device)
+---
+losses, _ = model(x)
+loss = losses.mean()
+---
+full_parts = parts.float() if parts.dtype is torch.float16 else parts
+parts = full_parts.sigmoid()
+
 === a class of layers behind others, and a loss that nothing calls
 JUDGE
 class Adverse(nn.Module):
@@ -1338,6 +1374,20 @@ def test_a_hook_in_another_script(tmp_path: Path, runs: bool) -> None:
     setup = "from net import build\n" + "import look\n" * runs
     setup += "model = build().to(device)\ncriterion = nn.BCELoss()\n"
     (tmp_path / "main.py").write_text(source[:start] + setup + source[end:])
+    report = migrate_paths([str(tmp_path)])
+    assert bool(report.changed) is not runs
+
+
+@pytest.mark.parametrize("runs", (False, True))
+def test_a_half_model_in_another_script(tmp_path: Path, runs: bool) -> None:
+    """What is half there does not keep a value of unknown width from being cast here."""
+    (tmp_path / ".git").mkdir()
+    half = "import torch\ndef half(x):\n    return x.to(torch.float16)\nprint(half(torch.ones(1)))\n"
+    (tmp_path / "look.py").write_text(half)
+    source = MIGRATED[
+        "a list that becomes a tensor, in a model whose wrapper takes its name"
+    ].source
+    (tmp_path / "main.py").write_text("import look\n" * runs + source)
     report = migrate_paths([str(tmp_path)])
     assert bool(report.changed) is not runs
 

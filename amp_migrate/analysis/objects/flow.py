@@ -170,7 +170,20 @@ class Flow:
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""
         puts = self.contents.put_into(at.expr, at.function)
-        return [Made(put.value, put.function, put.stmt) for put in puts]
+        found = [Made(put.value, put.function, put.stmt) for put in puts]
+        if not found or not isinstance(at.expr, ir.Name):
+            return found
+        name, owner = at.expr.id, self.program.owner(at.expr.id, at.function)
+        held, from_start = self.reaching(name, at)
+        if from_start or owner != at.function:
+            return found
+        # Not what was put into a list that the variable no longer holds: `feats = torch.cat(feats)`.
+        return [
+            put
+            for put in found
+            if put.function != owner
+            or any(stmt in held for stmt in self.reaching(name, put)[0])
+        ]
 
     def is_filled(self, at: Made) -> bool:
         """Whether a variable or attribute holds a collection whose elements are not where they were."""
@@ -205,8 +218,22 @@ class Flow:
                 continue
             if stmt.value is None:
                 return None
-            result.append(Made(stmt.value, function, stmt, index))
+            if not _lacks(stmt.value, index):
+                result.append(Made(stmt.value, function, stmt, index))
         return result or None
+
+
+def _lacks(expr: ir.Expr, index: int | None) -> bool:
+    """Whether a tuple that is written out has no such element: what takes that raises, or gets another."""
+    return (
+        index is not None
+        and isinstance(expr, ir.Display)
+        and expr.kind != "dict"
+        and len(expr.items) <= index
+        and not any(
+            isinstance(i, ir.Operation) and i.op == "starred" for i in expr.items
+        )
+    )
 
 
 def _written_out(made: Made) -> list[Made] | None:

@@ -340,11 +340,13 @@ class Moves:
 
     @cached_property
     def _moved(self) -> list[tuple[Move, list[Object], list[Object]]]:
-        """The moves of modules, each with what it moves, and what holds that."""
+        """The moves of modules, and of what out of sight makes, each with what it moves, and what holds
+        that."""
         return [
             (move, self._modules([(receiver, place)]), self._around(receiver, place))
             for move in self.all
-            if move.kind == "module" and move.receiver is not None
+            if move.receiver is not None
+            and (move.kind == "module" or isinstance(move.receiver, ir.Call))
             for receiver, place in ((move.receiver, (move.function, move.stmt, ())),)
         ]
 

@@ -195,19 +195,28 @@ class Remedies:
 
     @cached_property
     def has_halves(self) -> bool:
-        """Whether the program has half values of its own, which are to stay so with AMP off."""
-        program = self.program
+        """Whether what can run here has half values of its own, which are to stay so with AMP off."""
+        program, can_run = self.program, self.flow.can_run
         return any(
-            not module.identifiers.isdisjoint(_HALVES)
-            for module in program.modules.values()
+            can_run(function) and (word in _HALVES or self._makes_half(stmt, function))
+            for word in (*_HALVES, "half")
+            for function, stmt in program.mentioning(word)
         ) or any(
+            can_run(qualname) and not _HALVES.isdisjoint(ir.words_in(expr))
+            for qualname, function in program.functions.items()
+            for expr in (*(p.default for p in function.params), *function.decorators)
+            if expr is not None
+        )
+
+    def _makes_half(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement says ``x.half()`` or ``torch.half``."""
+        return any(
             (
                 isinstance(inner, ir.Call)
                 and isinstance(inner.func, ir.Attr)
                 and inner.func.attr == "half"
             )
-            or (program.origin(inner, function) or "").endswith(".half")
-            for function, stmt in program.mentioning("half")
+            or (self.program.origin(inner, function) or "").endswith(".half")
             for inner in parts_of(stmt)
         )
 

@@ -331,12 +331,18 @@ class Sigmoids(Planner):
                 return False
             one = pending.pop()
             if isinstance(one.expr, ir.Display):
-                return True
-            if isinstance(one.expr, (ir.Name, ir.Attr)):
-                pending += self.flow.made(one) or ()
+                meant = () if one.index is None else one.expr.items[one.index :][:1]
+                if not meant:
+                    return True
+                pending += map(one.inner, meant)
+            elif isinstance(one.expr, (ir.Name, ir.Attr)):
+                pending += (
+                    m.inner(m.expr, one.index if m.index is None else m.index)
+                    for m in self.flow.made(one) or ()
+                )
             elif isinstance(one.expr, ir.Call):
                 for callee in self.program.callees(one.expr, one.function):
-                    pending += self.flow.returned(callee, None) or ()
+                    pending += self.flow.returned(callee, one.index) or ()
         return True
 
     def _squash_call(self, at: Made, call: ir.Call) -> None:
