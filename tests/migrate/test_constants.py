@@ -690,6 +690,17 @@ p = torch.clamp(p, 1e-4, 1.0 - 1e-4)
 loss = -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()
 ---
 out = self.act(out.float())
+
+=== what an object returns
+LINEAR
+class Scale:
+    def __call__(self, values):
+        return values[0]
+---
+scale = Scale()
+loss = (1 / (scale(model(x)).abs() + 1 + 1e-8)).mean()
+---
+    loss = (1 / (scale(output).abs() + 1 + 1e-8)).mean()
 """)
 REFUSED = cases("""\
 === a mask of a product
@@ -899,17 +910,6 @@ scale = Scale()
 loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
 ---
 loss = F.mse_loss(model(x), y) + (1 /
-
-=== what an object returns
-LINEAR
-class Scale:
-    def __call__(self, values):
-        return values[0]
----
-scale = Scale()
-loss = (1 / (scale(model(x)).abs() + 1e-8)).mean()
----
-loss = (1 /
 """)
 
 

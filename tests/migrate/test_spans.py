@@ -424,6 +424,151 @@ ema.lerp_(out.detach().mean(0), 0.1)
 loss = F.mse_loss(out, y)
 ---
 ema.lerp_(out.detach().mean(0).to(ema.dtype), 0.1)
+
+=== an assert of a dtype in a helper
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+---
+h = model(x)
+loss = check(h).mean() + F.mse_loss(h, y)
+---
+    h = h.float()
+
+=== a helper that is given its tensor by name
+model = nn.Linear(6, 4).to(device)
+def f(*, h, check=True):
+    assert h.dtype == torch.float32
+    return h.abs().mean()
+---
+loss = f(h=model(x))
+---
+    loss = f(h=output)
+
+=== a helper that is given a dict
+model = nn.Linear(6, 4).to(device)
+def f(out):
+    return torch.fft.irfft(out["h"], 4).mean()
+---
+loss = f({"h": model(x), "n": 3})
+---
+    loss = f({"h": output, "n": 3})
+
+=== a helper that makes several of one
+model = nn.Linear(6, 4).to(device)
+def clip(h):
+    lo, hi = [torch.quantile(h, q) for q in (0.1, 0.9)]
+    return h.clamp(lo, hi)
+---
+h = model(x)
+loss = clip(h).mean()
+---
+    loss = clip(h.float()).mean()
+
+=== a helper that is given a helper
+model = nn.Linear(6, 4).to(device)
+def f(h, parts):
+    total = 0.0
+    for part in parts(h):
+        total = total + torch.fft.irfft(part, 4).mean()
+    return total
+def halves(h):
+    return h.split(4)
+---
+loss = f(model(x), halves)
+---
+    h = h.float()
+
+=== helpers in one expression
+model = nn.Linear(6, 4).to(device)
+def norm(h):
+    return h / h.norm()
+def f(h, scale):
+    a = scale(h) * torch.fft.irfft(norm(h), 4)
+    return a.mean()
+def ident(h):
+    return h * 1
+---
+loss = f(model(x), ident)
+---
+    h = h.float()
+
+=== a generator that is used up
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    return sum(torch.fft.irfft(row, 4).mean() for row in h.split(4))
+---
+loss = f(model(x))
+---
+    h = h.float()
+
+=== a helper that gives two, and a dtype that is asked of one
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs(), h * 2
+---
+h = model(x)
+a, b = check(h)
+assert b.dtype == torch.float32
+loss = (a + b).mean()
+---
+    a, b = check(h.float())
+
+=== a helper that a forward calls
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+NET
+    h = self.features(x)
+    h = check(h)
+    return self.fc2(h)
+---
+loss = F.mse_loss(model(x), y)
+---
+    h = check(h.float())
+
+=== a helper that a helper calls
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+def outer(h):
+    return check(h) + 1
+---
+h = model(x)
+loss = outer(h).mean() + F.mse_loss(h, y)
+---
+    return check(h.float()) + 1
+
+=== a method that asks for a dtype
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+    def forward(self, x):
+        h = self.fc(x)
+        return self.look(h)
+    def look(self, h):
+        assert h.dtype == torch.float32
+        return h.abs()
+model = Net().to(device)
+---
+loss = model(x).mean()
+---
+    return self.look(h.float())
+
+=== an exception for a dtype
+LINEAR
+def check(h):
+    if h.dtype != torch.float32:
+        raise TypeError(h.dtype)
+    return h.abs()
+---
+h = model(x)
+loss = check(h).mean() + F.mse_loss(h, y)
+---
 """)
 
 REFUSED = cases("""\
@@ -505,6 +650,282 @@ model = Net([torch.sigmoid]).to(device)
 loss = entropy(model(x))
 ---
 return -(p
+
+=== a helper that changes what it is given
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    assert h.dtype == torch.float32
+    h[:, 0] = 1.0
+    return h.pow(2).mean()
+---
+h = model(x) * 1
+loss = f(h) + h.mean()
+---
+assert h
+
+=== a view of what a helper is given, changed behind it
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    assert h.dtype == torch.float32
+    return h.view(-1)
+---
+h = model(x) * 1
+z = f(h)
+z.mul_(2)
+loss = z.mean() + h.mean()
+---
+assert h
+
+=== a view of what a helper is given, changed at once
+model = nn.Linear(6, 4).to(device)
+def f(h):
+    assert h.dtype == torch.float32
+    return h.view(-1)
+---
+h = model(x) * 1
+f(h)[0] = 2
+loss = h.mean()
+---
+assert h
+
+=== a method that is called like a function of torch
+model = nn.Linear(6, 4).to(device)
+class T:
+    def exp(self, h):
+        assert h.dtype == torch.float32
+        return h
+    def run(self, h):
+        z = self.exp(h)
+        z.mul_(2)
+        return torch.quantile(z * 1, 0.5) + h.mean()
+t = T()
+---
+h = model(x) * 1
+loss = t.run(h)
+---
+assert h
+
+=== what a helper keeps
+model = nn.Linear(6, 4).to(device)
+kept = []
+def f(h):
+    assert h.dtype == torch.float32
+    kept.append(h)
+    return h.mean()
+---
+h = model(x) * 1
+loss = f(h)
+kept.pop().mul_(2)
+loss = loss + h.mean()
+---
+assert h
+
+=== a helper that is called outside, too
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+---
+h = model(x)
+loss = check(h).mean()
+loss.backward()
+optimizer.step()
+print(check(h).sum().item() >= 0)
+optimizer.zero_grad()
+loss = model(x).mean()
+---
+assert h
+
+=== a helper that calls itself
+LINEAR
+def check(h, n=2):
+    assert h.dtype == torch.float32
+    return check(h * 2, n - 1) if n else h.abs()
+---
+loss = check(model(x)).mean()
+---
+assert h
+
+=== one call of two has no cast
+LINEAR
+kept = []
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+---
+h = model(x)
+kept.append(h)
+loss = check(h).mean() + check(kept.pop()).mean()
+---
+assert h
+
+=== a helper that is given to something
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+---
+h = model(x)
+loss = check(h).mean() + torch.utils.checkpoint.checkpoint(check, h, use_reentrant=False).mean()
+---
+assert h
+
+=== a helper in a table
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+table = {"a": check}
+---
+h = model(x)
+loss = check(h).mean() + table["a"](h).mean()
+---
+assert h
+
+=== starred arguments
+LINEAR
+def check(h, k):
+    assert h.dtype == torch.float32
+    return h.abs() + k
+---
+both = (model(x), 1.0)
+loss = check(*both).mean()
+---
+assert h
+
+=== a tensor where a setting is meant
+LINEAR
+def check(h, dim=0):
+    assert h.dtype == torch.float32
+    assert dim.dtype == torch.float32
+    return h.abs() + dim
+---
+loss = check(model(x), dim=model(x)).mean()
+---
+assert h
+
+=== a default that is half
+LINEAR
+---
+g = model(x)
+def check(h, k=g):
+    assert k.dtype == torch.float32
+    return h.abs() + k
+loss = check(model(x)).mean()
+---
+assert k
+
+=== a helper that calls a layer
+model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 1)).to(device)
+def check(h):
+    assert h.dtype == torch.float32
+    return model[1](h)
+---
+loss = check(model[0](x)).mean()
+---
+assert h
+
+=== a call in a comprehension
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+---
+hs = [model(x), model(x * 2)]
+loss = sum(check(h).mean() for h in hs)
+---
+assert h
+
+=== a call in a lambda
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h.abs()
+---
+run = lambda h: check(h).mean()
+loss = run(model(x))
+---
+assert h
+
+=== a helper that keeps a gradient
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    h.retain_grad()
+    return h.abs()
+---
+h = model(x)
+loss = check(h).mean()
+---
+assert h
+
+=== what a helper is given, compared to what it gives
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h
+---
+h = model(x)
+k = check(h)
+loss = h.mean() if k is h else h.mean() * 2
+---
+assert h
+
+=== what a method keeps
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+        self.seen = None
+    def forward(self, x):
+        h = self.fc(x)
+        return self.look(h)
+    def look(self, h):
+        assert h.dtype == torch.float32
+        self.seen = h
+        return h.abs()
+model = Net().to(device)
+---
+loss = model(x).mean()
+---
+assert h
+
+=== a helper that writes a global variable
+LINEAR
+total = 0
+def check(h):
+    global total
+    assert h.dtype == torch.float32
+    total = total + h.detach().mean()
+    return h.abs()
+---
+loss = check(model(x)).mean()
+---
+assert h
+
+=== more digits than half precision has
+LINEAR
+def check(h, k):
+    assert torch.allclose(h - k, h + (-k))
+    return (h - k).abs()
+---
+h = model(x)
+loss = check(h, y).mean()
+---
+assert torch
+
+=== what a helper is given, changed behind it
+LINEAR
+def check(h):
+    assert h.dtype == torch.float32
+    return h
+---
+h = model(x)
+k = check(h)
+h += k.abs()
+loss = k.mean() + h.mean()
+---
+assert h
 """)
 
 

@@ -15,6 +15,7 @@ from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Planner
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings
+from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
 SIMPLE = frozenset("expr assign annassign augassign return".split())
@@ -31,7 +32,7 @@ _TAKES_TENSOR = (
 """Functions that want a tensor first."""
 _FACTORS = operations("product", "sparse") - {"einsum", "chain_matmul", "multi_dot"}
 """Functions that want two tensors first."""
-_SETTINGS = frozenset("device dtype dim axis keepdim reduction".split())
+SETTINGS = frozenset("device dtype dim axis keepdim reduction".split())
 """Arguments that are no values to compute with."""
 Use = tuple[ir.Stmt, ir.Expr]
 
@@ -45,6 +46,8 @@ class Span:
     last: int
     is_called: bool = False
     """It runs in another span, from which it is called: nothing has to be written."""
+    follows: bool = False
+    """Functions of the program may be called in it."""
 
     def holds(self, function: str, path: ir.Path) -> bool:
         """Whether a statement is one of the span's, or inside one."""
@@ -70,6 +73,9 @@ class Unfit(Exception):
 
 class Entering(Planner):
     """Finds it for one program."""
+
+    _asked: frozenset[str] = frozenset()
+    """The functions that are asked what they take: they may call themselves."""
 
     def uses(
         self, span: Span, inside: list[ir.Stmt], apart: set[int]
@@ -275,9 +281,33 @@ class Entering(Planner):
                     word in _TAKES_TENSOR
                 ):
                     return True
+        if isinstance(expr, ir.Call) and self._gives_tensor(expr, name, function):
+            return True
         return any(
             self._takes_tensor(child, name, function) for child in ir.children(expr)
         )
+
+    def _gives_tensor(self, call: ir.Call, name: ir.Expr, function: str) -> bool:
+        """Whether a variable is given to a function of the program that takes a tensor there."""
+        sites = list(self.program.call_sites_of(call, function))
+        return bool(sites) and all(
+            any(
+                self.program.argument_at(site, param.name) == name
+                and self._is_tensor_in(site.callee, param.name)
+                for param in self.program.functions[site.callee].params
+            )
+            for site in sites
+        )
+
+    def _is_tensor_in(self, function: str, param: str) -> bool:
+        asked = self._asked
+        if function in asked:
+            return False
+        self._asked = asked | {function}
+        try:
+            return self._has_dtype(whole(self.program, function), ir.Name(param))
+        finally:
+            self._asked = asked
 
     def _is_used_later(self, span: Span, name: ir.Name) -> bool:
         """Whether what a variable holds may be read behind a span, or by another function."""
@@ -326,6 +356,12 @@ class Entering(Planner):
         return False
 
 
+def whole(program: Program, function: str) -> Span:
+    """The body of a function, which is called from another span."""
+    body = program.functions[function].body
+    return Span(function, body[0].path, body[-1].path[-1][1], True, True)
+
+
 def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
     """The variables, attributes and elements that an expression computes with; no methods."""
     if id(expr) in apart:
@@ -335,7 +371,7 @@ def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
             if isinstance(func, ir.Attr):
                 yield from leaves(func.value, apart)
             for arg in args:
-                if arg.name not in _SETTINGS:
+                if arg.name not in SETTINGS:
                     yield from leaves(arg.value, apart)
         case ir.Name():
             yield expr

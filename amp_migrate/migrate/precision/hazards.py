@@ -169,19 +169,31 @@ class Hazards:
         )
         if self.given_up is not None and not all(map(spans.plan, self.spans)):
             return self.given_up
+        blocked: Refusal | None = None
         for function, stmt in reached:
             if any(span.holds(function, stmt.path) for span in spans.planned):
                 continue
             refusal = self._remedied(function, stmt)
             if refusal is None or not self._executes(function, stmt):
                 continue
-            if not (self._suits(function, stmt) and spans.around(function, stmt)):
-                return refusal
+            suits = self._suits(function, stmt)
+            found = suits and (
+                spans.around(function, stmt)
+                or spans.around(function, stmt, follows=True)
+            )
+            if not (found or spans.around_calls(function)):
+                if suits:
+                    return refusal
+                # It may be of what another one makes fp32.
+                blocked = blocked or refusal
+                continue
             self.given_up = self.given_up or refusal
         if len(spans.planned) > len(self.spans):
             # What they bind is fp32, and what they call runs without autocast.
             self.spans = spans.planned
             return self.find(functions, runs, regions)
+        if blocked is not None:
+            return blocked
         arrays = Arrays(remedies, self.forward, inside, under)
         refusal = arrays.refusal(self.functions)
         if refusal is not None:
@@ -220,7 +232,9 @@ class Hazards:
             for stmt in _statements_of(program.functions[run.function], run):
                 if not self._is_isolated(run.function, stmt):
                     yield run.function, stmt
-                    yield from self._lambdas(run.function, stmt)
+                    for owner, definition in self._lambdas(run.function, stmt):
+                        yield owner, definition
+                        pending += self._called.by(owner, definition)
                 pending += self._called.by(run.function, stmt)
                 names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):

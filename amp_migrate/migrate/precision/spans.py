@@ -17,16 +17,25 @@ from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import FullPrecision, Hoist, Island, Upcast
 from amp_migrate.migrate.precision.constants import Constants
-from amp_migrate.migrate.precision.entering import SIMPLE, Entering, Span, Unfit, holder
+from amp_migrate.migrate.precision.entering import (
+    SETTINGS,
+    SIMPLE,
+    Entering,
+    Span,
+    Unfit,
+    holder,
+    whole,
+)
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.islands import OUTPUTS
 from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies
 from amp_migrate.migrate.precision.sigmoids import Planned, Sigmoids
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, parts_of
+from amp_migrate.program.link import CallSite
 
 _KINDS = frozenset(
-    "expr assign annassign augassign return if for pass raise continue break".split()
+    "expr assign annassign augassign return if for pass raise continue break assert".split()
 )
 _UNFIT = operations("unfit")
 """The backward of the first goes by the size of its gradient, which a scaler changes; the others tell
@@ -35,6 +44,8 @@ _OF_THE_OBJECT = frozenset("backward step zero_grad retain_grad register_hook".s
 """Methods that train, or are about the very tensor, and not about a copy."""
 _FRESH = operations("fresh")
 """Functions and methods whose result is a tensor of its own, no view."""
+_USE_UP = frozenset(f"builtins.{n}" for n in "sum max min all any list tuple".split())
+"""What computes all that a generator gives before it returns."""
 _MOST = 30
 
 
@@ -62,13 +73,15 @@ class Spans(Planner):
         self.constants = constants
         self.formulas = formulas
         self.under_autocast = under_autocast
-        self.known = known
+        self.known = [span for span in known if not span.is_called]
         self.planned: dict[Span, None] = {}
         self.entered: set[str] = set()
         """The variables that the last one casts."""
+        self._closed: dict[str, bool] = {}
 
-    def around(self, function: str, stmt: ir.Stmt) -> bool:
-        """Plan the smallest island around a statement; whether there is one.
+    def around(self, function: str, stmt: ir.Stmt, follows: bool = False) -> bool:
+        """Plan the smallest island around a statement; whether there is one. ``follows``: functions of the
+        program may be called in it.
 
         Where a number is too small for half precision, so are the values that it is for: what they are
         computed with is part of it, as far as that stands right before.
@@ -77,7 +90,7 @@ class Spans(Planner):
         start = self._state()
         best: Span | None = None
         entered: set[str] = set()
-        for span in self._candidates(function, stmt):
+        for span in self._candidates(function, stmt, follows):
             if best is not None and (
                 not small
                 or best in self.known
@@ -94,8 +107,46 @@ class Spans(Planner):
                 break
         self._restore(start)
         if best is None:
-            best = Span(function, stmt.path, stmt.path[-1][1])
+            best = Span(function, stmt.path, stmt.path[-1][1], follows=follows)
         return self.plan(best)
+
+    def around_calls(self, function: str) -> bool:
+        """Plan islands around all calls of a function, so that all of it runs in fp32; whether there are
+        such."""
+        sites, start = self._calls_under_autocast(function), self._state()
+        if not sites or not self._has_known_callers(function):
+            return False
+        for site in sites:
+            if id(site.call) not in self.sigmoids.in_fp32:
+                self.around(site.caller, site.stmt, follows=True)
+        if self.plan(whole(self.program, function)):
+            return True
+        self._restore(start)
+        return False
+
+    def _calls_under_autocast(self, function: str) -> list[CallSite]:
+        return [
+            site
+            for site in self.program.call_sites.get(function, ())
+            if (site.caller, site.stmt.path) in self.under_autocast
+        ]
+
+    def _has_known_callers(self, function: str) -> bool:
+        """Whether each call of a function is seen to be one, also of what is not known."""
+        program, facts = self.program, self.program.functions[function]
+        if function in program.escaping or facts.name == "forward":
+            return False
+        if facts.class_name is None:
+            return True
+        if facts.name.startswith("__"):
+            return False
+        for owner, stmt in program.mentioning(facts.name):
+            called = {id(c.func) for c in calls_of(stmt) if program.callees(c, owner)}
+            for inner in parts_of(stmt):
+                said = getattr(inner, "attr", getattr(inner, "value", None))
+                if said == facts.name and id(inner) not in called:
+                    return False
+        return True
 
     def plan(self, span: Span) -> bool:
         """Plan an island; whether that is exact with AMP off, and helps."""
@@ -136,7 +187,9 @@ class Spans(Planner):
             for stmt in block[span.path[-1][1] : other.path[-1][1]]
         )
 
-    def _candidates(self, function: str, stmt: ir.Stmt) -> Iterator[Span]:
+    def _candidates(
+        self, function: str, stmt: ir.Stmt, follows: bool
+    ) -> Iterator[Span]:
         """Ever more statements up to one, then those up to the one that this stands in."""
         yield from (span for span in self.known if span.holds(function, stmt.path))
         control = self.program.control(function)
@@ -155,25 +208,32 @@ class Spans(Planner):
                     or (function, first.path) not in self.under_autocast
                 ):
                     break
-                yield Span(function, first.path, end)
+                yield Span(function, first.path, end, follows=follows)
 
     # -- one island -----------------------------------------------------------------------------
 
     def _edits(self, span: Span) -> list[Found]:
         """What makes all of a span fp32; raises `Unfit` where that cannot be shown."""
         function = span.function
+        if span.is_called and not all(
+            id(site.call) in self.sigmoids.in_fp32
+            for site in self._calls_under_autocast(function)
+        ):
+            raise Unfit
         inside = [
             one
             for one in self.program.statements(function)
             if span.holds(function, one.path)
         ]
         hoisted: list[ir.Call] = []
-        if len(inside) == 1:
+        if len(inside) == 1 and not span.is_called:
             hoisted = self._layers(span, inside[0])
         for stmt in inside:
             self._check(span, stmt, hoisted)
         small = [of for stmt in inside for of in self._small(function, stmt)]
         entering = self.entering.uses(span, inside, set(map(id, hoisted)))
+        if span.is_called and entering:
+            raise Unfit
         self.entered = {
             use.id for uses in entering for _, use in uses if isinstance(use, ir.Name)
         }
@@ -193,6 +253,8 @@ class Spans(Planner):
         for stmt in inside:
             if self.formulas.refusal(function, stmt) is not None:
                 raise Unfit
+        if span.is_called:
+            return []
         for number, call in enumerate(hoisted, 1):
             edits += self._hoist(function, inside[0], call, number)
         island = Island(span.path) if hoisted else FullPrecision(span.path, span.last)
@@ -287,9 +349,21 @@ class Spans(Planner):
             or (function, stmt.path) not in self.under_autocast
         ):
             raise Unfit
+        if stmt.kind == "assert" and any(
+            ir.method_of(call) == "allclose" for call in calls_of(stmt)
+        ):
+            raise Unfit
+        used_up = {
+            id(arg.value)
+            for call in calls_of(stmt)
+            if self.program.origin(call.func, function) in _USE_UP
+            for arg in call.args
+        }
         for inner in parts_of(stmt):
             if isinstance(inner, (ir.Deferred, ir.Suspend, ir.Walrus)) or (
-                isinstance(inner, ir.Comprehension) and inner.lazy
+                isinstance(inner, ir.Comprehension)
+                and inner.lazy
+                and id(inner) not in used_up
             ):
                 raise Unfit
         apart = {id(inner) for call in hoisted for inner in ir.walk(call)}
@@ -301,7 +375,8 @@ class Spans(Planner):
                 self._check_changed(span, stmt, target)
 
     def _check_call(self, span: Span, stmt: ir.Stmt, call: ir.Call) -> None:
-        """Allow functions and methods of torch, and layers without parameters."""
+        """Allow functions and methods of torch, and layers without parameters; and functions of the program
+        where they are followed."""
         function, func = span.function, call.func
         if isinstance(func, ir.Attr) and func.attr in _UNFIT:
             raise Unfit
@@ -318,6 +393,15 @@ class Spans(Planner):
                 raise Unfit
             return
         refs = self.program.resolve(func, function)
+        callees = self.program.callees(call, function) if span.follows else ()
+        if callees and len(callees) == len(refs):
+            for callee in callees:
+                self._check_callee(callee)
+            for arg in call.args:
+                at = Made(arg.value, function, stmt)
+                if arg.name in SETTINGS and not self.halves.is_never_half(at):
+                    raise Unfit  # Elsewhere such a one is no tensor.
+            return
         if refs:
             plain = all(
                 ref.kind == "made"
@@ -338,6 +422,36 @@ class Spans(Planner):
             raise Unfit
         if func.attr.endswith("_") and not func.attr.endswith("__"):
             self._check_changed(span, stmt, func.value)
+
+    def _check_callee(self, function: str) -> None:
+        """Allow functions that compute with nothing that may be half but what they are given."""
+        if function not in self._closed:
+            self._closed[function] = False  # It may call itself.
+            self._check_body(function)
+            self._closed[function] = True
+        if not self._closed[function]:
+            raise Unfit
+
+    def _check_body(self, function: str) -> None:
+        facts, own = self.program.functions[function], self.program.self_class(function)
+        if facts.is_async or facts.is_generator or facts.decorators:
+            raise Unfit
+        body, inside = whole(self.program, function), list(ir.statements(facts.body))
+        for stmt in inside:
+            self._check(body, stmt, [])
+            if any(isinstance(target, ir.Attr) for target in stmt.targets):
+                raise Unfit
+        given = {
+            ir.Name(param.name)
+            for param in facts.params
+            if param.default is None or isinstance(param.default, ir.Const)
+        }
+        for uses in self.entering.uses(body, inside, set()):
+            root = uses[0][1]
+            while isinstance(root, (ir.Attr, ir.Item)):
+                root = root.value
+            if root not in given or (own is not None and root == ir.Name(own[0])):
+                raise Unfit
 
     def _check_changed(self, span: Span, stmt: ir.Stmt, target: ir.Expr) -> None:
         """What is changed in place must be the very value that it is without the island: no copy."""
@@ -360,18 +474,20 @@ class Spans(Planner):
                 or not isinstance(one.targets[0], ir.Name)
             ):
                 raise Unfit
-            if not (span.holds(function, one.path) and _is_fresh(one.value)):
+            if not (
+                span.holds(function, one.path) and self._is_fresh(one.value, function)
+            ):
                 if not self.halves.is_never_half(Made(one.value, function, one)):
                     raise Unfit
 
     def _check_behind(self, span: Span, inside: list[ir.Stmt]) -> None:
-        """What the span makes as a view of what enters it must not be changed in place later: that is
-        a view of a copy."""
+        """What the span makes as a view of what enters it must not be changed in place later, or compared
+        by identity: that is a view of a copy."""
         views = {
             name
             for stmt in inside
             for name, value, _ in bindings(stmt)
-            if stmt.kind != "augassign" and not _is_fresh(value)
+            if stmt.kind != "augassign" and not self._is_fresh(value, span.function)
         }
         if not views:
             return
@@ -388,8 +504,18 @@ class Spans(Planner):
                 for call in calls_of(stmt)
                 if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
             ]
+            changed += [
+                one
+                for inner in parts_of(stmt)
+                if isinstance(inner, ir.Operation) and inner.op in ("is", "is not")
+                for one in inner.operands
+                if not any(isinstance(other, ir.Const) for other in inner.operands)
+            ]
             for target in changed:
                 target = holder(target)
+                if isinstance(target, ir.Name) and target.id in self.entered:
+                    if stmt.line > inside[-1].line:
+                        raise Unfit
                 if not isinstance(target, ir.Name) or target.id not in views:
                     continue
                 made, _ = self.flow.reaching(
@@ -397,6 +523,17 @@ class Spans(Planner):
                 )
                 if any(span.holds(span.function, one.path) for one in made):
                     raise Unfit
+
+    def _is_fresh(self, value: ir.Expr | None, function: str) -> bool:
+        """Whether an expression makes a tensor of its own."""
+        match value:
+            case ir.Operation(op=op):
+                return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
+            case ir.Call(func=ir.Attr(attr=attr)):
+                return attr in _FRESH and not self.program.callees(value, function)
+            case ir.Const():
+                return True
+        return False
 
 
 def _is_product(expr: ir.Expr) -> bool:
@@ -410,15 +547,3 @@ def _is_product(expr: ir.Expr) -> bool:
         )
         for inner in ir.walk(expr)
     )
-
-
-def _is_fresh(value: ir.Expr | None) -> bool:
-    """Whether an expression makes a tensor of its own."""
-    match value:
-        case ir.Operation(op=op):
-            return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
-        case ir.Call(func=ir.Attr(attr=attr)):
-            return attr in _FRESH
-        case ir.Const():
-            return True
-    return False
