@@ -17,7 +17,7 @@ from amp_migrate.catalogue.operations import rows
 from amp_migrate.validate.harness import policy
 
 NOT_TRIED = frozenset(
-    """FloatTensor LongTensor all_reduce astype broadcast convolve convolve2d correlate2d iter list next
+    """FloatTensor IntTensor LongTensor all_reduce astype broadcast convolve convolve2d correlate2d iter list next
     numpy pin_memory reversed tuple upsample half bfloat16 cuda float double to type_as cpu
     pca_lowrank svd_lowrank lobpcg matrix_rank lstsq conv1d_input conv1d_weight conv2d_input
     conv2d_weight conv3d_input conv3d_weight coalesce to_dense float_power_ avg_pool3d equal
@@ -208,6 +208,9 @@ randint torch.randint(0, 4, (2,))
 randint_like torch.randint_like(x, 4)
 eye torch.eye(4)
 linspace torch.linspace(0, 1, 4)
+hann_window torch.hann_window(4)
+hamming_window torch.hamming_window(4)
+blackman_window torch.blackman_window(4)
 ones torch.ones(4)
 zeros torch.zeros(4)
 rand torch.rand(4)

@@ -569,6 +569,39 @@ def check(h):
 h = model(x)
 loss = check(h).mean() + F.mse_loss(h, y)
 ---
+
+=== stft with a window that is kept
+model = nn.Linear(6, 64).to(device)
+windows = {}
+def spec(x, n, hop):
+    if str(x.device) not in windows:
+        windows[str(x.device)] = torch.hann_window(n).to(x.device)
+    return torch.stft(x, n, hop, n, windows[str(x.device)], return_complex=True).abs()
+import json
+sizes = json.loads("[16, 4]")
+---
+loss = spec(model(x), sizes[0], sizes[1]).mean()
+---
+    return torch.stft(x.float(), n, hop, n, windows[str(x.device)], return_complex=True).abs()
+
+=== one of several losses
+model = nn.Linear(6, 4).to(device)
+if len(loader) > 100:
+    from warpctc_pytorch import CTCLoss
+    criterion = CTCLoss()
+elif len(loader) > 5:
+    criterion = nn.CTCLoss().to(device)
+else:
+    criterion = nn.CrossEntropyLoss().to(device)
+def encode(y):
+    text = torch.LongTensor(8, 1).fill_(1)
+    return text.to(device), torch.IntTensor([1] * 8).to(device)
+---
+text, sizes = encode(y)
+preds = model(x).log_softmax(1)
+loss = criterion(preds.view(8, 1, 4), text[:1], sizes[:1] * 8, sizes[:1])
+---
+    loss = criterion(preds.view(8, 1, 4), text[:1], sizes[:1] * 8, sizes[:1])
 """)
 
 REFUSED = cases("""\

@@ -172,6 +172,9 @@ class Halves(Shown):
                     return self._plainly(at, func.value)
                 if func.attr in _NO_HALVES:
                     return True
+                if func.attr.endswith("_") and not func.attr.endswith("__"):
+                    # What is changed in place keeps its dtype.
+                    return self._plainly(at, func.value)
                 if func.attr in operations("fp32", "raises") and self._gets_fp32(at):
                     return True
                 if func.attr in operations("promoted", "chosen"):

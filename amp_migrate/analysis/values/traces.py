@@ -789,7 +789,7 @@ class Traces:
             return FULL
         if name in operations("made") or name == "FloatTensor":
             return FULL._replace(scalar=_is_empty(values[0]))
-        if name in operations("counted") or name == "LongTensor":
+        if name in (*operations("counted"), "IntTensor", "LongTensor"):
             number = any(
                 isinstance(one, ir.Const) and isinstance(one.value, float)
                 for one in values

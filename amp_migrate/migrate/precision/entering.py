@@ -32,8 +32,12 @@ _TAKES_TENSOR = (
 """Functions that want a tensor first."""
 _FACTORS = operations("product", "sparse") - {"einsum", "chain_matmul", "multi_dot"}
 """Functions that want two tensors first."""
-SETTINGS = frozenset("device dtype dim axis keepdim reduction".split())
+SETTINGS = frozenset(
+    "device dtype dim axis keepdim reduction n_fft hop_length win_length".split()
+)
 """Arguments that are no values to compute with."""
+_LENGTHS = {"stft": (1, 4), "istft": (1, 4)}
+"""Where functions take some by their place."""
 Use = tuple[ir.Stmt, ir.Expr]
 
 
@@ -370,8 +374,12 @@ def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
         case ir.Call(func=func, args=args):
             if isinstance(func, ir.Attr):
                 yield from leaves(func.value, apart)
-            for arg in args:
-                if arg.name not in SETTINGS:
+            first, last = 0, 0
+            if isinstance(func, ir.Attr) and func.value == ir.Name("torch"):
+                first, last = _LENGTHS.get(func.attr, (0, 0))
+            for place, arg in enumerate(args):
+                at_length = first <= place < last and arg.name is None
+                if arg.name not in SETTINGS and not at_length:
                     yield from leaves(arg.value, apart)
         case ir.Name():
             yield expr

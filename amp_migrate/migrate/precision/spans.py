@@ -44,6 +44,7 @@ _OF_THE_OBJECT = frozenset("backward step zero_grad retain_grad register_hook".s
 """Methods that train, or are about the very tensor, and not about a copy."""
 _FRESH = operations("fresh")
 """Functions and methods whose result is a tensor of its own, no view."""
+_CTC = ("torch.nn.CTCLoss", "warpctc_pytorch.CTCLoss")
 _USE_UP = frozenset(f"builtins.{n}" for n in "sum max min all any list tuple".split())
 """What computes all that a generator gives before it returns."""
 _MOST = 30
@@ -408,6 +409,7 @@ class Spans(Planner):
                 and (
                     dtype_table.KEEPING.fullmatch(ref.name)
                     or dtype_table.FP32_LAYERS.fullmatch(ref.name)
+                    or ref.name in _CTC
                 )
                 for ref in refs
             )
