@@ -17,8 +17,8 @@ from amp_migrate.catalogue.operations import rows
 from amp_migrate.validate.harness import policy
 
 NOT_TRIED = frozenset(
-    """FloatTensor IntTensor LongTensor all_reduce astype broadcast convolve convolve2d correlate2d iter list next
-    numpy pin_memory reversed tuple upsample half bfloat16 cuda float double to type_as cpu
+    """FloatTensor IntTensor LongTensor all_reduce astype broadcast convolve convolve2d correlate2d
+    iter list next numpy pin_memory reversed tuple upsample half bfloat16 cuda float double to type_as cpu
     pca_lowrank svd_lowrank lobpcg matrix_rank lstsq conv1d_input conv1d_weight conv2d_input
     conv2d_weight conv3d_input conv3d_weight coalesce to_dense float_power_ avg_pool3d equal
     matrix_exp addr_""".split()
