@@ -602,6 +602,16 @@ preds = model(x).log_softmax(1)
 loss = criterion(preds.view(8, 1, 4), text[:1], sizes[:1] * 8, sizes[:1])
 ---
     loss = criterion(preds.view(8, 1, 4), text[:1], sizes[:1] * 8, sizes[:1])
+
+=== a chain of dtypes in a helper
+LINEAR
+def check(h, k):
+    assert h.dtype == k.dtype == torch.float32
+    return h.abs() + k
+---
+loss = check(model(x), y).mean()
+---
+    loss = check(output, y).mean()
 """)
 
 REFUSED = cases("""\

@@ -28,7 +28,8 @@ _ABOUT_SHAPES = frozenset(
 )
 
 
-_TESTS = ("==", "!=", "is", "is not", "in", "not in")
+_TESTS = ("==", "!=", "is", "is not", "in", "not in", "compare")
+"""The last is a chain of them."""
 
 
 def tested(
