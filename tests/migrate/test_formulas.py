@@ -29,6 +29,31 @@ loss = F.mse_loss(var, y.expand_as(h).var(0))
 ---
 var = (h ** 2).mean(0) - h.float().mean(0) ** 2
 
+=== areas of boxes in pixels
+class Boxes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, 4)
+    def forward(self, x):
+        return torch.sigmoid(self.head(x)) * 512
+class Overlap(nn.Module):
+    def forward(self, p, t):
+        x1, y1, x2, y2 = torch.split(p, 1, 1)
+        a, b, c, d = torch.split(t, 1, 1)
+        area = (x1 + x2) * (y1 + y2)
+        area_t = (a + c) * (b + d)
+        w = torch.clamp(torch.min(x2, c) + torch.min(x1, a), min=0)
+        h = torch.clamp(torch.min(y2, d) + torch.min(y1, b), min=0)
+        inter = w * h
+        return -torch.log((inter + 1.0) / (area + area_t - inter + 1.0)).mean()
+model = Boxes().to(device)
+overlap = Overlap()
+---
+loss = overlap(model(x), 300 * torch.rand(len(x), 4).to(device))
+---
+area = (x1 + x2).float() * (y1 + y2)
+inter = w.float() * h
+
 === a variance in steps
 model = nn.Linear(6, 4).to(device)
 ---

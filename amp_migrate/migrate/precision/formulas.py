@@ -6,6 +6,7 @@ means and sigmoids it does not know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
@@ -22,6 +23,9 @@ _MEANS = frozenset(("mean",))
 _TURNS = frozenset("sin cos tan".split())
 _PRODUCTS = frozenset("einsum matmul bmm mm".split())
 _KEEP_PLACES = operations("view", "turns").union("to type_as float repeat".split())
+_AREA = re.compile(r"(?i)area|iou|union|inter")
+"""Names of what boxes have, and of what is computed from that."""
+_BOUNDS = frozenset("clamp clip clamp_ relu abs".split())
 _DEEPEST = 4
 
 
@@ -45,6 +49,7 @@ class Formulas(Planner):
             at = Made(inner, function, stmt)
             found = self.of_log(at) or self._of_reduced(at) or self._of_spread(at)
             found = found or self._of_angle(at) or self._of_places(at)
+            self._of_area(at)
             if found is not None:
                 return found
         return None
@@ -116,6 +121,46 @@ class Formulas(Planner):
         return operand is not None and any(
             _squared(made.expr) is not None for made in self._same(at.inner(operand), 0)
         )
+
+    def _of_area(self, at: Made) -> None:
+        """``(x2 - x1) * (y2 - y1)``: in pixels, the area of a box of 256 by 256 is infinite.
+
+        Where nothing makes it fp32 it stays, as it does where people use autocast: boxes are often counted in
+        smaller units.
+        """
+        names = [ir.last_of(target) or "" for target in at.stmt.targets]
+        names.append(self.program.functions[at.function].name)
+        match at.expr:
+            case ir.Operation(op="*", operands=sides) if (
+                self.overflows
+                and any(map(_AREA.search, names))
+                and all(self._is_side(at.inner(side), 0) for side in sides)
+                and not self.halves.is_never_half(at)
+            ):
+                for side in sides:
+                    ends = side.operands if isinstance(side, ir.Operation) else ()
+                    for one in (side, *ends):
+                        of = at.inner(one)
+                        if self.remedies.raise_(of, self.remedies.is_tensor(of)):
+                            self.halves.made_full.update((id(one), id(side)))
+                            return
+
+    def _is_side(self, at: Made, depth: int) -> bool:
+        """Whether a value is the distance of two others, also one that is kept from being negative."""
+        match at.expr:
+            case ir.Operation(op="+" | "-", operands=ends):
+                return not any(isinstance(end, ir.Const) for end in ends)
+            case ir.Call(func=ir.Attr(value=value, attr=attr) as func) if (
+                attr in _BOUNDS
+            ):
+                if self.program.origin(func, at.function) is not None:
+                    given = at.expr.argument(0, "input")
+                    return given is not None and self._is_side(at.inner(given), depth)
+                return self._is_side(at.inner(value), depth)
+            case ir.Name() | ir.Attr() if depth <= _DEEPEST:
+                made = [one for one in self._same(at, depth) if one != at]
+                return bool(made) and all(self._is_side(m, depth + 1) for m in made)
+        return False
 
     # -- angles ---------------------------------------------------------------------------------
 
