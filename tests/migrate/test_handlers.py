@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from programs import before_and_after, left_alone, migrated, trains_as_before
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
+
+from amp_migrate.api import migrate_source
 
 FAILS = """\
  class Fails(torch.optim.SGD):
@@ -274,6 +276,23 @@ for x, y in data:
         continue
 """
     assert left_alone(OPT + body) == "AMP034"
+
+
+def test_what_a_handler_leaves_behind_is_no_reason_where_there_is_another() -> None:
+    body = """\
+for x, y in data:
+    try:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+        opt.step()
+    except RuntimeError:
+        continue
+"""
+    (said,) = migrate_source(HEAD + OPT + body, path="train.py").diagnostics
+    assert said.code == "AMP031"
+    assert "a second step on the gradients" in said.message
 
 
 def test_a_step_on_the_variable_of_its_own_loop_is_not_unscaled_before_it() -> None:

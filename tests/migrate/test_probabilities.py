@@ -1422,3 +1422,51 @@ def test_a_model_that_one_of_two_imports_gives(
     assert bool(changed) is is_in_sight
     for file in ("net.py", "other.py") if is_in_sight else ():
         assert "return torch.sigmoid(self.fc(x).float())\n" in changed[file]
+
+
+METER = """\
+class Meter:
+    def __init__(self, loss):
+        self.loss = loss
+        self.total = 0.0
+    def update(self, out, y):
+        self.total += self.loss(out, y).item()
+"""
+METERED = """\
+import torch
+from torch import nn
+from meter import Meter
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Sequential(nn.Linear(6, 1), LAST).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.MSELoss()
+meter = Meter(METERS)
+for x in torch.randn(3, 8, 6, device=device):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, torch.zeros_like(out))
+    loss.backward()
+    optimizer.step()
+    meter.update(out.detach(), torch.zeros_like(out))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "is_seen"),
+    (("criterion", True), ("[nn.BCELoss(), criterion][1]", False)),
+)
+def test_a_loss_that_another_script_gives(
+    given: str, is_seen: bool, tmp_path: Path
+) -> None:
+    """It is none of this one, where all that is given here is in sight."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "meter.py").write_text(METER)
+    other = METERED.replace("LAST", "nn.Sigmoid()").replace("METERS", "nn.BCELoss()")
+    (tmp_path / "other.py").write_text(other)
+    source = METERED.replace("LAST", "nn.Tanh()").replace("METERS", given)
+    (tmp_path / "main.py").write_text(source)
+    results = {Path(r.path).name: r for r in migrate_paths([str(tmp_path)]).results}
+    found = results["main.py"]
+    assert bool(found.changed) is is_seen, found.diagnostics
+    if is_seen:
+        assert "criterion(out, torch.zeros_like(out))" in found.output

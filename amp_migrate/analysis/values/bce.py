@@ -167,11 +167,11 @@ class BceLosses:
             if isinstance(expr.value, str) and expr.value in _WORDS:
                 yield expr
             return
-        if self._is_loss(expr, function) and not kept:
+        if self.is_loss(expr, function) and not kept:
             yield expr
             return
         if isinstance(expr, ir.Attr):
-            if not self._is_loss(expr, function) and expr.attr in _WORDS:
+            if not self.is_loss(expr, function) and expr.attr in _WORDS:
                 if not self._is_attribute(expr, function):
                     yield expr
                     return
@@ -180,7 +180,7 @@ class BceLosses:
         if isinstance(expr, ir.Name):
             if (
                 expr.id in _WORDS
-                and not self._is_loss(expr, function)
+                and not self.is_loss(expr, function)
                 and not self._is_result(expr, function)
             ):
                 yield expr
@@ -226,7 +226,7 @@ class BceLosses:
         callees = program.callees(call, function)
         for arg in call.args:
             passed = looks
-            if self._is_loss(arg.value, function) and callees and not arg.star:
+            if self.is_loss(arg.value, function) and callees and not arg.star:
                 passed = all(self._receives(c, call, function, arg) for c in callees)
             yield from self._stray(arg.value, function, passed, stmt)
 
@@ -277,10 +277,10 @@ class BceLosses:
                 continue
             for param in params:
                 if program.argument_at(site, param.name) is arg.value:
-                    return self._is_loss(ir.Name(param.name), callee)
+                    return self.is_loss(ir.Name(param.name), callee)
         return False
 
-    def _is_loss(self, expr: ir.Expr, function: str) -> bool:
+    def is_loss(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression may be the loss's class, one of its instances, or its function."""
         program = self.program
         if not isinstance(expr, (ir.Name, ir.Attr, ir.Call, ir.Operation, ir.Item)):

@@ -83,7 +83,9 @@ class Probabilities(Planner):
         """Whether a loss may run under autocast, or on what autocast made."""
         function = found.function
         now = any(call is found.call for call in _calls_now(found.stmt))
-        if not now and self._is_never_called(found):
+        if self._is_given_elsewhere(found) or (
+            not now and self._is_never_called(found)
+        ):
             return False
         called_unseen = not ir.is_top(function) and (
             function in self.program.escaping or function not in self.program.call_sites
@@ -93,6 +95,21 @@ class Probabilities(Planner):
             or not now
             or called_unseen
             or self._comes_from(regions, found)
+        )
+
+    def _is_given_elsewhere(self, found: BceCall) -> bool:
+        """Whether a call computes BCELoss in other scripts only: what it may call here is in sight, and is
+        another loss."""
+        held = self.modules.points_to.of(found.call.func, found.function)
+        here = [one for one in held if self.modules.can_run(one.function)]
+        return len(here) < len(held) and all(
+            one.kind == "open"
+            or (
+                one.kind != "lost"
+                and not one.fields
+                and not self.losses.is_loss(one.expr, one.function)
+            )
+            for one in here
         )
 
     def _is_never_called(self, found: BceCall) -> bool:

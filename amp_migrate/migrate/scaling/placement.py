@@ -221,11 +221,13 @@ class Placer:
 
     def _judge(self, protocol: Protocol, placement: Placement) -> Placement | Refusal:
         faults = sorted(protocol.faults, key=_by_weight)
-        if faults and not self._run(placement, handlers=False).faults:
-            reason = "an exception handler may leave a step halfway done"
-            return Refusal("AMP034", reason, faults[0].line)
         if faults:
-            return Refusal(faults[0].code, faults[0].reason, faults[0].line)
+            plain = sorted(self._run(placement, handlers=False).faults, key=_by_weight)
+            if not plain:
+                reason = "an exception handler may leave a step halfway done"
+                return Refusal("AMP034", reason, faults[0].line)
+            # What an exception leaves behind is told as what it is, or not at all.
+            return Refusal(plain[0].code, plain[0].reason, plain[0].line)
         if protocol.accesses:
             access = min(protocol.accesses, key=_by_place)
             reason = "scaled gradients are read or edited where they cannot be unscaled first"
