@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Insert, Placed
@@ -55,8 +55,8 @@ class Compiled:
         self.options = options
         self.torch_names = torch_names
 
-    def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
-        """The setting before each ``torch.compile``, or why that would not do."""
+    def plan(self, runs: Collection[Run]) -> list[Placed]:
+        """The setting before each ``torch.compile``; raises `Blocked` where that would not do."""
         compiled: dict[tuple[str, ir.Path], str] = {}
         reached = {
             (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
@@ -64,18 +64,18 @@ class Compiled:
         for function, stmt, origin, call in self._mentions():
             if _GRAPHS.fullmatch(origin):
                 message = f"{origin}() records a graph that ignores autocast"
-                return Refusal("AMP008", message, stmt.line)
+                raise refused("AMP008", message, stmt.line)
             if _JIT.fullmatch(origin):
                 if call is None or not self._is_export(function, stmt, call, reached):
                     message = f"{origin}() needs care under autocast"
-                    return Refusal("AMP008", message, stmt.line)
+                    raise refused("AMP008", message, stmt.line)
                 continue
             if self.options.torch_version < _SETTABLE:
                 message = "before torch 2.9, the backward pass of compiled code runs under autocast"
-                return Refusal("AMP008", message, stmt.line)
+                raise refused("AMP008", message, stmt.line)
             if call is None or not self._compiles_a_module(call, function):
                 message = "something other than a model is compiled"
-                return Refusal("AMP008", message, stmt.line)
+                raise refused("AMP008", message, stmt.line)
             compiled[function, stmt.path] = function
         edits: list[Placed] = []
         for function, path in compiled:

@@ -14,12 +14,14 @@ from amp_migrate.analysis.objects.read_only_uses import (
     only_looks_at,
 )
 from amp_migrate.analysis.paths.escapes import Kept
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import each_part, unpacked
 from amp_migrate.program.link import Program
 
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
+_SAVES = frozenset(("torch.save", "pickle.dump"))
+_SAVED = "the optimizer itself is saved, without the scaler"
 
 
 class Handover:
@@ -40,11 +42,9 @@ class Handover:
         self._hidden: frozenset[ir.Expr] = frozenset()
         """What a comprehension binds: other variables than those of the function around it."""
 
-    def find(self) -> Refusal | None:
-        """The first mention that is not followed."""
-        refusal = self.kept.find()
-        if refusal is not None:
-            return refusal
+    def judge(self) -> None:
+        """Raise `Blocked` at a mention that is not followed."""
+        self.kept.judge()
         own = set(self.slots)
         for birth in self.births:
             own |= self.optimizers.mentions.holding(birth)
@@ -61,10 +61,8 @@ class Handover:
                 if stmt.kind == "for" and expr in stmt.targets:
                     # The collection that a loop goes through is judged by itself.
                     continue
-                refusal = self._visit(expr, qualname, stmt, allowed=binds)
-                if refusal is not None:
-                    return refusal
-        return self.kept.find()
+                self._visit(expr, qualname, stmt, allowed=binds)
+        self.kept.judge()
 
     def _is_put_by(self, stmt: ir.Stmt, target: ir.Expr, function: str) -> bool:
         """``optimizers[name] = optimizer``"""
@@ -98,25 +96,24 @@ class Handover:
 
     def _visit(
         self, expr: ir.Expr, function: str, stmt: ir.Stmt, allowed: bool
-    ) -> Refusal | None:
+    ) -> None:
         """Walk an expression; ``allowed``: whether the optimizer itself may stand here."""
         if self._is_own(expr, function):
-            if allowed:
-                return None
-            return Refusal(
-                "AMP012",
-                "a collection that is not followed holds the optimizer",
-                stmt.line,
-            )
+            if not allowed:
+                message = "a collection that is not followed holds the optimizer"
+                raise refused("AMP012", message, stmt.line)
+            return
         match expr:
             case ir.Call():
-                return self._visit_call(expr, function, stmt)
+                self._visit_call(expr, function, stmt)
+                return
             case ir.Attr(value=value, attr="step") if self._is_own(value, function):
-                return Refusal("AMP016", "step() is kept under another name", stmt.line)
-            case ir.Attr(value=value):
-                return self._visit(value, function, stmt, allowed=True)
+                raise refused("AMP016", "step() is kept under another name", stmt.line)
             case ir.Comprehension():
-                return self._visit_comprehension(expr, function, stmt)
+                self._visit_comprehension(expr, function, stmt)
+                return
+            case ir.Attr():
+                inner_allowed = True
             case ir.Display(kind="tuple") if allowed and _binds(stmt):
                 inner_allowed = True
             case ir.Display() if self._is_kept(expr, function, stmt):
@@ -126,29 +123,21 @@ class Handover:
             case _:
                 inner_allowed = allowed or isinstance(expr, ir.Operation)
         for child in ir.children(expr):
-            refusal = self._visit(child, function, stmt, inner_allowed)
-            if refusal is not None:
-                return refusal
-        return None
+            self._visit(child, function, stmt, inner_allowed)
 
     def _visit_comprehension(
         self, expr: ir.Comprehension, function: str, stmt: ir.Stmt
-    ) -> Refusal | None:
+    ) -> None:
         """What a comprehension binds is judged with the collection that it goes through."""
         outer = self._hidden
         for iterable in expr.iterables:
-            refusal = self._visit(iterable, function, stmt, allowed=False)
-            if refusal is not None:
-                return refusal
+            self._visit(iterable, function, stmt, allowed=False)
         self._hidden |= {inner for t in expr.targets for inner in ir.walk(t)}
         try:
             for inner in (*expr.conditions, *expr.elements):
-                refusal = self._visit(inner, function, stmt, allowed=False)
-                if refusal is not None:
-                    return refusal
+                self._visit(inner, function, stmt, allowed=False)
         finally:
             self._hidden = outer
-        return None
 
     def _is_kept(
         self, display: ir.Display | ir.Call, function: str, stmt: ir.Stmt
@@ -171,16 +160,10 @@ class Handover:
             if value is display
         )
 
-    def _visit_call(
-        self, call: ir.Call, function: str, stmt: ir.Stmt
-    ) -> Refusal | None:
+    def _visit_call(self, call: ir.Call, function: str, stmt: ir.Stmt) -> None:
         program = self.program
-        if isinstance(call.func, ir.Attr):
-            refusal = self._visit(call.func.value, function, stmt, allowed=True)
-        else:
-            refusal = self._visit(call.func, function, stmt, allowed=True)
-        if refusal is not None:
-            return refusal
+        called = call.func.value if isinstance(call.func, ir.Attr) else call.func
+        self._visit(called, function, stmt, allowed=True)
         origin = program.origin(call.func, function)
         followed = bool(program.callees(call, function)) or any(
             ref.kind == "class" and program.fields(ref.name)
@@ -197,24 +180,20 @@ class Handover:
             ):
                 continue
             if self._is_own(arg.value, function):
-                if (not followed or arg.star) and not (
+                if (followed and not arg.star) or (
                     is_base_of_scheduler(self.program, call, function)
                     or self._chooses_scheduler(call, function)
                 ):
-                    refusal = (
-                        None
-                        if self._is_kept_by(call, function)
-                        else self._handed(call, origin)
-                    )
-                else:
-                    refusal = self._swallowed(arg, call, function)
-            else:
-                refusal = self._visit(arg.value, function, stmt, allowed=False)
-                if refusal is not None and refusal.code == "AMP012":
-                    refusal = self._collected(origin, refusal)
-            if refusal is not None:
-                return refusal
-        return None
+                    self._judge_swallowed(arg, call, function)
+                elif not self._is_kept_by(call, function):
+                    self._judge_handed(call, origin)
+                continue
+            try:
+                self._visit(arg.value, function, stmt, allowed=False)
+            except Blocked as blocked:
+                if blocked.refusal.code == "AMP012" and origin in _SAVES:
+                    raise refused("AMP040", _SAVED, blocked.refusal.line) from None
+                raise
 
     def _is_kept_by(self, call: ir.Call, function: str) -> bool:
         """``optimizers.append(optimizer)``"""
@@ -225,9 +204,7 @@ class Handover:
             and self.kept.keep(call.func.value, function)
         )
 
-    def _swallowed(
-        self, optimizer: ir.Arg, call: ir.Call, function: str
-    ) -> Refusal | None:
+    def _judge_swallowed(self, optimizer: ir.Arg, call: ir.Call, function: str) -> None:
         """An argument that a function of this program takes in with ``*args`` or ``**kwargs``."""
         program = self.program
         said = (ir.render(part) for part in (call.func, *(a.value for a in call.args)))
@@ -264,10 +241,9 @@ class Handover:
                     f"{name}() takes the optimizer in with *args or **kwargs, and its state "
                     "is saved or loaded from there"
                 )
-                return Refusal("AMP040", message, call.line)
+                raise refused("AMP040", message, call.line)
             message = f"{name}() takes the optimizer in with *args or **kwargs"
-            return Refusal("AMP012", message, call.line)
-        return None
+            raise refused("AMP012", message, call.line)
 
     @staticmethod
     def _only_forwards(function: ir.Function, star: str) -> bool:
@@ -297,33 +273,25 @@ class Handover:
             SCHEDULER.search(holder.rsplit(".", 1)[-1])
         )
 
-    def _collected(self, origin: str | None, refusal: Refusal) -> Refusal:
-        """A collection that is handed on at once: a checkpoint, or the arguments of a process."""
-        if origin in ("torch.save", "pickle.dump"):
-            message = "the optimizer itself is saved, without the scaler"
-            return Refusal("AMP040", message, refusal.line)
-        return refusal
-
-    def _handed(self, call: ir.Call, origin: str | None) -> Refusal | None:
+    def _judge_handed(self, call: ir.Call, origin: str | None) -> None:
         written = ir.render(call.func)
         name = f"{written}()" if written else "a function that is looked up"
         last = (written or "").rsplit(".", 1)[-1]
         if origin is not None and self.program.is_local(origin):
             message = f"the optimizer is handed to {name}, in a file that is not read"
-            return Refusal("AMP010", message, call.line)
-        if origin in ("torch.save", "pickle.dump"):
-            message = "the optimizer itself is saved, without the scaler"
-            return Refusal("AMP040", message, call.line)
+            raise refused("AMP010", message, call.line)
+        if origin in _SAVES:
+            raise refused("AMP040", _SAVED, call.line)
         if only_looks_at(call, origin) or origin in AROUND_OPTIMIZERS:
-            return None
+            return
         if last in ("step", "unscale_", "minimize"):
-            return Refusal("AMP001", f"{name} steps this optimizer already", call.line)
+            raise refused("AMP001", f"{name} steps this optimizer already", call.line)
         if last in _FRAMEWORK_METHODS:
-            return Refusal(
+            raise refused(
                 "AMP003", f"{name} hands the optimizer to a framework", call.line
             )
         message = f"the optimizer is handed to {name}, which is not followed"
-        return Refusal("AMP010", message, call.line)
+        raise refused("AMP010", message, call.line)
 
 
 def _binds(stmt: ir.Stmt) -> bool:

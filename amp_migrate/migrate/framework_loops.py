@@ -13,7 +13,14 @@ from dataclasses import replace
 
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
-from amp_migrate.analysis.paths.loops import Backward, Finder, Refusal, TrainingLoop
+from amp_migrate.analysis.paths.loops import (
+    Backward,
+    Blocked,
+    Finder,
+    Refusal,
+    TrainingLoop,
+    refused,
+)
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.analysis.tables.frameworks import (
     BFLOAT16,
@@ -115,24 +122,14 @@ class Neighbours:
                 loop.refusal = replace(loop.refusal, by_hand=by_hand)
             return None
         files = frozenset({file, ir.file_of(loop.function)})
-        hazards = Hazards(self.program, self.forward, self.options, files, None)
-        hazard = (
-            hazards.of_setup()
-            or hazards.find(frozenset(), ())
-            or self._of_models(framework)
-            or self._of_gradients()
-        )
-        if hazard is None and hazards.edits:
-            # Not yet written where a framework turns autocast on.
-            function, edit = hazards.edits[0]
-            line = self.program.control(function).statements[edit.path].line
-            message = "something here has to run in fp32, by hand"
-            hazard = Refusal("AMP020", message, line)
-        if hazard is None and self.torch.of_file(file).shadowed:
-            line = ir.Line(self.torch.of_file(file).shadowed, file)
-            hazard = Refusal("AMP035", "torch is bound to something else here", line)
-        if hazard is not None:
-            loop.refusal = hazard
+        try:
+            self._judge(framework, files)
+            shadowed = self.torch.of_file(file).shadowed
+            if shadowed:
+                message = "torch is bound to something else here"
+                raise refused("AMP035", message, ir.Line(shadowed, file))
+        except Blocked as blocked:
+            loop.refusal = blocked.refusal
             return None
         loop.refusal = None
         occurrence = occurrence_of(stmt, call)
@@ -275,15 +272,26 @@ class Neighbours:
             return ""
         return f"{setting.argument} is decided elsewhere"
 
-    def _of_models(self, framework: Framework) -> Refusal | None:
+    def _judge(self, framework: Framework, files: frozenset[str]) -> None:
+        """Raise `Blocked` at what half precision would break, or a scaled gradient."""
+        hazards = Hazards(self.program, self.forward, self.options, files, None)
+        hazards.judge_setup()
+        hazards.find(frozenset(), ())
+        if framework.name == "the Hugging Face Trainer":
+            self._judge_models()
+        self._judge_gradients()
+        for function, edit in hazards.edits:
+            # Not yet written where a framework turns autocast on.
+            line = self.program.control(function).statements[edit.path].line
+            raise refused("AMP020", "something here has to run in fp32, by hand", line)
+
+    def _judge_models(self) -> None:
         """Weights that are loaded in another precision, or that overflow in float16."""
-        if framework.name != "the Hugging Face Trainer":
-            return None
         for _, _, call in self.program.all_calls():
             for arg in call.args:
                 if arg.name in _LOADS_HALF and arg.value != ir.Const(None):
                     message = f"{arg.name}= decides on the precision of the weights"
-                    return Refusal("AMP006", message, call.line)
+                    raise refused("AMP006", message, call.line)
         for function in self.program.functions.values():
             for stmt, inner in each_part(function.body):
                 text = inner.value if isinstance(inner, ir.Const) else None
@@ -291,10 +299,9 @@ class Neighbours:
                     message = f"{text} was trained in bfloat16 and overflows in float16"
                     if self.options.scaled:
                         line = ("TrainingArguments(bf16=True)",)
-                        return Refusal("AMP020", message, stmt.line, line)
-        return None
+                        raise Blocked(Refusal("AMP020", message, stmt.line, line))
 
-    def _of_gradients(self) -> Refusal | None:
+    def _judge_gradients(self) -> None:
         """Gradients that the program reads or edits itself, which are scaled then."""
         for function, facts in self.program.functions.items():
             for stmt in ir.statements(facts.body):
@@ -303,8 +310,7 @@ class Neighbours:
                         message = (
                             "gradients are read or edited here, scaled by the framework"
                         )
-                        return Refusal("AMP030", message, stmt.line)
-        return None
+                        raise refused("AMP030", message, stmt.line)
 
     def _is_gradient(self, expr: ir.Expr, function: str) -> bool:
         origin = self.program.origin(expr, function)

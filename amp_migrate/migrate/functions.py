@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables.dtype_questions import asks_for_dtype
 from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.homogeneity import inhomogeneous_line
@@ -80,20 +80,17 @@ class CustomFunctions:
         self.torch_names = torch_names
         self.files = files
 
-    def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
-        """The decorators for the Functions that regions reach, or why they would not do."""
+    def plan(self, runs: Collection[Run]) -> list[Placed]:
+        """The decorators for the Functions that regions reach; raises `Blocked` where they would not do."""
         families = list(self._families())
         if not families:
             return []
         reached = self._reached_families(families, runs)
         edits: list[Placed] = []
         for family in reached:
-            if self._is_decorated(family):
-                continue
-            refusal = self._refusal(family)
-            if refusal is not None:
-                return refusal
-            edits += self._decorators(family)
+            if not self._is_decorated(family):
+                self._judge(family)
+                edits += self._decorators(family)
         return edits
 
     # -- which there are ----------------------------------------------------------------------
@@ -196,67 +193,67 @@ class CustomFunctions:
             for qualname in family.methods.get(method, ())
         )
 
-    def _refusal(self, family: _Family) -> Refusal | None:
+    def _judge(self, family: _Family) -> None:
         program = self.program
 
-        def refused(reason: str, line: int = 0) -> Refusal:
+        def refused(reason: str, line: int = 0) -> Blocked:
             message = f"{family.name} is a custom autograd Function {reason}"
-            return Refusal("AMP022", message, line or family.line)
+            return Blocked(Refusal("AMP022", message, line or family.line))
 
         if not family.methods.get("forward"):
-            return refused("whose forward() is not visible")
+            raise refused("whose forward() is not visible")
         if "vjp" in family.methods:
-            return refused("with vjp() in the place of backward()")
+            raise refused("with vjp() in the place of backward()")
         if "setup_context" in family.methods:
             line = program.functions[family.methods["setup_context"][0]].line
-            return refused(
+            raise refused(
                 "with setup_context(), for which custom_fwd is not made", line
             )
         for _, _, call in program.calls_named("setattr"):
             if any(
                 ir.Const(name) in [arg.value for arg in call.args] for name in _GIVEN
             ):
-                return refused("with a method that may be assigned", call.line)
+                raise refused("with a method that may be assigned", call.line)
         for one in family.classes:
             for stmt in ir.statements(program.classes[one].body):
                 if any(ir.last_of(target) in _GIVEN for target in stmt.targets):
-                    return refused("with a method that is assigned", stmt.line)
+                    raise refused("with a method that is assigned", stmt.line)
             bases = program.external_bases(one)
             if not _BASES & bases or any(base == "?" for base in bases):
                 reason = f"that shares methods with {program.classes[one].name}, which is not one"
-                return refused(reason, program.classes[one].line)
+                raise refused(reason, program.classes[one].line)
         for method in _DECORATORS:
             for qualname in family.methods.get(method, ()):
                 function = program.functions[qualname]
                 unknown = _names_of(function) - _HARMLESS
                 if unknown & set(_DECORATORS.values()):
-                    return refused("that is only partly decorated", function.line)
+                    raise refused("that is only partly decorated", function.line)
                 if unknown:
-                    return refused(f"whose {method}() has decorators", function.line)
+                    raise refused(f"whose {method}() has decorators", function.line)
                 if not function.params or function.is_async or function.is_generator:
-                    return refused(f"with an unusual {method}()", function.line)
+                    raise refused(f"with an unusual {method}()", function.line)
                 if program.call_sites.get(qualname):
                     line = program.call_sites[qualname][0].call.line
-                    return refused(f"whose {method}() is called by itself", line)
+                    raise refused(f"whose {method}() is called by itself", line)
         setup = self.hazards.setup
         for qualname in self.hazards.called_from(family.all_methods):
             for stmt in program.statements(qualname):
                 for call in calls_of(stmt):
                     found = setup.of_call(qualname, call, self.options.scaled)
                     if found is not None:
-                        return found
+                        raise Blocked(found)
                 if self.options.scaled and self._mentions_gradients(qualname, stmt):
-                    return refused("that computes gradients itself", stmt.line)
+                    raise refused("that computes gradients itself", stmt.line)
         for method in _DECORATORS:
             for qualname in family.methods.get(method, ()):
                 line = self._runs_what_it_is_given(qualname)
                 if line:
-                    return refused("that runs a function or module it is given", line)
+                    raise refused("that runs a function or module it is given", line)
         if self._wants_fp32(family):
             for qualname in family.methods["forward"]:
                 line = self._changes_its_inputs(qualname)
                 if line:
-                    return refused("that changes its inputs in place", line)
+                    raise refused("that changes its inputs in place", line)
         if self.options.scaled:
             for qualname in family.methods.get("backward", ()):
                 line = inhomogeneous_line(program, qualname)
@@ -264,8 +261,7 @@ class CustomFunctions:
                     reason = (
                         "whose backward() is not shown to be linear in the gradient"
                     )
-                    return refused(f"{reason}, which a scaler multiplies", line)
-        return None
+                    raise refused(f"{reason}, which a scaler multiplies", line)
 
     def _runs_what_it_is_given(self, method: str) -> int:
         """The line that runs, or differentiates, code which is not the Function's own."""

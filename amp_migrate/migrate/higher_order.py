@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.values.precision import Precision
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import FullPrecision, Placed, Upcast
@@ -29,11 +29,9 @@ from amp_migrate.sources.cells import cell_number
 _MOST_CALLERS = 3
 
 
-class _Refused(Exception):
+class _Refused(Blocked):
     def __init__(self, reason: str, line: int) -> None:
-        super().__init__(reason)
-        message = f"torch.autograd.grad() {reason}"
-        self.refusal = Refusal("AMP023", message, line)
+        super().__init__(Refusal("AMP023", f"torch.autograd.grad() {reason}", line))
 
 
 class HigherOrder:
@@ -58,8 +56,8 @@ class HigherOrder:
         self.casts: list[Placed] = []
         """What is made fp32 so that a forward can be differentiated to it."""
 
-    def plan(self, runs: Collection[Run]) -> list[Placed] | Refusal:
-        """Where autocast is to be off, or why that would not do."""
+    def plan(self, runs: Collection[Run]) -> list[Placed]:
+        """Where autocast is to be off; raises `Blocked` where that would not do."""
         calls = self._calls()
         if not calls:
             return []
@@ -67,11 +65,8 @@ class HigherOrder:
             (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
         }
         self.casts = []
-        try:
-            spans = self._spans(calls, reached)
-            self._check(spans, calls, runs, reached)
-        except _Refused as refused:
-            return refused.refusal
+        spans = self._spans(calls, reached)
+        self._check(spans, calls, runs, reached)
         self.spans = [span for span in spans if not span.is_called]
         return [
             *self.casts,
@@ -81,8 +76,9 @@ class HigherOrder:
             ),
         ]
 
-    def refusal(self, runs: Collection[Run]) -> Refusal | None:
-        """Why gradients that a forward takes are none that can be planned, wherever autocast is."""
+    def judge(self, runs: Collection[Run]) -> None:
+        """Raise `Blocked` where gradients that a forward takes are none that can be planned, wherever
+        autocast is."""
         reached = {
             (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
         }
@@ -91,34 +87,26 @@ class HigherOrder:
             if (function, stmt.path) in reached or (
                 escapes and function in self.hazards.functions
             ):
-                return inner
-        try:
-            self._spans(self._calls(), reached)
-        except _Refused as refused:
-            return refused.refusal
-        return None
+                raise Blocked(inner)
+        self._spans(self._calls(), reached)
 
-    def of_training(self, functions: Collection[str]) -> Refusal | None:
-        """What cannot be planned wherever the regions will be: a call that is none, and, in the
-        functions that train, an inner loop."""
+    def judge_training(self, functions: Collection[str]) -> None:
+        """The same of what cannot be planned wherever the regions will be: a call that is none, and, in
+        the functions that train, an inner loop."""
         line = self._kept()
         if line:
-            return _Refused("is kept under another name", line).refusal
+            raise _Refused("is kept under another name", line)
         for function, _, inner in self.hazards.setup.inner:
             if function in self.hazards.functions and (
                 self.events.leads_to(function, functions)
             ):
-                return inner
+                raise Blocked(inner)
         for function, stmt, call in self._calls():
             if function in functions:
                 judged = self.inner.judged.get((function, stmt.path))
                 if isinstance(judged, Refusal):
-                    return judged
-                try:
-                    self._check_inputs(call, function)
-                except _Refused as refused:
-                    return refused.refusal
-        return None
+                    raise Blocked(judged)
+                self._check_inputs(call, function)
 
     def _kept(self) -> int:
         """The line where the function is mentioned without being called, or 0."""

@@ -27,6 +27,7 @@ from amp_migrate.analysis.paths.loops import (
     Refusal,
     TrainingLoop,
     opens_autocast,
+    refused,
     speaks_amp,
 )
 from amp_migrate.analysis.paths.newborn import Newborn
@@ -60,7 +61,7 @@ from amp_migrate.migrate.regions.reach import Reach
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.migrate.scaling import switch_kinds
 from amp_migrate.migrate.scaling.checkpoints import plan_checkpoints, unsaved
-from amp_migrate.migrate.scaling.comprehensions import without_room
+from amp_migrate.migrate.scaling.comprehensions import check_room
 from amp_migrate.migrate.scaling.creation import Births, place_of
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.migrate.scaling.guards import Guards, LossForward
@@ -295,9 +296,7 @@ class Planner:
         hazards = Hazards(
             self.program, self.forward, self.options, near, live, self.spans
         )
-        hazard = hazards.of_setup()
-        if hazard is not None:
-            raise Blocked(hazard)
+        hazards.judge_setup()
         if self.options.scaled:
             each = self._refuse_handover(group)
         slots = frozenset(group.slots)
@@ -318,43 +317,33 @@ class Planner:
             line = min(b.event.line for b in backwards)
             if any(c.held.twice for c in ownership.coverages(identities.all)):
                 message = "an optimizer is given some parameters twice: a scaler would unscale them twice"
-                raise Blocked(Refusal("AMP012", message, line))
+                raise refused("AMP012", message, line)
             for sharing in sorted(scalers.all, key=lambda s: sorted(map(order, s))):
                 doubt = self.disjoint.doubt(ownership.coverages(sharing), live)
                 if doubt is not None:
-                    raise Blocked(Refusal("AMP012", doubt, line))
+                    raise refused("AMP012", doubt, line)
             refuse_instances(self.program, self.events, group, steps)
-            stale = Stale(
-                self.program, self.events, self.forward, identities, ownership
-            ).refusal(roots(self.program, self.events, around))
-            if stale is not None:
-                raise Blocked(stale)
+            Stale(self.program, self.events, self.forward, identities, ownership).judge(
+                roots(self.program, self.events, around)
+            )
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
         higher_order = HigherOrder(
             self.program, self.events, self.forward, hazards, self.inner
         )
-        inner = higher_order.of_training(functions)
-        if inner is not None:
-            raise Blocked(inner)
+        higher_order.judge_training(functions)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
         self._refuse_strangers(group, ownership, forwards)
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
-        inner = higher_order.refusal(runs)
-        if inner is not None:
-            raise Blocked(inner)
-        hazard = hazards.find(functions, [*runs, *evaluated], self.regions)
-        if hazard is not None:
-            raise Blocked(hazard)
+        higher_order.judge(runs)
+        hazards.find(functions, [*runs, *evaluated], self.regions)
         runs = without_overlaps([*runs, *hazards.more])
         islands = higher_order.plan(runs)
         if higher_order.is_shared:
             self._fill_group(group, taken)
             return
-        if isinstance(islands, Refusal):
-            raise Blocked(islands)
         if hazards.given_up and any(
             span.meets(other) for span in hazards.spans for other in higher_order.spans
         ):
@@ -367,8 +356,6 @@ class Planner:
             self.options,
             self.torch_names,
         ).plan(runs)
-        if isinstance(settings, Refusal):
-            raise Blocked(settings)
         decorators = CustomFunctions(
             self.program,
             hazards,
@@ -376,8 +363,6 @@ class Planner:
             self.torch_names,
             around,
         ).plan([*runs, *evaluated])
-        if isinstance(decorators, Refusal):
-            raise Blocked(decorators)
         births: dict[Site, frozenset[Slot]] = {}
         for birth in group.births:
             if self.program.is_property(birth.function):
@@ -466,14 +451,12 @@ class Planner:
         group.edits = (
             before + travel.edits + group.edits + decorators + islands + settings
         )
-        crowded = without_room(self.program, group.edits)
-        if crowded is not None:
-            raise Blocked(crowded)
+        check_room(self.program, group.edits)
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
             if torch.shadowed:
                 message = f"{torch.name} is bound to something else here"
-                raise Blocked(Refusal("AMP035", message, torch.shadowed))
+                raise refused("AMP035", message, torch.shadowed)
 
     def _scalers(
         self,
@@ -499,7 +482,7 @@ class Planner:
             message = (
                 "more paths lead through these loops and optimizers than are followed"
             )
-            raise Blocked(Refusal("AMP012", message))
+            raise refused("AMP012", message)
         together = Scalers.together(identities, walk.ways)
         if not self.options.scaled:
             return together, together
@@ -521,16 +504,13 @@ class Planner:
             return frozenset()
         reach = Reach(self.program, self.regions, self.forward, ownership)
         guards = Guards(self.program, self.events, reach, ownership, scalers)
-        found: frozenset[Site] | Refusal = frozenset()
-        if len(scalers.identities.all) > 1:
-            found = guards.find(steps, forwards)
-        if isinstance(found, Refusal):
-            raise Blocked(found)
+        several = len(scalers.identities.all) > 1
+        found = guards.find(steps, forwards) if several else frozenset()
         listed = guards.listed(steps)
         for birth in sorted(births, key=lambda b: b.stmt.line) if listed else ():
             doubt = self.disjoint.doubt_in(birth) if birth.slot.is_many else None
             if doubt is not None:
-                raise Blocked(Refusal("AMP012", doubt, birth.stmt.line))
+                raise refused("AMP012", doubt, birth.stmt.line)
         return found | listed
 
     def _newborn(self, group: Group) -> frozenset[Site]:
@@ -634,7 +614,7 @@ class Planner:
                 return
             reasons.append((birth.stmt.line, found.reason))
         if reasons:
-            raise Blocked(Refusal("AMP005", min(reasons)[1]))
+            raise refused("AMP005", min(reasons)[1])
 
     def _follow_onwards(self, group: Group) -> None:
         """Add the slots to which a group's optimizers are handed on (a checkpoint helper's parameter)."""
@@ -674,14 +654,12 @@ class Planner:
             frozenset(group.slots),
             frozenset(group.births),
         )
-        refusal = handover.find()
-        if refusal is not None:
-            raise Blocked(refusal)
+        handover.judge()
         for function in {loop.function for loop in group.loops}:
             line = _keeps_backward(self.program.functions[function])
             if line:
                 message = "backward() is kept under another name"
-                raise Blocked(Refusal("AMP016", message, line))
+                raise refused("AMP016", message, line)
         return list(handover.kept.looked.states.values())
 
     def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
@@ -691,7 +669,7 @@ class Planner:
                 assert isinstance(call.func, ir.Attr)
                 name = ir.render(call.func.value) or "what is stepped here"
                 message = f"{name} may be this optimizer, in a way that is not followed"
-                raise Blocked(Refusal("AMP010", message, call.line))
+                raise refused("AMP010", message, call.line)
 
     def _steps(self, slots: frozenset[Slot]) -> Steps:
         """Every step on a group's optimizers; raises `Blocked` on odd forms."""
@@ -709,12 +687,12 @@ class Planner:
             if call.args:
                 reason = self.closures.reason(qualname, stmt, call)
                 message = reason or "step() is given an argument"
-                raise Blocked(Refusal("AMP013", message, call.line))
+                raise refused("AMP013", message, call.line)
             if stmt.step is call:
                 stmt = replace(stmt, kind="expr", value=call)
             elif not plain:
                 message = "step() is part of a larger statement"
-                raise Blocked(Refusal("AMP016", message, call.line))
+                raise refused("AMP016", message, call.line)
             found.append((qualname, stmt, event.slot))
         refuse_twins(found)
         return found
@@ -778,14 +756,12 @@ class Planner:
             planned = self.regions.plan(backward)
             if isinstance(planned, Refusal):
                 line = backward.event.line
-                raise Blocked(
-                    Refusal(planned.code, planned.message, planned.line or line)
-                )
+                raise refused(planned.code, planned.message, planned.line or line)
             found, hoists = planned
             for run in found:
                 if self._is_under_amp(run, backward):
                     message = "the forward of this loop is under AMP already"
-                    raise Blocked(Refusal("AMP001", message, backward.event.line))
+                    raise refused("AMP001", message, backward.event.line)
             runs += found
             forwards.append((backward, found))
             for run in found:
@@ -821,7 +797,7 @@ class Planner:
             line = backward.event.line
             if not found and not reach.reached(backward, found):
                 message = "no optimizer that was found holds what this loss is made of"
-                raise Blocked(Refusal("AMP011", message, line))
+                raise refused("AMP011", message, line)
             if (
                 self.options.scaled
                 and len(ownership.seen) == 1
@@ -831,10 +807,10 @@ class Planner:
                 message = (
                     "the optimizer is given other modules than this loss is made with"
                 )
-                raise Blocked(Refusal("AMP011", message, line))
+                raise refused("AMP011", message, line)
             if not found and not any(runs for _, runs in forwards):
                 message = "this loss is made without a module: nothing gains from AMP"
-                raise Blocked(Refusal("AMP033", message, line))
+                raise refused("AMP033", message, line)
 
     def _loss_name(self, function: str) -> str:
         """A name for a loss that had none, unused in the function."""
@@ -842,7 +818,7 @@ class Planner:
         for name in ("loss", "total_loss", "batch_loss", "scaled_loss", "amp_loss"):
             if name not in taken:
                 return name
-        raise Blocked(Refusal("AMP035", "no free name for the loss"))
+        raise refused("AMP035", "no free name for the loss")
 
     # -- edits --------------------------------------------------------------------------------
 
@@ -918,7 +894,7 @@ class Planner:
     def _refuse_early(self, run: Run) -> NoReturn:
         line = self.program.control(run.function).statements[run.path].line
         message = "a forward computation stands before the optimizer is made"
-        raise Blocked(Refusal("AMP033", message, line))
+        raise refused("AMP033", message, line)
 
     def _next_ways(self, run: Run, ways: Ways) -> Ways:
         """Of the ways to a backward, those that go on right behind a run, if they pass there at all."""

@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Frames, Site, State, Walk
 from amp_migrate.program import ir
@@ -68,17 +68,14 @@ class Stale(Walk[_Held]):
                     self._made.setdefault(site, {})[one] = made
         self._within = self._quietly_called()
 
-    def refusal(self, roots: Iterable[str]) -> Refusal | None:
-        """Why a step may be one of an optimizer that does not hold what is trained."""
-        if not self._made:
-            return None
-        for root in roots:
+    def judge(self, roots: Iterable[str]) -> None:
+        """Raise `Blocked` where a step may be one of an optimizer that does not hold what is trained."""
+        for root in roots if self._made else ():
             self.run(root)
-        if self.found is None:
-            return None
-        stmt, function, name = self.found
-        message = f"{name} is made again here, and the optimizer of the old one goes on stepping"
-        return Refusal("AMP011", message, ir.Line(stmt.line, ir.file_of(function)))
+        if self.found is not None:
+            stmt, function, name = self.found
+            message = f"{name} is made again here, and the optimizer of the old one goes on stepping"
+            raise refused("AMP011", message, ir.Line(stmt.line, ir.file_of(function)))
 
     def _start(self, root: str) -> _Held:
         return frozenset(), frozenset()

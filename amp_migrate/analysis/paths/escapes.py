@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.collections import Turn, path_of
 from amp_migrate.analysis.objects.optimizers import SHOWN, Optimizers, Slot
 from amp_migrate.analysis.objects.read_only_uses import Looked
 from amp_migrate.analysis.paths.identity import order
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of, unpacked
 from amp_migrate.program.link import Program
@@ -159,8 +159,8 @@ class Kept:
         keys = set(self.optimizers.collections.elements(display, function))
         return any(slot.key in keys for slot in self.slots if slot.key is not None)
 
-    def find(self) -> Refusal | None:
-        """The first use that is not followed, of the collections that were not judged before."""
+    def judge(self) -> None:
+        """Raise `Blocked` at a use that is not followed, of the collections that were not judged before."""
         seen = self._judged
         pending = sorted(self.holders - seen, key=order)
         seen |= self.holders
@@ -174,8 +174,7 @@ class Kept:
                 if not followed:
                     name = ir.render(use[-1]) or holder.name
                     message = f"{name}, which holds the optimizer, is used as a whole"
-                    return Refusal("AMP012", message, stmt.line)
-        return None
+                    raise refused("AMP012", message, stmt.line)
 
     def _is_followed(self, use: Use, stmt: ir.Stmt, function: str) -> bool:
         mention = use[-1]

@@ -54,6 +54,11 @@ class Blocked(Exception):
         self.refusal = refusal
 
 
+def refused(code: str, message: str, line: int = 0) -> Blocked:
+    """A refusal, to be raised."""
+    return Blocked(Refusal(code, message, line))
+
+
 @dataclass(slots=True)
 class Backward:
     function: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODULES, Forward
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
@@ -52,8 +52,8 @@ class Arrays(Planner):
         self.autocast = frozenset(in_regions) - islands
         self._asked: set[tuple[object, ...]] = set()
 
-    def refusal(self, functions: Iterable[str]) -> Refusal | None:
-        """The first array of some functions that may be made of half values, and cannot be helped."""
+    def judge(self, functions: Iterable[str]) -> None:
+        """Raise `Blocked` at an array that may be made of half values, and cannot be helped."""
         for function in functions:
             if self._is_custom(function):
                 continue
@@ -62,10 +62,7 @@ class Arrays(Planner):
                     continue
                 for call in calls_of(stmt):
                     for tensor in self._leaving(call, function):
-                        found = self._of(tensor, function, stmt, call.line)
-                        if found is not None:
-                            return found
-        return None
+                        self._judge(Made(tensor, function, stmt), call.line)
 
     def _is_custom(self, function: str) -> bool:
         """Whether a function is a method of an autograd function, which is run in fp32 if need be."""
@@ -83,24 +80,19 @@ class Arrays(Planner):
         elif origin.startswith("numpy.") and origin.rsplit(".", 1)[-1] in _LEAVES:
             yield from (arg.value for arg in call.args[:1] if not arg.star)
 
-    def _of(
-        self, tensor: ir.Expr, function: str, stmt: ir.Stmt, line: int
-    ) -> Refusal | None:
-        at = Made(tensor, function, stmt)
+    def _judge(self, at: Made, line: int) -> None:
         self._asked = set()
-        if not self._is_half(at):
-            return None
-        if self.remedies.halves.is_never_half(at):
-            return None
+        if not self._is_half(at) or self.remedies.halves.is_never_half(at):
+            return
         # Nothing but a tensor is on a device, or part of a graph.
         sure = any(
             isinstance(inner, ir.Attr) and inner.attr in ("cpu", "to", "detach", "data")
-            for inner in ir.walk(tensor)
+            for inner in ir.walk(at.expr)
         )
-        if self.remedies.raise_(at, sure):
-            return None
-        message = "an array is made of what may be in half precision"
-        return Refusal("AMP020", message, line)
+        if not self.remedies.raise_(at, sure):
+            raise refused(
+                "AMP020", "an array is made of what may be in half precision", line
+            )
 
     def _is_half(
         self, at: Made, caller: _Caller | None = None, rest: tuple[int, ...] = ()

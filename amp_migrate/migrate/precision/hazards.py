@@ -10,7 +10,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.hooked_forwards import attached
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.core.options import Options
@@ -128,17 +128,17 @@ class Hazards:
         functions: frozenset[str],
         runs: Iterable[Run],
         regions: Regions | None = None,
-    ) -> Refusal | None:
-        """The first hazard for loops in ``functions`` whose regions are ``runs``.
+    ) -> None:
+        """Raise `Blocked` at the first hazard for loops in ``functions`` whose regions are ``runs``.
 
         ``regions`` looks at what leaves them, and adds others.
         """
         runs = list(runs)
-        refusal = self._of_training(functions)
-        if refusal is None and self.options.dtype != "float16":
-            refusal = self._of_bfloat16()
-        if refusal is not None:
-            return refusal
+        for facts in (self.program.functions[one] for one in sorted(functions)):
+            if facts.is_async:
+                raise refused("AMP034", f"{facts.name}() is async", facts.line)
+        if self.options.dtype != "float16":
+            self._judge_bfloat16()
         reached = list(self.reached(runs))
         under = frozenset((function, stmt.path) for function, stmt in reached)
         inside = frozenset(
@@ -150,9 +150,7 @@ class Hazards:
             self.program, under, self.options.dtype, self._can_run
         )
         sigmoids = Sigmoids(remedies, self.forward)
-        refusal = Probabilities(remedies, sigmoids).plan(self.functions, inside)
-        if refusal is not None:
-            return refusal
+        Probabilities(remedies, sigmoids).plan(self.functions, inside)
         self._constants = Constants(remedies, sigmoids)
         self._casts = Casts(remedies)
         self._stores = Stores(remedies, self._casts)
@@ -168,7 +166,7 @@ class Hazards:
             self._known,
         )
         if self.given_up is not None and not all(map(spans.plan, self.spans)):
-            return self.given_up
+            raise Blocked(self.given_up)
         blocked: Refusal | None = None
         for function, stmt in reached:
             if any(span.holds(function, stmt.path) for span in spans.planned):
@@ -183,7 +181,7 @@ class Hazards:
             )
             if not (found or spans.around_calls(function)):
                 if suits:
-                    return refusal
+                    raise Blocked(refusal)
                 # It may be of what another one makes fp32.
                 blocked = blocked or refusal
                 continue
@@ -191,13 +189,11 @@ class Hazards:
         if len(spans.planned) > len(self.spans):
             # What they bind is fp32, and what they call runs without autocast.
             self.spans = spans.planned
-            return self.find(functions, runs, regions)
+            self.find(functions, runs, regions)
+            return
         if blocked is not None:
-            return blocked
-        arrays = Arrays(remedies, self.forward, inside, under)
-        refusal = arrays.refusal(self.functions)
-        if refusal is not None:
-            return refusal
+            raise Blocked(blocked)
+        Arrays(remedies, self.forward, inside, under).judge(self.functions)
         if regions is not None:
             called = {f for f, _ in under} - {f for f, _ in inside}
             leaving = Leaving(
@@ -211,14 +207,12 @@ class Hazards:
                 self.files,
                 self._can_run,
             )
-            refusal = leaving.refusal()
-            if refusal is not None:
-                return refusal
+            leaving.judge()
             if leaving.more:
                 self.more += leaving.more
-                return self.find(functions, [*runs, *leaving.more], regions)
+                self.find(functions, [*runs, *leaving.more], regions)
+                return
         self.edits = list(remedies.edits)
-        return None
 
     # -- reach --------------------------------------------------------------------------------
 
@@ -351,19 +345,14 @@ class Hazards:
 
     # -- setup --------------------------------------------------------------------------------
 
-    def of_setup(self) -> Refusal | None:
-        """The first hazard that counts wherever it stands in the files, and in what they call."""
-        return self.setup.first(self.functions, self.options.scaled)
+    def judge_setup(self) -> None:
+        """Raise `Blocked` at the first hazard that counts wherever it stands in the files, and in what
+        they call."""
+        hazard = self.setup.first(self.functions, self.options.scaled)
+        if hazard is not None:
+            raise Blocked(hazard)
 
-    def _of_training(self, functions: frozenset[str]) -> Refusal | None:
-        """Hazards of the training functions themselves."""
-        for function in sorted(functions):
-            facts = self.program.functions[function]
-            if facts.is_async:
-                return Refusal("AMP034", f"{facts.name}() is async", facts.line)
-        return None
-
-    def _of_bfloat16(self) -> Refusal | None:
+    def _judge_bfloat16(self) -> None:
         for function, _, call in self.program.all_calls():
             func = call.func
             if function not in self.functions:
@@ -372,7 +361,7 @@ class Hazards:
                 message = (
                     "DataParallel runs its replicas in float16 whatever the dtype says"
                 )
-                return Refusal("AMP020", message, call.line)
+                raise refused("AMP020", message, call.line)
         for _, stmt, hooked in attached(self.program, self.files):
             body = [
                 inner
@@ -382,8 +371,7 @@ class Hazards:
             for inner in (stmt, *body):
                 for call in calls_of(inner):
                     if _is_numpy(call):
-                        return Refusal("AMP020", _NO_NUMPY, call.line)
-        return None
+                        raise refused("AMP020", _NO_NUMPY, call.line)
 
     # -- forward ------------------------------------------------------------------------------
 

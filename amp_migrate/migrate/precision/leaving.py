@@ -12,7 +12,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.hooked_forwards import attached
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.analysis.values.traces import At, Trace, Traces
@@ -149,19 +149,14 @@ class Leaving:
 
     # -- uses ---------------------------------------------------------------------------------
 
-    def refusal(self) -> Refusal | None:
-        """The first use for which there is no remedy; those for others are planned."""
+    def judge(self) -> None:
+        """Raise `Blocked` at a use for which there is no remedy; those for others are planned."""
         for function in self.outside:
             for stmt in self._outside_in(function):
-                found = self._of_statement(function, stmt)
-                if found is not None:
-                    return found
-        return None
+                self._judge(function, stmt)
 
-    def _of_statement(self, function: str, stmt: ir.Stmt) -> Refusal | None:
-        refusal = self._of_limits(function, stmt)
-        if refusal is not None:
-            return refusal
+    def _judge(self, function: str, stmt: ir.Stmt) -> None:
+        self._judge_limits(function, stmt)
         for expr in stmt.exprs:
             for inner in _now(expr):
                 found = None
@@ -173,7 +168,7 @@ class Leaving:
                 elif isinstance(inner, ir.Operation) and inner.op == "**":
                     self._widened(function, stmt, inner.operands[0])
                 if found is not None:
-                    return Refusal("AMP020", found, stmt.line)
+                    raise refused("AMP020", found, stmt.line)
         if stmt.kind == "augassign" and stmt.value is not None and stmt.op in "+-":
             for target in stmt.targets:
                 if self._trace(function, stmt, target).off in ("number", "none"):
@@ -181,11 +176,10 @@ class Leaving:
                     self._widened(function, stmt, stmt.value)
         for tensor in tested(self.program, function, stmt, self.remedies.dtype):
             if self._trace(function, stmt, tensor).half:
-                message = f"{_SAYS} a test of its dtype"
-                return Refusal("AMP020", message, stmt.line)
-        return self._of_store(function, stmt)
+                raise refused("AMP020", f"{_SAYS} a test of its dtype", stmt.line)
+        self._judge_store(function, stmt)
 
-    def _of_limits(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+    def _judge_limits(self, function: str, stmt: ir.Stmt) -> None:
         """Numbers that half precision does not have, and logarithms of what is 0 or 1 in it."""
         known = set(self.remedies.edits)
         found = None
@@ -202,7 +196,8 @@ class Leaving:
             if any(self._trace(function, stmt, value).half for value in values):
                 found = found or self.formulas.of_log(Made(call, function, stmt))
         self._note(self.remedies.edits.keys() - known)
-        return found
+        if found is not None:
+            raise Blocked(found)
 
     def _is_never_half(self, at: Made) -> bool:
         part = () if at.index is None else (at.index,)
@@ -289,30 +284,24 @@ class Leaving:
             self._own_region(function, stmt)
         return None
 
-    def _of_store(self, function: str, stmt: ir.Stmt) -> Refusal | None:
+    def _judge_store(self, function: str, stmt: ir.Stmt) -> None:
         """``buffer[mask] = half``."""
-        if stmt.kind != "assign" or stmt.value is None:
-            return None
-        for target, value, index in unpacked(stmt):
+        for target, value, index in unpacked(stmt) if stmt.kind == "assign" else ():
             if value is None or index is not None:
                 continue
+            found = None
             if isinstance(target, ir.Attr) and target.attr in ("data", "grad"):
                 halves = [value] if self._trace(function, stmt, value).half else []
                 found = self._helped(function, stmt, halves, [], False, "a parameter")
-                if found is not None:
-                    return Refusal("AMP020", found, stmt.line)
-            if not isinstance(target, ir.Item):
-                continue
-            if not self._differ(function, stmt, value, target.value, ""):
-                continue
-            if not self._is_tensor_key(target.key, function, stmt):
-                continue
-            found = self._stored(
-                function, stmt, value, target.value, "an indexed store"
-            )
+            elif (
+                isinstance(target, ir.Item)
+                and self._differ(function, stmt, value, target.value, "")
+                and self._is_tensor_key(target.key, function, stmt)
+            ):
+                held, what = target.value, "an indexed store"
+                found = self._stored(function, stmt, value, held, what)
             if found is not None:
-                return Refusal("AMP020", found, stmt.line)
-        return None
+                raise refused("AMP020", found, stmt.line)
 
     def _is_tensor_key(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         keys = key.items if isinstance(key, ir.Display) else (key,)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked
 from amp_migrate.analysis.values.bce import BceCall, BceLosses
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.migrate.precision.islands import TANGLED, Islands
@@ -33,25 +33,17 @@ class Probabilities(Planner):
         self.losses = self.program.noted(BceLosses)
         self.islands = Islands(remedies, self.losses)
 
-    def plan(
-        self,
-        functions: Collection[str],
-        regions: Statements,
-    ) -> Refusal | None:
-        """Plan for the losses in ``functions``; the reason where that cannot be.
+    def plan(self, functions: Collection[str], regions: Statements) -> None:
+        """Plan for the losses in ``functions``; raises `Blocked` where that cannot be.
 
         ``regions``: those that stand in a region themselves, and are not only called from there.
         """
         refusal = self.losses.unclear(functions)
         if refusal is not None:
-            return refusal
-        try:
-            for found in self.losses.calls(functions):
-                if self._matters(found, regions):
-                    self._plan_call(found)
-        except Unclear as unclear:
-            return unclear.refusal
-        return None
+            raise Blocked(refusal)
+        for found in self.losses.calls(functions):
+            if self._matters(found, regions):
+                self._plan_call(found)
 
     def _plan_call(self, found: BceCall) -> None:
         call, line = found.call, found.call.line

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Modules
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, rebinds
@@ -28,12 +28,11 @@ Found = tuple[str, Edit]
 _HALVES = frozenset("float16 HalfTensor bfloat16 BFloat16Tensor".split())
 
 
-class Unclear(Exception):
+class Unclear(Blocked):
     """Why a loss cannot have its island."""
 
     def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.refusal = Refusal("AMP020", message, line)
+        super().__init__(Refusal("AMP020", message, line))
 
 
 class Remedies:

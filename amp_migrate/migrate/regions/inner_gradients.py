@@ -14,7 +14,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.loops import Refusal, refused
 from amp_migrate.analysis.paths.penalties import Penalty
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Insert, Scale
@@ -51,7 +51,7 @@ class InnerGradients:
         inverse = next((n for n in _SCALES if n not in identifiers), None)
         if inverse is None:
             message = "no free name for the inverse of the scale"
-            raise Blocked(Refusal("AMP035", message, self.stmt.line))
+            raise refused("AMP035", message, self.stmt.line)
         assert at is not None
         lines = [f"{inverse} = 1.0 / {switch}.get_scale()"]
         for name in self.names:

@@ -9,7 +9,7 @@ from itertools import count
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
-from amp_migrate.analysis.paths.loops import Blocked, Note, Refusal
+from amp_migrate.analysis.paths.loops import Note, refused
 from amp_migrate.edit.edits import AddEntry, Edit, Insert, Placed
 from amp_migrate.migrate.scaling.scaler_threading import Travel
 from amp_migrate.migrate.scaling.state_files import StateFiles
@@ -68,7 +68,7 @@ def unsaved(
             f"the optimizer's {name} is kept or saved in a form that the scaler's state "
             "cannot join"
         )
-        raise Blocked(Refusal("AMP040", message, line))
+        raise refused("AMP040", message, line)
     notes: dict[Note, None] = {}
     for method, done in (("state_dict", "saved"), ("load_state_dict", "loaded")):
         for function, stmt, call in unfollowed.calls(method):
@@ -105,14 +105,14 @@ def unsaved(
             "the states of all attributes are loaded here; the scaler's would be one of "
             "them, which older checkpoints do not have"
         )
-        raise Blocked(Refusal("AMP040", message, call.line))
+        raise refused("AMP040", message, call.line)
     for holder, call in unfollowed.saved_whole():
         name = ir.render(holder) or "what holds the optimizer"
         message = (
             f"{name} is saved as a whole here: what was saved before has no scaler"
         )
         if unfollowed.loads_objects():
-            raise Blocked(Refusal("AMP040", message, call.line))
+            raise refused("AMP040", message, call.line)
         notes[Note(call.line, message)] = None
     return list(notes)
 
@@ -159,7 +159,7 @@ def _state_calls(
                     continue
                 for one in states.leaving(at, line, state):
                     if not one.sure:
-                        raise Blocked(Refusal("AMP040", _NO_FORM, one.stmt.line))
+                        raise refused("AMP040", _NO_FORM, one.stmt.line)
                     yield at, one.stmt, one.use[-1], held, slot
 
 
@@ -294,7 +294,7 @@ def _save(
                 if holder is not None and isinstance(target.key.value, str):
                     name = sibling(target.key.value)
                     return Insert(stmt.path, f'{holder}["{name}"] = {value}')
-    raise Blocked(Refusal("AMP040", _NO_FORM, stmt.line))
+    raise refused("AMP040", _NO_FORM, stmt.line)
 
 
 def _key_of(
@@ -343,7 +343,7 @@ def _load(
             f"the optimizer's state is loaded from {given.id}, which need not hold the scaler's; "
             "write optimizer.load_state_dict(torch.load(path)), or take it from a dictionary"
         )
-    raise Blocked(Refusal("AMP040", message, call.line))
+    raise refused("AMP040", message, call.line)
 
 
 def _sibling(program: Program, key: str) -> str:

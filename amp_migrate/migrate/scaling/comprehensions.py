@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.edit.edits import Placed, ScalerStep
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
 
-def without_room(program: Program, edits: Iterable[Placed]) -> Refusal | None:
-    """The first edit that would put a statement into such a list."""
+def check_room(program: Program, edits: Iterable[Placed]) -> None:
+    """Raise `Blocked` where an edit would put a statement into such a list."""
     lines = {
         (ir.file_of(qualname), inner.path): stmt.line
         for qualname, function in program.functions.items()
@@ -25,5 +25,4 @@ def without_room(program: Program, edits: Iterable[Placed]) -> Refusal | None:
         plain = isinstance(edit, ScalerStep) and not (edit.update or edit.guard)
         if line is not None and not plain:
             message = "a list of steps has no room for what a scaler needs beside them"
-            return Refusal("AMP016", message, line)
-    return None
+            raise refused("AMP016", message, line)

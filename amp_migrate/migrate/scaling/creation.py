@@ -10,7 +10,7 @@ from typing import Protocol
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.association import Scalers
 from amp_migrate.analysis.paths.identity import order
-from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.values.device import Decision, Devices, Undecided
 from amp_migrate.edit.edits import Edit, Insert
 from amp_migrate.migrate.scaling.switch_kinds import Carried
@@ -67,7 +67,7 @@ def decided(travel: Traveller, function: str, stmt: ir.Stmt) -> Decision:
     if isinstance(decision, Undecided):
         code = "AMP005" if decision.cpu_only else "AMP041"
         line = 0 if decision.cpu_only else decision.line or stmt.line
-        raise Blocked(Refusal(code, decision.reason, line))
+        raise refused(code, decision.reason, line)
     return decision
 
 
@@ -81,11 +81,11 @@ def made_inside(travel: Traveller, site: CallSite, given: ir.Expr | None) -> str
     decision = decided(travel, site.caller, site.stmt)
     if decision.after is not None:
         reason = "the device is decided after the call that makes the optimizer"
-        raise Blocked(Refusal("AMP041", reason, line))
+        raise refused("AMP041", reason, line)
     bound = {name for name, _, _ in bindings(site.stmt)}
     if bound & set(re.findall(r"\w+", decision.enabled)):
         reason = "the device is known only after the call that makes the optimizer"
-        raise Blocked(Refusal("AMP041", reason, line))
+        raise refused("AMP041", reason, line)
     enabled, torch = decision.enabled, travel.devices.torch_names.of(site.caller)
     if travel.chosen is not None:
         enabled = f"{travel.chosen.names[born[0].slot]} is {torch}.float16"
@@ -95,7 +95,7 @@ def made_inside(travel: Traveller, site: CallSite, given: ir.Expr | None) -> str
         return code
     if site.stmt.kind not in ("expr", "assign", "return"):
         reason = "the optimizer is made in a place where no dtype can be chosen"
-        raise Blocked(Refusal("AMP010", reason, line))
+        raise refused("AMP010", reason, line)
     # What takes several statements stands before the call.
     name = travel.names[born[0].slot]
     code = travel.carried.made(name, enabled, torch)
@@ -213,7 +213,7 @@ class Births:
 
     def _scattered(self, line: int) -> None:
         reason = "optimizers that need one scaler are made in different places"
-        raise Blocked(Refusal("AMP012", reason, line))
+        raise refused("AMP012", reason, line)
 
     def _anchors(self, function: str, births: list[Birth]) -> list[ir.Stmt]:
         """The statements that births follow: alternatives of one ``if`` share one birth."""
@@ -254,7 +254,7 @@ class Births:
         loop = min(loops, key=lambda stmt: len(stmt.path))
         if self._asks_within(function, loop):
             reason = "the optimizers of a collection are made where they are used"
-            raise Blocked(Refusal("AMP012", reason, birth.stmt.line))
+            raise refused("AMP012", reason, birth.stmt.line)
         return replace(birth, stmt=loop, path=loop.path)
 
     def _asks_within(self, function: str, outer: ir.Stmt) -> bool:
@@ -291,7 +291,7 @@ class Births:
         none = self._none(function, birth.slot)
         if not none or birth.slot.kind != "variable":
             reason = f"{birth.slot.shown} is made in a branch, and its scaler is needed outside, too"
-            raise Blocked(Refusal("AMP012", reason, birth.stmt.line))
+            raise refused("AMP012", reason, birth.stmt.line)
         off = travel.carried.off(travel.devices.torch_names.of(function))
         for stmt in none:
             code = f"{travel.names[birth.slot]} = {off}"
@@ -373,13 +373,13 @@ class Births:
         )
         if HIDDEN in slot.name:
             reason = "the optimizer is made inside the call of partial()"
-            raise Blocked(Refusal("AMP010", reason, stmt.line))
+            raise refused("AMP010", reason, stmt.line)
         if slot.key is not None and slot.kind == "variable" and slot.owner != function:
             reason = (
                 f"the optimizer is made here, and {slot.name}, which holds it, elsewhere: "
                 "its scaler has no place there"
             )
-            raise Blocked(Refusal("AMP012", reason, stmt.line))
+            raise refused("AMP012", reason, stmt.line)
         targets = [target for target, _, _ in unpacked(birth.stmt)]
         if slot.kind == "attribute" and self.travel.program.is_property(function):
             function, stmt, itself = self._made_first(slot, function, stmt)
@@ -398,12 +398,10 @@ class Births:
         if slot.kind == "attribute" or receiver is not None:
             holder = ir.render(receiver) if receiver is not None else None
             if holder is None:
-                raise Blocked(
-                    Refusal(
-                        "AMP010",
-                        "the object that holds the optimizer is not a plain one",
-                        stmt.line,
-                    )
+                raise refused(
+                    "AMP010",
+                    "the object that holds the optimizer is not a plain one",
+                    stmt.line,
                 )
             if slot.kind == "attribute":
                 self.travel.attributes.add((slot.owner, name))
@@ -438,7 +436,7 @@ class Births:
         leaves = init and any(s.kind == "return" for s in ir.statements(init.body))
         if not (init and init.self_name) or leaves or init.qualname in trains:
             reason = f"{slot.shown} is made when it is asked for first"
-            raise Blocked(Refusal("AMP010", reason, stmt.line))
+            raise refused("AMP010", reason, stmt.line)
         none = [s for s in init.body if s in self._none(init.qualname, slot)]
         return init.qualname, (none or init.body)[-1], ir.Name(init.self_name)
 
@@ -449,7 +447,7 @@ class Births:
         for stmt in ir.statements(self.travel.program.functions[function].body):
             if stmt.kind in ("global", "nonlocal") and slot.name in stmt.names:
                 if stmt.kind == "nonlocal":
-                    raise Blocked(Refusal("AMP035", "a nonlocal optimizer", stmt.line))
+                    raise refused("AMP035", "a nonlocal optimizer", stmt.line)
                 self.travel.place(
                     function, Insert(stmt.path, f"global {self.travel.names[slot]}")
                 )

@@ -8,7 +8,7 @@ from amp_migrate.analysis.objects.collections import path_of
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.association import Scalers, goes_through
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.loops import Backward, Refusal
+from amp_migrate.analysis.paths.loops import Backward, refused
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Site
 from amp_migrate.migrate.regions.reach import Reach
@@ -40,9 +40,7 @@ class Guards:
         self.scalers = scalers
         self.identities = scalers.identities
 
-    def find(
-        self, steps: Steps, forwards: Sequence[LossForward]
-    ) -> frozenset[Site] | Refusal:
+    def find(self, steps: Steps, forwards: Sequence[LossForward]) -> frozenset[Site]:
         """The steps of optimizers that are not seen to get gradients in any case."""
         reached_by = {
             (backward.function, backward.stmt.path): self.reach.reached(backward, runs)
@@ -65,7 +63,7 @@ class Guards:
                 if scaler & shared and not scaler & surely:
                     if not only or not scaler & reached:
                         message = "it cannot be seen which optimizers get gradients of this loss"
-                        return Refusal("AMP012", message, forwards[0][0].event.line)
+                        raise refused("AMP012", message, forwards[0][0].event.line)
             unsure |= shared - surely
         # Of these it is all a matter of when they are switched on again.
         switched = (self.reach.switched & reached) - shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.events import Events
-from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.migrate.scaling.groups import Group
 from amp_migrate.migrate.scaling.placement import Steps
 from amp_migrate.program import ir
@@ -36,7 +36,7 @@ def refuse_instances(
         ):
             name = ir.local_name(slot.owner)
             message = f"several instances of {name} have an optimizer each, and are stepped from outside"
-            raise Blocked(Refusal("AMP012", message, birth.stmt.line))
+            raise refused("AMP012", message, birth.stmt.line)
 
 
 def _has_several(program: Program, class_name: str) -> bool:
@@ -67,7 +67,7 @@ def refuse_twins(steps: Steps) -> None:
         if slot.kind == "attribute" and other != receiver:
             names = f"{ir.render(other)} and {ir.render(receiver)}"
             message = f"{names} are optimizers of two instances of one class"
-            raise Blocked(Refusal("AMP012", message, stmt.line))
+            raise refused("AMP012", message, stmt.line)
 
 
 def receiver_of(stmt: ir.Stmt) -> ir.Expr:

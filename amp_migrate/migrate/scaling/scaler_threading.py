@@ -15,7 +15,7 @@ from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.association import Scaler, Scalers
 from amp_migrate.analysis.paths.identity import order
-from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.paths.walk import Frames
 from amp_migrate.analysis.values.device import Devices
 from amp_migrate.edit.addresses import occurrence_of
@@ -137,7 +137,7 @@ class Travel:
                 continue
             if trace.slots & first.keys() - {slot}:
                 reason = f"{slot.name} may be one of several optimizers"
-                raise Blocked(Refusal("AMP012", reason, births[n].stmt.line))
+                raise refused("AMP012", reason, births[n].stmt.line)
         ordered = sorted(
             (
                 slot
@@ -225,9 +225,7 @@ class Travel:
         """The switch that belongs to an optimizer expression, as text for ``function``."""
         slot = self.optimizers.slot(receiver, function)
         if slot is None:
-            raise Blocked(
-                Refusal("AMP010", "an optimizer that is not followed to its origin")
-            )
+            raise refused("AMP010", "an optimizer that is not followed to its origin")
         return self._of_slot(slot, receiver, function)
 
     def of_held(self, slot: Slot, receiver: ir.Expr, function: str) -> str:
@@ -248,7 +246,7 @@ class Travel:
             if len(values) != 1 or (slot.key is None and len(definitions) != 1):
                 reason = f"{slot.shown} may be one of several optimizers"
                 line = definitions[0].stmt.line if definitions else 0
-                raise Blocked(Refusal("AMP012", reason, line))
+                raise refused("AMP012", reason, line)
             value, there = values[0]
             own = self.program.self_class(function)
             if source.kind == "attribute" and own is not None:
@@ -256,7 +254,7 @@ class Travel:
                     return self._of_slot(source, source.expr(own[0]), function)
             if there != function and not self.program.encloses(there, function):
                 reason = f"{slot.shown} is put together in another function"
-                raise Blocked(Refusal("AMP012", reason))
+                raise refused("AMP012", reason)
             return self._of_slot(source, value, there)
         while slot.key is not None and self._takes_out(expr, function):
             assert isinstance(expr, (ir.Item, ir.Attr))
@@ -264,12 +262,10 @@ class Travel:
         if slot.kind == "attribute":
             self._carry_attribute(slot)
             if not isinstance(expr, ir.Attr):
-                raise Blocked(
-                    Refusal("AMP010", "an optimizer attribute under another name")
-                )
+                raise refused("AMP010", "an optimizer attribute under another name")
             holder = ir.render(expr.value)
             if holder is None:
-                raise Blocked(Refusal("AMP010", "an optimizer held by an expression"))
+                raise refused("AMP010", "an optimizer held by an expression")
             return f"{holder}.{self.names[slot]}"
         name = self.names[slot]
         if slot in self.optimizers.trace(slot).parameters:
@@ -287,18 +283,18 @@ class Travel:
         """The switch that all optimizers have which a loop goes through."""
         if not self.slots.issuperset(members):
             reason = f"{slot.shown} stands for an optimizer and for other things"
-            raise Blocked(Refusal("AMP012", reason))
+            raise refused("AMP012", reason)
         if not all(self._is_named(member, function) for member in members):
             reason = (
                 f"{slot.shown} stands for attributes of an object that has no name here"
             )
-            raise Blocked(Refusal("AMP012", reason))
+            raise refused("AMP012", reason)
         found = {self.of_named(member, function) for member in members}
         if len(found) != 1:
             reason = (
                 f"the optimizers that {slot.shown} stands for have scalers of their own"
             )
-            raise Blocked(Refusal("AMP012", reason))
+            raise refused("AMP012", reason)
         return found.pop()
 
     def _imported(self, expr: ir.Expr, function: str, name: str) -> str:
@@ -315,7 +311,7 @@ class Travel:
         if ir.file_of(owner) != ir.file_of(function):
             for definition in self.program.definitions(owner, "__all__"):
                 reason = "the switch would have to join __all__"
-                raise Blocked(Refusal("AMP035", reason, definition.stmt.line))
+                raise refused("AMP035", reason, definition.stmt.line)
         for definition in statements:
             if definition.stmt.kind == "importfrom":
                 self.place(owner, AddImport(definition.stmt.path, name))
@@ -396,7 +392,7 @@ class Travel:
             if distinct:
                 name = ir.local_name(function)
                 reason = f"several optimizers are in scope of {name}()"
-                raise Blocked(Refusal("AMP012", reason))
+                raise refused("AMP012", reason)
         parent = self.program.functions[function].parent
         if (
             parent is not None
@@ -503,7 +499,7 @@ class Travel:
                 continue
             if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
                 reason = f"{slot.shown} is taken over in a form that is not followed"
-                raise Blocked(Refusal("AMP010", reason, definition.stmt.line))
+                raise refused("AMP010", reason, definition.stmt.line)
             source = self.of_receiver(value, definition.function)
             own = self.program.self_class(definition.function)
             holder = own[0] if own is not None else "self"
@@ -518,13 +514,13 @@ class Travel:
         elsewhere = self.mentioned_elsewhere(found.name, ir.file_of(slot.owner))
         if elsewhere is not None:
             reason = f"{found.name} is also used in {elsewhere}, which a new field would break"
-            raise Blocked(Refusal("AMP015", reason, found.line))
+            raise refused("AMP015", reason, found.line)
         if self.program.is_public(slot.owner):
             reason = f"{found.name} is also created by code that cannot be seen, without a new field"
-            raise Blocked(Refusal("AMP015", reason, found.line))
+            raise refused("AMP015", reason, found.line)
         if any(arg.star for arg in call.args):
             reason = f"the fields of {found.name} are not written out"
-            raise Blocked(Refusal("AMP010", reason, call.line))
+            raise refused("AMP010", reason, call.line)
         name = self.names[slot]
         fields = [stmt for stmt in found.body if stmt.kind == "annassign"]
         kind, default = self.carried.annotation, ""
@@ -551,7 +547,7 @@ class Travel:
         callee = call.called or ir.render(call.func)
         if callee is None:
             reason = "a call that is not written plainly"
-            raise Blocked(Refusal("AMP015", reason, call.line))
+            raise refused("AMP015", reason, call.line)
         occurrence = occurrence_of(stmt, call)
         self.place(caller, AddArgument(stmt.path, callee, occurrence, name, value))
 
@@ -572,12 +568,12 @@ class Travel:
             for stmt in found.body:
                 if ir.Name("__slots__") in stmt.targets:
                     reason = f"{name} has __slots__, which a new attribute would have to join"
-                    raise Blocked(Refusal("AMP035", reason, stmt.line))
+                    raise refused("AMP035", reason, stmt.line)
                 if ir.Name("__setattr__") in stmt.targets:
                     setters.insert(0, stmt.line)
             if setters:
                 reason = f"{name} has a __setattr__ of its own"
-                raise Blocked(Refusal("AMP035", reason, setters[0]))
+                raise refused("AMP035", reason, setters[0])
 
         line = self.reads_all(slot.owner)
         if line:
@@ -585,7 +581,7 @@ class Travel:
             reason = (
                 f"all attributes of {name} are taken here, and the scaler would be one"
             )
-            raise Blocked(Refusal("AMP040", reason, line))
+            raise refused("AMP040", reason, line)
 
     def refuse_variables(self, function: str, birth: ir.Path | None = None) -> None:
         """Where all variables of a function are taken together (behind a ``birth``) no other one may be
@@ -602,7 +598,7 @@ class Travel:
                 continue
             if birth is None or self.program.control(function).leads(birth, stmt.path):
                 reason = "all variables are taken here, and the scaler would be one"
-                raise Blocked(Refusal("AMP035", reason, stmt.line))
+                raise refused("AMP035", reason, stmt.line)
 
     def reads_all(self, class_name: str) -> int:
         """Where all attributes of an instance are taken together, to be saved, say; or 0."""
@@ -643,28 +639,28 @@ class Travel:
         if ir.is_top(function):
             reason = "the optimizer is not available to the module's own code"
             if self.holders.mixed is not None:
-                raise Blocked(Refusal("AMP014", *self.holders.mixed))
-            raise Blocked(Refusal("AMP010", reason))
+                raise refused("AMP014", *self.holders.mixed)
+            raise refused("AMP010", reason)
         if function in program.escaping or facts.name in ("forward", "__call__"):
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
-            raise Blocked(Refusal("AMP015", reason, facts.line))
+            raise refused("AMP015", reason, facts.line)
         if not sites:
             reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
-            raise Blocked(Refusal("AMP015", reason, facts.line))
+            raise refused("AMP015", reason, facts.line)
         if any(len(program.callees(site.call, site.caller)) > 1 for site in sites):
             reason = f"a call may run {facts.name}() or another function"
-            raise Blocked(Refusal("AMP015", reason, sites[0].call.line))
+            raise refused("AMP015", reason, sites[0].call.line)
         public = facts.name
         if facts.name == "__init__" and facts.class_name is not None:
             public = program.classes[facts.class_name].name
         by_name = self._called_by_name(facts.name)
         if by_name:
             reason = f"{facts.name}() is looked up by its name here"
-            raise Blocked(Refusal("AMP015", reason, by_name))
+            raise refused("AMP015", reason, by_name)
         elsewhere = self.mentioned_elsewhere(public, ir.file_of(function))
         if elsewhere is not None:
             reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
-            raise Blocked(Refusal("AMP015", reason, facts.line))
+            raise refused("AMP015", reason, facts.line)
         self.refuse_variables(function)
         self._parameters.add((function, name))
         optional = optimizer is not None and any(
@@ -681,7 +677,7 @@ class Travel:
                 given = self.optimizers.given(site, optimizer)
                 if given is None and any(arg.star for arg in site.call.args):
                     reason = f"this call may give {optimizer.name} in several ways"
-                    raise Blocked(Refusal("AMP012", reason, site.call.line))
+                    raise refused("AMP012", reason, site.call.line)
                 if given is None or self._gives_none(given):
                     self._need_none_default(function, optimizer.name, site.call.line)
                     # A call that leaves the optimizer out has no switch to pass either.
@@ -708,7 +704,7 @@ class Travel:
                 reason = (
                     f"this call leaves {optimizer} to a default that is an optimizer"
                 )
-                raise Blocked(Refusal("AMP015", reason, line))
+                raise refused("AMP015", reason, line)
 
     def _called_by_name(self, name: str) -> int:
         """The line where a function may be looked up by its name as a string, or 0."""

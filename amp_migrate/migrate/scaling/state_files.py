@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from amp_migrate.analysis.paths.loops import Blocked, Refusal
+from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.tables.torch_names import ModuleNames
 from amp_migrate.edit.edits import OPTIMIZER_WORD, StateFile
 from amp_migrate.program import ir
@@ -59,10 +59,10 @@ class StateFiles:
         known = self._os_names.of_file(ir.file_of(function))
         if known.shadowed:
             message = f"{known.name} is bound to something else here"
-            raise Blocked(Refusal("AMP035", message, known.shadowed))
+            raise refused("AMP035", message, known.shadowed)
         if ir.is_top(function) and known.line > stmt.line:
             message = f"{known.name} is imported only below the line that would need it"
-            raise Blocked(Refusal("AMP040", message, stmt.line))
+            raise refused("AMP040", message, stmt.line)
         return StateFile(stmt.path, switch, word, f"{known.name}.path.exists")
 
     def _saving(self, function: str, stmt: ir.Stmt) -> ir.Call | None:
@@ -95,17 +95,15 @@ class StateFiles:
         """What takes the optimizer's place in a path; raises `Blocked` where nothing can."""
         reason = self._why_not(call, function, position)
         if reason is not None:
-            raise Blocked(
-                Refusal(
-                    "AMP040", f"the optimizer's state has a file: {reason}", call.line
-                )
+            raise refused(
+                "AMP040", f"the optimizer's state has a file: {reason}", call.line
             )
         for word in _WORDS:
             known = re.compile(rf"(?i)(?<![a-z]){word}(?![a-z])", re.ASCII)
             if not any(map(known.search, self._strings)):
                 return word
         message = "the names that the scaler's file could have are all in use"
-        raise Blocked(Refusal("AMP040", message, call.line))
+        raise refused("AMP040", message, call.line)
 
     def _why_not(self, call: ir.Call, function: str, position: int) -> str | None:
         path = call.argument(position, "f")
