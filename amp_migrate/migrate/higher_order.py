@@ -34,6 +34,10 @@ class _Refused(Blocked):
         super().__init__(Refusal("AMP023", f"torch.autograd.grad() {reason}", line))
 
 
+class Shared(Exception):
+    """A plan comes to nothing, but the gradients are followed now: plan again."""
+
+
 class HigherOrder:
     """Plans the spans of one group's loops."""
 
@@ -50,14 +54,12 @@ class HigherOrder:
         self.forward = forward
         self.hazards = hazards
         self.inner = inner
-        self.is_shared = False
-        """Of the last plan, which came to nothing: the gradients are followed now, plan again."""
         self.spans: list[Span] = []
         self.casts: list[Placed] = []
         """What is made fp32 so that a forward can be differentiated to it."""
 
     def plan(self, runs: Collection[Run]) -> list[Placed]:
-        """Where autocast is to be off; raises `Blocked` where that would not do."""
+        """Where autocast is to be off; raises `Blocked` where that would not do, or `Shared`."""
         calls = self._calls()
         if not calls:
             return []
@@ -323,7 +325,8 @@ class HigherOrder:
         if spans and not self._computes_elsewhere(runs, inside):
             taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
             line = taken[0][2].line
-            self.is_shared = self._share(taken, reached)
+            if self._share(taken, reached):
+                raise Shared
             reason = "differentiates the whole forward computation, which leaves nothing to autocast"
             raise _Refused(reason, line)
 

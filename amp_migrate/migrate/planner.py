@@ -51,7 +51,7 @@ from amp_migrate.edit.edits import (
 from amp_migrate.migrate.compiled import Compiled
 from amp_migrate.migrate.escaping import Handover
 from amp_migrate.migrate.functions import CustomFunctions
-from amp_migrate.migrate.higher_order import HigherOrder
+from amp_migrate.migrate.higher_order import HigherOrder, Shared
 from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.evaluation import plan_evaluation
@@ -340,8 +340,9 @@ class Planner:
         higher_order.judge(runs)
         hazards.find(functions, [*runs, *evaluated], self.regions)
         runs = without_overlaps([*runs, *hazards.more])
-        islands = higher_order.plan(runs)
-        if higher_order.is_shared:
+        try:
+            islands = higher_order.plan(runs)
+        except Shared:
             self._fill_group(group, taken)
             return
         if hazards.given_up and any(

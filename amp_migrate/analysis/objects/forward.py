@@ -26,14 +26,10 @@ _MAKES_DATA = re.compile(
 _ADDS = frozenset("append extend insert update setdefault add".split())
 _RESULT = re.compile(r"(?i)_(outs?|outputs?|preds?|predictions?|logits|results?)$")
 """Names of what a module gives: ``model_out``."""
-_NO_MODULES = (
-    "torch.",
-    "torchvision.",
-    "numpy.",
-    "builtins.",
-    "argparse.",
-    "functools.",
-)
+_PREPARES = tuple("load make build create get init save print plot adjust".split())
+_KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".split())
+"""Beginnings of the names of functions, and of methods, that compute no forward."""
+_NO_MODULES = tuple("torch. torchvision. numpy. builtins. argparse. functools.".split())
 _LEAVES_TORCH = ("numpy", "item", "tolist")
 _MAKES_TENSOR = re.compile(
     r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
@@ -316,20 +312,7 @@ class Forward:
         last = origin.rsplit(".", 1)[-1]
         if last[:1].isupper():
             return False
-        if vocabulary.MODEL_LIKE.search(last) and not last.startswith(
-            (
-                "load",
-                "make",
-                "build",
-                "create",
-                "get",
-                "init",
-                "save",
-                "print",
-                "plot",
-                "adjust",
-            )
-        ):
+        if vocabulary.MODEL_LIKE.search(last) and not last.startswith(_PREPARES):
             return True
         # Somebody else's helper that is handed the model runs it.
         return "loss" in last and any(
@@ -401,18 +384,7 @@ class Forward:
         if self.is_module(func.value, function):
             return (
                 method not in vocabulary.MODULE_BOOKKEEPING
-                and not method.startswith(
-                    (
-                        "set_",
-                        "save",
-                        "load",
-                        "print",
-                        "reset",
-                        "update_",
-                        "register_",
-                        "get_optim",
-                    )
-                )
+                and not method.startswith(_KEEPS_BOOKS)
             )
         return self.is_module(func, function)
 
@@ -593,14 +565,8 @@ class Forward:
         return self._writes[callee]
 
 
-_MODULE_MAKERS = (
-    "torch.nn.",
-    "torch.compile",
-    "torch.jit.",
-    "torch.hub.load",
-    "torch.distributed.",
-    "torchvision.models.",
-    "timm.",
+_MODULE_MAKERS = tuple(
+    "torch.nn. torch.compile torch.jit. torch.hub.load torch.distributed. torchvision.models. timm.".split()
 )
 
 

@@ -11,26 +11,11 @@ from amp_migrate.program.link import Program
 
 CLOSURE = "closure"
 WRAPPED = "wrapped"
+IN_ITS_OWN_WAY = "steps in its own way, which a scaler would not see"
 
 _WRAPPERS = frozenset(
-    {
-        "SAM",
-        "ASAM",
-        "GSAM",
-        "Lookahead",
-        "LARC",
-        "DistributedOptimizer",
-        "KFAC",
-        "KFACOptimizer",
-        "EKFAC",
-        "NoamOpt",
-        "ScheduledOptim",
-        "FP16_Optimizer",
-        "ZeroRedundancyOptimizer",
-        "DiffOptimizer",
-        "SWA",
-        "Shampoo",
-    }
+    "SAM ASAM GSAM Lookahead LARC DistributedOptimizer KFAC KFACOptimizer EKFAC NoamOpt ScheduledOptim"
+    " FP16_Optimizer ZeroRedundancyOptimizer DiffOptimizer SWA Shampoo".split()
 )
 _LIBRARIES = ("torch.optim", "torch_optimizer")
 INSTANTIATE = "hydra.utils.instantiate"

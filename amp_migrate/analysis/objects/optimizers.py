@@ -24,7 +24,7 @@ from amp_migrate.analysis.objects.collections import (
     path_of,
 )
 from amp_migrate.analysis.objects.contents import Contents
-from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED, Makers
+from amp_migrate.analysis.objects.makers import CLOSURE, IN_ITS_OWN_WAY, WRAPPED, Makers
 from amp_migrate.analysis.objects.points_to import ANY as ANY_ITEM
 from amp_migrate.analysis.objects.points_to import (
     EACH,
@@ -784,7 +784,7 @@ class Optimizers:
             reason = (
                 f"{name} needs a closure"
                 if kind == CLOSURE
-                else f"{name} steps in its own way, which a scaler would not see"
+                else f"{name} {IN_ITS_OWN_WAY}"
             )
             trace.onward.append(Problem(kind, given.function, stmt.line, reason))
         else:

@@ -239,21 +239,19 @@ class Kept:
         if slot is None or not slot.takes_turns:
             return False
         path = path_of(slot.key)
-        inside = [
-            path_of(one.key)[len(path) :]
+        if any(
+            one.holder == slot.holder and path_of(one.key)[: len(path)] == path
             for one in self._each
-            if one.holder == slot.holder and path_of(one.key)[: len(path)] == path
-        ]
-        outer = use[-3] if len(use) > 2 else None
-        match outer:
-            case ir.Item(key=ir.Const(value=key)) if outer.value is around:
-                others = {
-                    path_of(one.key)[len(path) :][:1]
+        ):
+            return True
+        match use[-3:-2]:
+            case (ir.Item(value, ir.Const(key)),) if value is around:
+                return all(
+                    one.holder != slot.holder
+                    or path_of(one.key)[len(path) :][:1] != (key,)
                     for one in self.slots
-                    if one.holder == slot.holder
-                }
-                return bool(inside) or (key,) not in others
-        return bool(inside)
+                )
+        return False
 
     def _takes_one(self, use: Use, method: str, function: str) -> bool:
         """Whether ``state.get("optimizer")`` takes out what is under a key that is written there, as an item

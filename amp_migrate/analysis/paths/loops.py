@@ -11,7 +11,7 @@ from amp_migrate.analysis.objects import optimizers as opt
 from amp_migrate.analysis.objects.availability import where_lost
 from amp_migrate.analysis.objects.collections import key_of
 from amp_migrate.analysis.objects.flow import Flow, Made
-from amp_migrate.analysis.objects.makers import CLOSURE, WRAPPED
+from amp_migrate.analysis.objects.makers import CLOSURE, IN_ITS_OWN_WAY, WRAPPED
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.closures import Closures
@@ -270,10 +270,7 @@ class Finder:
             return Refusal("AMP003", f"{framework} drives this loop", line)
         for _, other in each_call(program.functions[function].body):
             if (program.origin(other.func, function) or "") in _STEPPERS:
-                message = (
-                    f"{ir.render(other.func)}() steps in its own way, "
-                    "which a scaler would not see"
-                )
+                message = f"{ir.render(other.func)}() {IN_ITS_OWN_WAY}"
                 return Refusal("AMP014", message, other.line)
         written_as_function = program.origin(call.func, function)
         if written_as_function not in (None, _FUNCTION):
@@ -486,7 +483,7 @@ class Finder:
                 continue
             if slot.kind == "attribute" and self.optimizers.makers.wraps(slot.owner):
                 line = self.program.classes[slot.owner].line
-                message = f"{ir.local_name(slot.owner)} steps in its own way, which a scaler would not see"
+                message = f"{ir.local_name(slot.owner)} {IN_ITS_OWN_WAY}"
                 loop.refuse(Refusal("AMP014", message, line))
         for slot in in_order if loop.refusal is None else ():
             for problem in self.optimizers.trace(slot).problems:
@@ -557,9 +554,7 @@ class Finder:
                 receiver = call.func.value
                 if self.optimizers.makers.looks_like_one(receiver, function):
                     name = ir.render(call.func) or "the optimizer"
-                    message = (
-                        f"{name}() steps in its own way, which a scaler would not see"
-                    )
+                    message = f"{name}() {IN_ITS_OWN_WAY}"
                     return Refusal("AMP014", message, call.line)
         callers = self._callers(function)
         for caller, stmt, value in self._bound_steps():

@@ -42,15 +42,7 @@ OTHER_FRAMEWORKS = frozenset(
 """Packages whose values have gradients too, and are no tensors of torch."""
 
 FRAMEWORK_RECEIVERS = frozenset(
-    {
-        "accelerator",
-        "fabric",
-        "model_engine",
-        "engine",
-        "booster",
-        "ds_engine",
-        "manager",
-    }
+    "accelerator fabric model_engine engine booster ds_engine manager".split()
 )
 """Names of objects that take the loss as the argument of their own ``backward``."""
 
@@ -81,15 +73,7 @@ MODEL_LIKE = re.compile(
 """Names of callables that must be taken for modules or losses where nothing says what they are."""
 
 AMP_WORDS = frozenset(
-    {
-        "autocast",
-        "GradScaler",
-        "unscale_",
-        "scale_loss",
-        "NativeScaler",
-        "custom_fwd",
-        "amp_scaler",
-    }
+    "autocast GradScaler unscale_ scale_loss NativeScaler custom_fwd amp_scaler".split()
 )
 
 

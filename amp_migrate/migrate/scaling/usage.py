@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.analysis.objects.coverage import Coverage
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.paths.association import Association
@@ -109,27 +108,13 @@ class Usage:
             and all(one[:2] == ("variable", function) for one in own.held.all)
             and not any(o.may_hold(one) for o in others for one in own.held.all)
             and all(
-                self._is_of_own(call, stmt, function, own)
+                (self.program.origin(call.func, function) or "").startswith("torch.")
+                or (
+                    (found := own.identities(call.func, function, stmt))
+                    and all(one[:2] == ("variable", function) for one in found)
+                )
                 for stmt, call in each_call(self.program.functions[function].body)
                 if self.events.forward.is_forward(call, function)
-            )
-        )
-
-    def _is_of_own(
-        self, call: ir.Call, stmt: ir.Stmt, function: str, own: Coverage
-    ) -> bool:
-        """Whether a forward computation is that of a module of the function's own, or of torch."""
-        if (self.program.origin(call.func, function) or "").startswith("torch."):
-            return True
-        root: ir.Expr = call
-        while isinstance(root, (ir.Call, ir.Attr, ir.Item)):
-            root = root.func if isinstance(root, ir.Call) else root.value
-        return (
-            isinstance(root, ir.Name)
-            and self.program.owner(root.id, function) == function
-            and all(
-                one[:2] == ("variable", function)
-                for one in own.identities(root, function, stmt)
             )
         )
 

@@ -29,15 +29,10 @@ from amp_migrate.analysis.sizes.interpreter.displays import Displays
 from amp_migrate.program import ir
 
 MODULE_BASES = frozenset(
-    {
-        "torch.nn.Module",
-        "torch.nn.modules.Module",
-        "torch.nn.modules.module.Module",
-        "builtins.object",
-        "abc.ABC",
-        "typing.Generic",
-        "typing.Protocol",
-    }
+    (
+        "torch.nn.Module torch.nn.modules.Module torch.nn.modules.module.Module builtins.object "
+        "abc.ABC typing.Generic typing.Protocol"
+    ).split()
 )
 """Bases that bring no attribute that a size is read from."""
 _MATH = {

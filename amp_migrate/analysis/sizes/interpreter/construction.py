@@ -30,15 +30,10 @@ _FIELDS = frozenset({"typing.NamedTuple", "pydantic.BaseModel"})
 
 
 _DATACLASSES = frozenset(
-    {
-        "dataclasses.dataclass",
-        "attr.s",
-        "attr.dataclass",
-        "attr.define",
-        "attrs.define",
-        "attrs.frozen",
-        "pydantic.dataclasses.dataclass",
-    }
+    (
+        "dataclasses.dataclass attr.s attr.dataclass attr.define attrs.define attrs.frozen "
+        "pydantic.dataclasses.dataclass"
+    ).split()
 )
 
 

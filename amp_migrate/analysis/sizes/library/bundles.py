@@ -141,19 +141,11 @@ def _itself(m: Calls, f: External, given: Given, site: ir.Call, frame: Frame) ->
     return f.of or Unknown("call")
 
 
+_RETURN_THEMSELVES = (
+    "to cuda cpu float half double train eval apply requires_grad_".split()
+)
 for _kind in ("module", "list", "dict", "layer", "model"):
-    for _name in (
-        "to",
-        "cuda",
-        "cpu",
-        "float",
-        "half",
-        "double",
-        "train",
-        "eval",
-        "apply",
-        "requires_grad_",
-    ):
+    for _name in _RETURN_THEMSELVES:
         MODELS[f"{_kind}.{_name}"] = _itself
 
 

@@ -84,25 +84,9 @@ def _of_tensor(name: str) -> Model:
 
 
 for _name in (
-    "size",
-    "dim",
-    "t",
-    "to",
-    "cuda",
-    "cpu",
-    "float",
-    "half",
-    "contiguous",
-    "normal_",
-    "uniform_",
-    "zero_",
-    "fill_",
-    "requires_grad_",
-    "mul_",
-    "div_",
-    "clone",
-    "type_as",
-):
+    "size dim t to cuda cpu float half contiguous normal_ uniform_ zero_ fill_ requires_grad_ mul_ "
+    "div_ clone type_as"
+).split():
     MODELS[f"tensor.{_name}"] = _of_tensor(_name)
 
 
