@@ -255,6 +255,8 @@ class PointsTo:
         self.contents = program.noted(Contents)
         self._known: dict[tuple[object, ...], tuple[State, tuple[Object, ...]]] = {}
         """With the question: its key has identities of what would be gone else, and those come again."""
+        self._unseen: dict[tuple[object, ...], State] = {}
+        """Of what not all is in sight: a search for that ends before it has found the rest."""
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._rests: dict[tuple[int, str, str], tuple[CallSite, ir.Display]] = {}
         self._names: dict[tuple[str, str], _Named] = {}
@@ -298,6 +300,10 @@ class PointsTo:
         closed: bool = False,
     ) -> tuple[Object, ...]:
         """The same where none of them is lost, else nothing; ``closed``: nor may there be others."""
+        start = State(expr, function, stmt, (), context)
+        key = (closed, self._level, *start.key)
+        if key in self._unseen:
+            return ()
         unseen = ("lost", "open") if closed else ("lost",)
 
         def is_unseen(one: Object) -> bool:
@@ -305,6 +311,7 @@ class PointsTo:
 
         found = self.of(expr, function, stmt, context, enough=is_unseen)
         if any(map(is_unseen, found)):
+            self._unseen[key] = start
             return ()
         return tuple(one for one in found if one.kind != "open")
 
