@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.held import (
@@ -85,6 +86,7 @@ class Coverage:
         self.points_to = program.noted(PointsTo)
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
+        self._some: dict[Identity, bool] = {}
         self._given: dict[Identity, list[tuple[str, Identity]]] = {}
         self._taken: dict[tuple[object, ...], Collection[tuple[object, Context]]] = {}
         self._way: Way = {}
@@ -244,10 +246,16 @@ class Coverage:
 
     def holds_some(self, one: Identity) -> bool:
         """Whether a module is one that is held, has one inside, or is inside of one."""
-        held = self._with_parts(self.held.all)
-        return any(
-            within(a, b) or within(b, a) for a in self._with_parts({one}) for b in held
-        )
+        if one not in self._some:
+            parts = self._with_parts({one})
+            self._some[one] = any(
+                within(a, b) or within(b, a) for a in parts for b in self._all_held
+            )
+        return self._some[one]
+
+    @cached_property
+    def _all_held(self) -> set[Identity]:
+        return self._with_parts(self.held.all)
 
     def holds_all(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether an expression is known to be something that is held as a whole: of an attribute, it is

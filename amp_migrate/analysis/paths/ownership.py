@@ -192,12 +192,20 @@ class Ownership:
                 targets += found.targets
         return tuple(targets)
 
+    @property
+    def all(self) -> frozenset[Slot]:
+        """The optimizers of the group."""
+        return frozenset(self._coverages)
+
     def holders(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
         """The optimizers that are known to hold parameters of what an expression stands for."""
+        # What objects they are is the same for all.
+        first = next(iter(self._coverages.values()), None)
+        found = first.identities(expr, function, stmt) if first else ()
         return {
             one
             for one, coverage in self._coverages.items()
-            if any(map(coverage.holds_some, coverage.identities(expr, function, stmt)))
+            if any(map(coverage.holds_some, found))
         }
 
     def may_hold(self, target: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:

@@ -46,10 +46,16 @@ class Reach:
 
     def reached(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
         """The optimizers that hold a module which the forward of a loss mentions."""
-        found: set[Slot] = set()
-        for function, stmt, _ in self._statements(backward, runs):
+        found = self._holders_of_terms(backward)
+        # What stands beside the backward is most likely to name them all.
+        for function, stmt, _ in sorted(
+            self._statements(backward, runs),
+            key=lambda place: place[0] != backward.function,
+        ):
+            if found >= self.ownership.all:
+                break
             found |= self._mentioned(function, stmt)
-        return frozenset(found | self._holders_of_terms(backward))
+        return frozenset(found)
 
     def _holders_of_terms(self, backward: Backward) -> set[Slot]:
         """The optimizers of parameters that are terms of a loss by themselves, above its backward and
