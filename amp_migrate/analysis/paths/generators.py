@@ -22,6 +22,8 @@ class Lazy:
         self.program = program
         self.forward = forward
         self.points_to = program.noted(PointsTo)
+        self._known: dict[tuple[int, str, int], tuple[ir.Expr, bool]] = {}
+        """With the expression, so that nothing else comes by its identity."""
 
     def line_of(self, definition: Definition) -> int:
         """The line that makes the generator which a variable holds, or comes from; 0: there is none."""
@@ -36,11 +38,17 @@ class Lazy:
 
     def _is_lazy(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
         """Whether a value is a generator that computes a forward pass, or is fed by one."""
-        return depth <= _MOST_STEPS and any(
-            self._hands_out(one, depth + 1)
-            for one in self.points_to.of(expr, function)
-            if not one.fields
-        )
+        if depth > _MOST_STEPS:
+            return False
+        key = (id(expr), function, depth)
+        if key not in self._known:
+            found = any(
+                self._hands_out(one, depth + 1)
+                for one in self.points_to.of(expr, function)
+                if not one.fields
+            )
+            self._known[key] = expr, found
+        return self._known[key][1]
 
     def _hands_out(self, made: Object, depth: int) -> bool:
         program, at = self.program, made.function
