@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.points_to import PointsTo
@@ -26,6 +27,13 @@ _PYTHON_LIMITS = {
 }
 
 
+class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
+    """The answers for one program, which all who ask for one dtype share."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(dict)
+
+
 class Numbers:
     """Answers for one program, and one dtype."""
 
@@ -33,7 +41,7 @@ class Numbers:
         self.program = program
         self.half = half
         self.points_to = program.noted(PointsTo)
-        self._known: dict[tuple[ir.Expr, str], list[float]] = {}
+        self._known = program.noted(_Known)[half]
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
         """A number that an expression may be."""
@@ -45,7 +53,11 @@ class Numbers:
         if key not in self._known:
             # For what is computed of itself.
             self._known[key] = []
-            self._known[key] = list(self._find(expr, function))
+            try:
+                self._known[key] = list(self._find(expr, function))
+            except BaseException:
+                del self._known[key]
+                raise
         return self._known[key]
 
     def _find(self, expr: ir.Expr, function: str) -> Iterator[float]:
