@@ -67,6 +67,7 @@ class Stale(Walk[_Held]):
                     site = made.function, made.stmt.path
                     self._made.setdefault(site, {})[one] = made
         self._within = self._quietly_called()
+        self._sites: dict[Site, set[Site]] = {}
 
     def judge(self, roots: Iterable[str]) -> None:
         """Raise `Blocked` where a step may be one of an optimizer that does not hold what is trained."""
@@ -83,11 +84,10 @@ class Stale(Walk[_Held]):
     def _on_line(
         self, function: str, stmt: ir.Stmt, states: set[State[_Held]]
     ) -> set[State[_Held]]:
-        sites = {(function, stmt.path)}
-        for call in calls_of(stmt):
-            for callee in self.program.callees(call, function):
-                if not self.events.kinds(callee):
-                    sites |= self._within.get(callee, set())
+        here = function, stmt.path
+        if here not in self._sites:
+            self._sites[here] = self._sites_on(function, stmt)
+        sites = self._sites[here]
         touched = {one for site in sites for one in self._made.get(site, ())}
         if not touched:
             return states
@@ -99,6 +99,15 @@ class Stale(Walk[_Held]):
             for s in states
             for born, stale in (s.held,)
         }
+
+    def _sites_on(self, function: str, stmt: ir.Stmt) -> set[Site]:
+        """A statement, with those that run when it is left to functions that a walk does not enter."""
+        sites = {(function, stmt.path)}
+        for call in calls_of(stmt):
+            for callee in self.program.callees(call, function):
+                if not self.events.kinds(callee):
+                    sites |= self._within.get(callee, set())
+        return sites & self._made.keys()
 
     def _event(
         self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
@@ -116,7 +125,8 @@ class Stale(Walk[_Held]):
         return state
 
     def _way_to(self, callee: str) -> Frames:
-        return tuple(self._frames) if len(self.identities.all) > 1 else ()
+        asked = callee in self._within or "step" in self.events.kinds(callee)
+        return tuple(self._frames) if asked and len(self.identities.all) > 1 else ()
 
     def _quietly_called(self) -> dict[str, set[Site]]:
         """What the functions that a walk does not enter make anew, those that they call included."""

@@ -42,13 +42,22 @@ def is_guarded(program: Program, function: str) -> bool:
 
 def _handles(program: Program, function: str) -> bool:
     """Whether a function, or one that is defined in it, handles exceptions."""
-    return any(
-        block.field.startswith("handlers")
-        for name, scope in program.functions.items()
-        if program.encloses(function, name)
-        for stmt in ir.statements(scope.body)
-        for block in stmt.blocks
-    )
+    return function in program.noted(_handling)
+
+
+def _handling(program: Program) -> frozenset[str]:
+    found: set[str] = set()
+    for name, scope in program.functions.items():
+        if any(
+            block.field.startswith("handlers")
+            for stmt in ir.statements(scope.body)
+            for block in stmt.blocks
+        ):
+            outer: str | None = name
+            while outer is not None:
+                found.add(outer)
+                outer = program.functions[outer].parent
+    return frozenset(found)
 
 
 def _may_return_true(function: ir.Function) -> bool:

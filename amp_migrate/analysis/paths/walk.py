@@ -626,15 +626,11 @@ class Walk(ABC, Generic[Held]):
     def _decided(self, event: Event, callee: str) -> frozenset[Known]:
         """The tests of a function that a call decides by the constants it gives: ``run(model, None)``."""
         tests = self._tests_of_params(callee)
-        site = next(
-            (
-                s
-                for s in self.program.call_sites.get(callee, ())
-                if s.call is event.call
-            ),
-            None,
-        )
-        if not tests or site is None or event.handed_on:
+        if not tests or event.handed_on:
+            return frozenset()
+        sites = self.program.call_sites.get(callee, ())
+        site = next((s for s in sites if s.call is event.call), None)
+        if site is None:
             return frozenset()
         starred = any(arg.star for arg in site.call.args)
         found = set()
@@ -710,10 +706,11 @@ class Walk(ABC, Generic[Held]):
 
     def _learn(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:
         """Note what an assignment to a counter decides."""
-        if stmt.kind not in ("assign", "augassign"):
+        counts = self._counts(function)
+        if not counts or stmt.kind not in ("assign", "augassign"):
             return state
         known = set(state.known)
-        for test, counter in self._counts(function).items():
+        for test, counter in counts.items():
             for name, value, _ in bindings(stmt):
                 if name == counter:
                     above = value is None or value not in (ir.Const(0), ir.Const(False))
