@@ -7,7 +7,7 @@ value is traced back in one of two contexts, with autocast on or off where its f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from amp_migrate.analysis.objects.contents import PUTS, Put
@@ -100,8 +100,7 @@ _WHOLE = _DEEPEST + 2
 Selectors = tuple[int | str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+class At(NamedTuple):
     """An expression where it stands, in a context, and which part of its value is meant."""
 
     expr: ir.Expr
@@ -220,7 +219,7 @@ class Traces:
         return found
 
     def _with(self, at: At, expr: ir.Expr, part: Selectors = ()) -> Trace:
-        return self._of(replace(at, expr=expr, part=part))
+        return self._of(At(expr, at.function, at.stmt, at.on, part))
 
     def _made_by(self, at: At) -> Trace:
         expr = at.expr
@@ -329,7 +328,7 @@ class Traces:
 
     def _of_binding(self, stmt: ir.Stmt, name: str, at: At) -> Iterator[Trace]:
         if stmt.kind == "augassign" and stmt.value is not None:
-            before = replace(at, stmt=stmt)
+            before = at._replace(stmt=stmt)
             both = self._of(before), self._with(before, stmt.value, at.part)
             listed = isinstance(stmt.value, (ir.Display, ir.Comprehension))
             yield join(both) if listed else mixed(both)
@@ -392,7 +391,7 @@ class Traces:
                     yield (
                         UNKNOWN
                         if value is None
-                        else self._of(replace(made, expr=value, part=at.part))
+                        else self._of(made._replace(expr=value, part=at.part))
                     )
         for param in params:
             if param.name == name and param.default is not None:
