@@ -112,39 +112,58 @@ def called(call: ir.Call) -> str:
     return ir.key_of(call.func) or ""
 
 
+_Place = tuple[ir.Expr, str]
+"""An expression, and its function."""
+
+
 class _Parameters:
     """What leads to parameters; noted once for each program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.objects = program.noted(PointsTo)
-        self._barren: dict[tuple[ir.Expr, str], int] = {}
+        self._barren: dict[_Place, int] = {}
         """Expressions that lead to none, and how many variables were followed to know that."""
-        self._modules: set[tuple[ir.Expr, str]] = set()
-        """Expressions that may be modules."""
+        self._near: dict[_Place, int] = {}
+        """Expressions that lead to some, and how many variables have to be followed."""
+        self._made: dict[_Place, list[_Place] | None] = {}
 
     def lead_from(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is a module, or made of parameters, also by way of variables."""
-        reached = [(expr, function)]
-        seen: dict[tuple[ir.Expr, str], int] = {}
+        reached: list[tuple[_Place, _Place | None]] = [((expr, function), None)]
+        seen: dict[_Place, int] = {}
+        came: dict[_Place, _Place | None] = {}
         for left in range(_MOST_NAMES + 1, -1, -1):
             pending, reached = reached, []
             while pending:
-                at = pending.pop()
+                at, by = pending.pop()
                 if at in seen or self._barren.get(at, -1) >= left:
                     continue
-                seen[at] = left
-                if self._is_one(at[0]) or (left and at in self._modules):
-                    return True
+                seen[at], came[at] = left, by
+                made: list[_Place] | None = []
                 if left and isinstance(at[0], (ir.Name, ir.Attr, ir.Call)):
-                    found = self.objects.of(*at, enough=self._is_module)
-                    if found and self._is_module(found[-1]):
-                        self._modules.add(at)
-                        return True
-                    reached += [(o.expr, o.function) for o in found if o.expr != at[0]]
-                pending += [(part, at[1]) for part in self._parts(*at)]
+                    made = self._made_by(at)
+                needed = 1 if made is None else self._near.get(at, left + 1)
+                needed = 0 if self._is_one(at[0]) else needed
+                if made is None or needed <= left:
+                    way: _Place | None = at
+                    while way is not None:
+                        self._near[way] = seen[way] - left + needed
+                        way = came[way]
+                    return True
+                reached += [(one, at) for one in made]
+                pending += [((part, at[1]), at) for part in self._parts(*at)]
         self._barren |= seen
         return False
+
+    def _made_by(self, at: _Place) -> list[_Place] | None:
+        """What makes the objects that an expression may stand for; None where one may be a module."""
+        if at not in self._made:
+            found = self.objects.of(*at, enough=self._is_module)
+            is_module = bool(found) and self._is_module(found[-1])
+            made = [(o.expr, o.function) for o in found if o.expr != at[0]]
+            self._made[at] = None if is_module else made
+        return self._made[at]
 
     def _is_one(self, expr: ir.Expr) -> bool:
         named = expr.func if isinstance(expr, ir.Call) else expr
