@@ -1,4 +1,4 @@
-"""Comprehensions that are loops: ``[opt.step() for opt in opts]`` as a statement."""
+"""What is read as another statement: ``[o.step() for o in opts]`` as a loop, ``namedtuple()`` as a class."""
 
 from __future__ import annotations
 
@@ -51,3 +51,37 @@ def as_loop(node: ast.Expr, listed: ast.ListComp) -> ast.For:
     return ast.copy_location(
         ast.For(generator.target, generator.iter, [line], [], None), node
     )
+
+
+def as_class(node: ast.Assign) -> ast.ClassDef | None:
+    """``State = namedtuple("State", "net opt")`` as the class that it makes, whose fields are written out."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Call(
+                func=ast.Name(id="namedtuple")
+                | ast.Attribute(attr="namedtuple") as func,
+                args=[ast.Constant(), names],
+                keywords=[],
+            ),
+        ):
+            try:
+                fields = ast.literal_eval(names)
+            except (TypeError, ValueError):
+                return None
+            if isinstance(fields, str):
+                fields = fields.replace(",", " ").split()
+            if not isinstance(fields, (list, tuple)) or not all(
+                isinstance(one, str) and one.isidentifier() for one in fields
+            ):
+                return None
+            body: list[ast.stmt] = [
+                ast.AnnAssign(ast.Name(one, ast.Store()), ast.Constant(None), None, 1)
+                for one in fields
+            ]
+            made = ast.ClassDef(name, [func], [], body or [ast.Pass()], [])
+            for inner in (made, *ast.walk(ast.Module(body, []))):
+                if not isinstance(inner, ast.Module):
+                    ast.copy_location(inner, node)
+            return made
+    return None

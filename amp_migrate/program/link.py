@@ -57,6 +57,7 @@ class _Named:
 _Answer = TypeVar("_Answer")
 
 _PROPERTIES = frozenset(("builtins.property", "functools.cached_property"))
+NAMED_TUPLES = frozenset(("typing.NamedTuple", "collections.namedtuple"))
 _MAKES_ANOTHER = ("_replace", "_make")
 """What makes a named tuple otherwise than by a call of its class."""
 
@@ -156,21 +157,25 @@ class Program(Names):
         )
         if not self.is_named_tuple(class_name) and (not made or found.bases):
             return ()
+        return self.annotated(class_name)
+
+    def annotated(self, class_name: str) -> tuple[str, ...]:
+        """The names that the body of a class annotates, in order."""
         return tuple(
             target.id
-            for stmt in found.body
+            for stmt in self.classes[class_name].body
             if stmt.kind == "annassign"
             for target in (*stmt.targets, *stmt.exprs)[:1]
             if isinstance(target, ir.Name)
         )
 
     def is_named_tuple(self, class_name: str) -> bool:
-        """Whether a class is a ``typing.NamedTuple`` that has fields, and nothing else, and is only made
+        """Whether a class is a named tuple that has fields, and nothing else, and is only made
         by calling it."""
         found = self.classes[class_name]
         return (
             len(found.bases) == 1
-            and self.origin(found.bases[0], found.parent) == "typing.NamedTuple"
+            and self.origin(found.bases[0], found.parent) in NAMED_TUPLES
             and not found.decorators
             and not any(self._says_attribute(name) for name in _MAKES_ANOTHER)
             and all(

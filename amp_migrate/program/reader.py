@@ -11,7 +11,7 @@ from amp_migrate.core.deep import bounded
 from amp_migrate.core.effort import cut
 from amp_migrate.core.results import SourceError
 from amp_migrate.program import ir
-from amp_migrate.program.each import as_loop, steps_each
+from amp_migrate.program.each import as_class, as_loop, steps_each
 from amp_migrate.program.imports import imports_by_name
 from amp_migrate.program.marks import off_marks
 from amp_migrate.program.partials import read_as_calls
@@ -218,6 +218,8 @@ class _Reader:
             case ast.Return(value=value) | ast.Expr(value=value):
                 read = None if value is None else self._expr(value)
                 return make(read, exprs=() if read is None else (read,))
+            case ast.Assign() if made := as_class(node):
+                return self._stmt(made, path, class_name)
             case ast.Assign(targets=targets, value=value):
                 read = self._expr(value)
                 bound = [self._target(target) for target in targets]

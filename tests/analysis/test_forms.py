@@ -189,14 +189,18 @@ def test_click_hands_its_defaults_to_the_function_below() -> None:
         ("Hf(hidden=48)", "c.hidden"),
         ("Data(dim=48)", "getattr(c, 'dim', 3)"),
         ("dict(dim=48)", "c.get('dim', 3)"),
+        ("Tuple(3, dim=48)", "c.dim"),
+        ("Tuple(3, 48)", "c[1]"),
     ],
 )
 def test_configurations_of_every_kind_are_read(made: str, read: str) -> None:
     assert only(f"""
+        from collections import namedtuple
         from types import SimpleNamespace
         from dataclasses import dataclass
         from easydict import EasyDict
         from transformers import PretrainedConfig
+        Tuple = namedtuple("Tuple", "depth dim")
         @dataclass
         class Data:
             dim: int = 7

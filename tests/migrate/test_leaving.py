@@ -289,6 +289,10 @@ CASES = """\
  class Out:
      h: torch.Tensor
      y: torch.Tensor
+ @dataclass
+ class Out3:
+     h: torch.Tensor
+     y: torch.Tensor
  Out1 = namedtuple("Out1", "h y")
  Out2 = namedtuple("Out2", "h y")
  memory2 = []
@@ -303,6 +307,9 @@ CASES = """\
      b = Out2(*zip(*memory2))
 -    print(probe(torch.cat(b.h)).mean().item(), probe(torch.cat(b.y)).mean().item())
 +    print(probe(torch.cat(b.h).float()).mean().item(), probe(torch.cat(b.y)).mean().item())
+     c = Out3(*zip(*memory2))
+-    print(probe(torch.cat(c.h)).mean().item(), probe(torch.cat(c.y)).mean().item())
++    print(probe(torch.cat(c.h).float()).mean().item(), probe(torch.cat(c.y)).mean().item())
 
 === a generator and a lambda
  def outs():

@@ -115,6 +115,37 @@ TUPLES = {
 }
 
 
+CLASS = before_and_after(STATE)[0]
+FUNCTIONS = (
+    'namedtuple("State", "net opt")',
+    'collections.namedtuple("State", ["net", "opt"])',
+    'namedtuple("S", ("net", "opt"))',
+    'namedtuple("State", "net, opt")',
+)
+"""What makes the same class as ``State``."""
+
+
+def by_function(text: str, mark: str = "", function: str = FUNCTIONS[0]) -> str:
+    """A program whose named tuple a function makes; ``mark``: what stands before each line of it."""
+    lines = (
+        "import collections",
+        "from collections import namedtuple",
+        f"State = {function}",
+    )
+    made = "".join(f"{mark}{line}\n" for line in lines)
+    written = STATE if mark else CLASS
+    return text if f"{written}    " in text else text.replace(written, made)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("name", [n for n in TUPLES if STATE in TUPLES[n]])
+def test_one_that_a_function_makes_is_migrated(name: str, function: str) -> None:
+    diff = written_out(by_function(TUPLES[name], " ", function))
+    old, new = before_and_after(diff)
+    assert migrated(old) == new
+    trains_as_before(diff)
+
+
 @pytest.mark.parametrize("name", TUPLES)
 def test_it_is_migrated(name: str) -> None:
     diff = written_out(TUPLES[name])
@@ -124,7 +155,6 @@ def test_it_is_migrated(name: str) -> None:
 
 
 MADE = before_and_after(written_out(BUILD))[0]
-CLASS = before_and_after(STATE)[0]
 STEP = before("for x, y in data:\n    STEPS net=state.net opt=state.opt\n")
 ONE = f"{MADE}state = build()\n"
 
@@ -265,10 +295,40 @@ for x, y in data:
 run()
 run()
 """,
-    "the function of collections": f"""\
+    "a function of its own": f"""\
+def namedtuple(name, fields):
+    return type(name, (), {{"__init__": lambda self, *parts: None, "net": model, "opt": None}})
+State = namedtuple("State", "net opt")
+state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+{STEP}""",
+    "with defaults": f"""\
+from collections import namedtuple
+State = namedtuple("State", "net opt", defaults=(torch.optim.SGD(model.parameters(), lr=0.1),))
+state = State(model)
+{STEP}""",
+    "of fields that are computed": f"""\
+from collections import namedtuple
+FIELDS = ["net", "opt"]
+State = namedtuple("State", FIELDS)
+state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+{STEP}""",
+    "of fields that are renamed": f"""\
+from collections import namedtuple
+State = namedtuple("State", "net opt opt", rename=True)
+state = State(model, torch.optim.SGD(model.parameters(), lr=0.1), None)
+{STEP}""",
+    "made once more": f"""\
 from collections import namedtuple
 State = namedtuple("State", "net opt")
 state = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+State = namedtuple("State", "opt net")
+state = State(torch.optim.Adam(model.parameters(), lr=0.1), model)
+{STEP}""",
+    "with defaults that it is given later": f"""\
+from collections import namedtuple
+State = namedtuple("State", "net opt")
+State.__new__.__defaults__ = (torch.optim.SGD(model.parameters(), lr=0.1),)
+state = State(model)
 {STEP}""",
     "of a wrapped optimizer": f"""\
 from torch_optimizer import Lookahead
@@ -335,9 +395,10 @@ def test_the_scaler_stands_beside_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPEN.keys() - BESIDE))
 def test_a_tuple_that_is_taken_otherwise(name: str) -> None:
-    compile(HEAD + OPEN[name], "train.py", "exec")
     codes = ("AMP010", "AMP012", "AMP013", "AMP014", "AMP031")
-    assert left_alone(OPEN[name]) in codes
+    for text in {OPEN[name], by_function(OPEN[name])}:
+        compile(HEAD + text, "train.py", "exec")
+        assert left_alone(text) in codes
 
 
 def test_what_another_file_unpacks(

@@ -26,7 +26,7 @@ from amp_migrate.program.bindings import (
     parts_of,
     unpacked,
 )
-from amp_migrate.program.link import CallSite
+from amp_migrate.program.link import NAMED_TUPLES, CallSite
 from amp_migrate.program.names import Definition
 
 ANY = None
@@ -359,10 +359,12 @@ class Traces:
     ) -> Iterator[Trace]:
         """What was given its value elsewhere, in each context in which that runs."""
         for d in definitions:
-            value = d.value if d.value is not None else None
+            value, part = d.value, at.part if d.index is None else (d.index, *at.part)
+            if value is None and d.call is not None and isinstance(at.expr, ir.Attr):
+                # ``Out(*values)``
+                value, part = d.call, (f".{at.expr.attr}", *at.part)
             for on in self._contexts(d.function):
                 if value is not None:
-                    part = at.part if d.index is None else (d.index, *at.part)
                     yield self._of(At(value, d.function, d.stmt, on, part))
                 elif d.stmt.kind == "for":
                     yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
@@ -562,30 +564,9 @@ class Traces:
         program = self.program
         for ref in program.resolve(func, function):
             if ref.kind == "class":
-                bases = program.external_bases(ref.name)
-                if "typing.NamedTuple" in bases:
-                    return tuple(
-                        target.id
-                        for stmt in program.classes[ref.name].body
-                        for target in stmt.targets
-                        if stmt.kind == "annassign" and isinstance(target, ir.Name)
-                    )
+                if program.external_bases(ref.name) & NAMED_TUPLES:
+                    return program.annotated(ref.name)
                 return program.fields(ref.name)
-        if not isinstance(func, ir.Name):
-            return ()
-        for d in program.defined(func.id, function):
-            made = d.value
-            if isinstance(made, ir.Call) and len(made.args) > 1:
-                origin = program.origin(made.func, d.function)
-                names = made.args[1].value
-                if origin == "collections.namedtuple":
-                    if isinstance(names, ir.Const):
-                        return tuple(str(names.value).replace(",", " ").split())
-                    return tuple(
-                        str(one.value)
-                        for one in ir.children(names)
-                        if isinstance(one, ir.Const)
-                    )
         return ()
 
     def _of_record(self, at: At, call: ir.Call, fields: tuple[str, ...]) -> Trace:

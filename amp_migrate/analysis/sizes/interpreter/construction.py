@@ -14,6 +14,7 @@ from amp_migrate.analysis.sizes.domain.values import (
     Func,
     Instance,
     Known,
+    Tup,
     Unknown,
     Value,
     is_number,
@@ -111,6 +112,11 @@ class Construction(Calls):
     ) -> Value:
         """An object with what its constructor does to it."""
         made = Instance(cls)
+        if outside == ["collections.namedtuple"] and len(cls.mro) == 1:
+            names = self.program.annotated(cls.facts.qualname)
+            values = (given.get(k, name) for k, name in enumerate(names))
+            parts = tuple(one or Unknown("parameter") for one in values)
+            return Unknown("namedtuple") if given.rest else Tup(parts, names)
         if any(
             origin in ("builtins.dict", "collections.OrderedDict") for origin in outside
         ):

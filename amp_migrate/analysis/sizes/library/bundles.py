@@ -10,7 +10,6 @@ from amp_migrate.analysis.sizes.domain.values import (
     Instance,
     Known,
     Mapping_,
-    Tup,
     Unknown,
     Value,
 )
@@ -52,41 +51,6 @@ def _namespace(
         made.state[OPEN] = Known(given.rest)
     made.state.update(given.keywords)
     return made
-
-
-@model("collections.namedtuple")
-def _namedtuple(
-    m: Calls, f: External, given: Given, site: ir.Call, frame: Frame
-) -> Value:
-    names = given.get(1, "field_names")
-    held: list[str] = []
-    if isinstance(names, Known) and isinstance(names.value, str):
-        held = names.value.replace(",", " ").split()
-    else:
-        rows = None if names is None else m.elements(names)
-        for row in rows or ():
-            if isinstance(row, Known) and isinstance(row.value, str):
-                held.append(row.value)
-    if not held or len(given.positional) + len(given.keywords) > 2:
-        return Unknown("namedtuple")
-    made = Instance(None, "namedtuple")
-    made.state["names"] = Tup(tuple(Known(name) for name in held))
-    return External("namedtuple.make", made)
-
-
-@model("namedtuple.make")
-def _make_tuple(
-    m: Calls, f: External, given: Given, site: ir.Call, frame: Frame
-) -> Value:
-    if not isinstance(f.of, Instance):
-        return Unknown("namedtuple")
-    names = f.of.state["names"]
-    assert isinstance(names, Tup)
-    texts = tuple(str(one.value) for one in names.items if isinstance(one, Known))
-    values = tuple(
-        given.get(k, name) or Unknown("parameter") for k, name in enumerate(texts)
-    )
-    return Unknown("namedtuple") if given.rest else Tup(values, texts)
 
 
 @model("dataclasses.field", "attr.ib", "attrs.field", "pydantic.Field")
