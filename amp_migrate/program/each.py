@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 
 _METHODS = frozenset({"step", "zero_grad"})
 _SCOPES = (
@@ -85,3 +86,118 @@ def as_class(node: ast.Assign) -> ast.ClassDef | None:
                     ast.copy_location(inner, node)
             return made
     return None
+
+
+def read_as_updates(tree: ast.Module) -> None:
+    """Let ``for k in ("g", "d"): opts[k] = Adam(nets[k].parameters())`` be `opts.update`, in place, of what
+    it puts there under each of the keys, where something takes that out under one that is written.
+
+    Only where nothing tells them apart: the loop's variable is read in loops of its own alone.
+    """
+    for node in ast.walk(tree):
+        for block in ("body", "orelse"):
+            stmts = getattr(node, block, None)
+            if not isinstance(stmts, list):
+                continue
+            for index, stmt in enumerate(stmts):
+                made = _as_update(stmt, tree) if isinstance(stmt, ast.For) else None
+                if made is not None:
+                    made.was_loop = True  # type: ignore[attr-defined]
+                    stmts[index] = made
+
+
+def _as_update(loop: ast.For, tree: ast.Module) -> ast.Expr | None:
+    match loop:
+        case ast.For(
+            target=ast.Name(id=name),
+            iter=ast.Tuple(elts=keys) | ast.List(elts=keys),
+            body=[
+                ast.Assign(
+                    targets=[ast.Subscript(value=holder, slice=ast.Name(id=by))],
+                    value=ast.Call(func=ast.Name() | ast.Attribute() as func) as value,
+                )
+            ],
+            orelse=[],
+        ) if (
+            by == name
+        ):
+            words = {key.value for key in keys if isinstance(key, ast.Constant)}
+            inside = [*ast.walk(value)]
+            calls = [n for n in inside if isinstance(n, ast.Call) and n is not value]
+            dotted = ast.unparse(func)
+            said = ast.unparse(holder)
+            if (
+                len(words) == len(keys) > 0
+                and all(isinstance(word, str) for word in words)
+                and dotted.replace(".", "").isidentifier()
+                and dotted.rpartition(".")[2][:1].isupper()
+                and said.replace(".", "").isidentifier()
+                and not any(isinstance(n, _SCOPES) for n in inside)
+                and not any(
+                    isinstance(n, ast.expr) and ast.unparse(n) == said for n in inside
+                )
+                and any(
+                    ast.unparse(call.func).endswith(".parameters") for call in calls
+                )
+                and all(
+                    isinstance(call.func, ast.Attribute)
+                    and call.func.attr == "parameters"
+                    and not any(isinstance(n, ast.Call) for n in ast.walk(call.func))
+                    for call in calls
+                )
+                and _is_own(name, tree)
+                and any(
+                    isinstance(n, ast.Subscript)
+                    and isinstance(n.slice, ast.Constant)
+                    and n.slice.value in words
+                    and ast.unparse(n.value).rpartition(".")[2]
+                    == said.rpartition(".")[2]
+                    for n in ast.walk(tree)
+                )
+            ):
+                values = [_Put(name, key).visit(copy.deepcopy(value)) for key in keys]
+                for position, one in enumerate(values):
+                    one.col_offset += position  # No two are in one place.
+                update = ast.Attribute(holder, "update", ast.Load())
+                given: list[ast.expr] = [ast.Dict([*keys], values)]
+                made = ast.copy_location(ast.Expr(ast.Call(update, given, [])), loop)
+                for inner in (made.value, update, given[0]):
+                    ast.copy_location(inner, value)
+                return made
+    return None
+
+
+class _Put(ast.NodeTransformer):
+    def __init__(self, name: str, key: ast.expr) -> None:
+        self.name = name
+        self.key = key
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id != self.name:
+            return node
+        return ast.copy_location(copy.copy(self.key), node)
+
+
+def _is_own(name: str, tree: ast.Module) -> bool:
+    """Whether all that a file says of a variable stands in loops, and comprehensions, that bind it."""
+    pending: list[ast.AST] = [tree]
+    for node in pending:
+        match node:
+            case ast.For(target=ast.Name(id=bound)) if bound == name:
+                pending += [node.iter, *node.orelse]
+            case (
+                ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp()
+            ) if any(
+                isinstance(one.target, ast.Name) and one.target.id == name
+                for one in node.generators
+            ):
+                pass
+            case ast.Name(id=said) | ast.arg(arg=said) if said == name:
+                return False
+            case ast.Global(names=names) | ast.Nonlocal(names=names) if name in names:
+                return False
+            case ast.alias(name=said, asname=alias) if name in (said, alias):
+                return False
+            case _:
+                pending += ast.iter_child_nodes(node)
+    return True

@@ -259,8 +259,8 @@ class Stmt(_WithParts):
     names: tuple[str, ...] = ()
     """Names that a ``def``, ``class``, ``import``, ``global``, ``nonlocal``, handler or pattern concerns."""
     op: str = ""
-    """The operator of an augmented assignment; `LISTED` of a ``for`` that is written as a list;
-    ``no field`` of an annotation in a dataclass that makes none."""
+    """The operator of an augmented assignment; `LISTED` of a ``for`` that is written as a list, or the
+    reverse; ``no field`` of an annotation in a dataclass that makes none."""
     is_elif: bool = False
     step: Call | None = None
     """Of ``loss = optimizer.step(closure)`` that is read as ``loss = closure()``: the plain step that

@@ -11,7 +11,7 @@ from amp_migrate.core.deep import bounded
 from amp_migrate.core.effort import cut
 from amp_migrate.core.results import SourceError
 from amp_migrate.program import ir
-from amp_migrate.program.each import as_class, as_loop, steps_each
+from amp_migrate.program.each import as_class, as_loop, read_as_updates, steps_each
 from amp_migrate.program.imports import imports_by_name
 from amp_migrate.program.marks import off_marks
 from amp_migrate.program.partials import read_as_calls
@@ -64,6 +64,8 @@ def read_module(text: str, path: str = "<string>") -> ir.ModuleFacts:
     lines = text.split("\n")
     if "partial" in text:
         read_as_calls(tree)
+    if ".parameters()" in text:
+        read_as_updates(tree)
     reader = _Reader(lines, path)
     try:
         # What is read can be walked many times: by whoever is given far more room than this.
@@ -217,7 +219,8 @@ class _Reader:
                 return self._each(node, listed, path, class_name)
             case ast.Return(value=value) | ast.Expr(value=value):
                 read = None if value is None else self._expr(value)
-                return make(read, exprs=() if read is None else (read,))
+                op = ir.LISTED if hasattr(node, "was_loop") else ""
+                return make(read, exprs=() if read is None else (read,), op=op)
             case ast.Assign() if made := as_class(node):
                 return self._stmt(made, path, class_name)
             case ast.Assign(targets=targets, value=value):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from programs import before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
@@ -277,3 +279,79 @@ def test_an_attribute_of_a_dict_would_be_counted() -> None:
         "for x, y in data:\n    STEPS opt=bag.opt\nprint(len(bag))\n"
     )
     assert left_alone(counted) == "AMP035"
+
+
+PAIR = """\
+ nets = {"g": make().to(device), "d": make().to(device)}
+ opts = {}
+ for k in ("g", "d"):
+     opts[k] = torch.optim.SGD(nets[k].parameters(), lr=0.1)
++g_scaler = BORN
++d_scaler = BORN
+ for x, y in data:
+     STEPS net=nets.g opt=opts.g scaler=g_scaler
+     STEPS net=nets.d opt=opts.d scaler=d_scaler
+"""
+PAIR_OF_OBJECT = """\
+ class Gan:
+     def __init__(self):
+         self.nets = {"g": make().to(device), "d": make().to(device)}
+         self.opts = {}
+         for k in ["g", "d"]:
+             self.opts[k] = torch.optim.SGD(self.nets[k].parameters(), lr=0.1)
++        self.g_scaler = BORN
++        self.d_scaler = BORN
+     def train(self, x, y):
+         STEPS net=self.nets.g opt=self.opts.g scaler=self.g_scaler
+         STEPS net=self.nets.d opt=self.opts.d scaler=self.d_scaler
+ gan = Gan()
+ for x, y in data:
+     gan.train(x, y)
+"""
+
+
+def by_key(text: str) -> str:
+    """The diff, whose ``opts.g`` stands for ``opts["g"]``."""
+    return re.sub(r"(nets|opts)\.([gd])\b", r'\1["\2"]', written_out(text))
+
+
+@pytest.mark.parametrize("name", [PAIR, PAIR_OF_OBJECT])
+def test_a_loop_over_written_keys(name: str) -> None:
+    diff = by_key(name)
+    old, new = before_and_after(diff)
+    assert migrated(old) == new
+    trains_as_before(diff)
+
+
+TWO = before_and_after(by_key(PAIR))[0]
+FILL = "    opts[k] = torch.optim.SGD(nets[k].parameters(), lr=0.1)\n"
+OTHERWISE = {
+    "whose variable is read later": f"{TWO}print(k)\n",
+    "whose variable says which one steps": TWO.replace(
+        'opts["d"].step()', "opts[k].step()"
+    ),
+    "that makes some of them": TWO.replace(FILL, f"    if k != x:\n    {FILL}"),
+    "that has an end": TWO.replace(FILL, f"{FILL}else:\n    opts['g'] = opts['d']\n"),
+    "over one key twice": TWO.replace('("g", "d")', '("g", "d", "g")'),
+    "over keys that are computed": TWO.replace('("g", "d")', 'sorted("gd")'),
+    "over numbers": TWO.replace('("g", "d")', "(0, 1)")
+    .replace('"g"', "0")
+    .replace('"d"', "1"),
+    "into a dict of its own kind": TWO.replace(
+        "opts = {}",
+        "class Opts(dict):\n    def __setitem__(self, key, value):\n"
+        "        super().__setitem__('g', value)\nopts = Opts()",
+    ),
+    "that leaves gradients": TWO.replace('    opts["d"].zero_grad()\n', ""),
+    "of which all step": f"{TWO}    for opt in opts.values():\n        opt.step()\n",
+    "of what is called later": TWO.replace("nets[k].p", "(lambda: nets[k])().p"),
+    "of what makes more than an optimizer": TWO.replace(
+        "torch.optim.SGD(nets[k].parameters(), lr=0.1)", "pick(nets[k].parameters())"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_loop_over_keys_that_is_left_alone(name: str) -> None:
+    assert OTHERWISE[name] != TWO
+    assert left_alone(OTHERWISE[name]) in ("AMP010", "AMP012", "AMP031")
