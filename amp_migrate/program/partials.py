@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from amp_migrate.program.each import HIDDEN
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_RUN = "__name__ == '__main__'"
+_Scope = ast.FunctionDef | ast.Module
 _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 
 
 def read_as_calls(tree: ast.Module) -> None:
-    """Let the calls of a function's variable that holds a partial be calls of what it is of, in place.
+    """Let the calls of a variable of a function, or of a script, that holds a partial be calls of what it is
+    of, in place.
 
     Only where nothing tells them apart: a function of the file, whose partial is called and nothing else.
     """
@@ -29,18 +32,26 @@ def read_as_calls(tree: ast.Module) -> None:
         for one in tree.body
         if isinstance(one, ast.FunctionDef) and bound.count(one.name) == 1
     }
-    for scope in ast.walk(tree) if made else ():
-        for stmt in scope.body if isinstance(scope, ast.FunctionDef) else ():
+    blocks: list[tuple[_Scope, list[ast.stmt]]] = [
+        (one, one.body) for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)
+    ]
+    # Nobody imports what is bound there.
+    blocks += [
+        (tree, one.body)
+        for one in tree.body
+        if isinstance(one, ast.If) and ast.unparse(one.test) == _RUN
+    ]
+    for scope, body in blocks if made else ():
+        for stmt in body:
             match stmt:
                 case ast.Assign(
                     targets=[ast.Name(id=name)],
                     value=ast.Call(func=func, args=[ast.Name(id=of), *_]) as value,
                 ) if of in made and ast.unparse(func) in {*names, "functools.partial"}:
-                    assert isinstance(scope, ast.FunctionDef)
                     _read(scope, stmt, name, value)
 
 
-def _read(scope: ast.FunctionDef, stmt: ast.Assign, name: str, made: ast.Call) -> None:
+def _read(scope: _Scope, stmt: ast.Assign, name: str, made: ast.Call) -> None:
     own = list(_own(scope))
     calls = [
         node for node in own if isinstance(node, ast.Call) and _says(node.func, name)
@@ -76,7 +87,7 @@ def _read(scope: ast.FunctionDef, stmt: ast.Assign, name: str, made: ast.Call) -
         ast.fix_missing_locations(call)
 
 
-def _stays(value: ast.expr, scope: ast.FunctionDef, stmt: ast.stmt) -> bool:
+def _stays(value: ast.expr, scope: _Scope, stmt: ast.stmt) -> bool:
     """Whether an expression says the same wherever a function says it, from a statement on."""
     if not isinstance(value, ast.Name):
         return isinstance(value, ast.Constant)
@@ -94,7 +105,7 @@ def _says(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _own(scope: ast.FunctionDef) -> Iterator[ast.AST]:
+def _own(scope: _Scope) -> Iterator[ast.AST]:
     """All that stands in a function, but for what others in it do."""
     pending: list[ast.AST] = [*scope.body]
     for node in pending:

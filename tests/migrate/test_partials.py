@@ -69,3 +69,38 @@ def test_what_it_holds_is_what_its_variables_were() -> None:
     assert result.changed, result.diagnostics
     assert check_off(source, result.output) == []
     assert check_scaled(source, result.output) == []
+
+
+SCRIPT = f"""\
+{TRAIN.partition("def main")[0]}def other():
+    global opt
+    opt = None
+if __name__ == "__main__":
+    net = make().to(device)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+
+
+def test_one_of_a_script() -> None:
+    source = f"{HEAD}{SCRIPT}    run = partial(train, net, opt)\n    for _ in range(2):\n        run(data)\n"
+    result = migrate_source(source, path="train.py")
+    assert result.changed, result.diagnostics
+    assert check_off(source, result.output) == []
+    assert check_scaled(source, result.output) == []
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_one_of_a_script_that_is_not_only_called(name: str) -> None:
+    body = "".join(f"    {line}\n" for line in LEFT_ALONE[name].splitlines())
+    assert left_alone(f"{SCRIPT}{body}") == "AMP010"
+
+
+def test_one_that_a_file_may_hand_out_is_left_alone() -> None:
+    made = SCRIPT.replace('if __name__ == "__main__":', "if data:")
+    assert made != SCRIPT
+    assert (
+        left_alone(f"{made}    run = partial(train, net, opt)\n    run(data)\n")
+        == "AMP010"
+    )
+    used = f"{SCRIPT}    run = partial(train, net, opt)\n    run(data)\ndef again():\n    run(data)\n"
+    assert left_alone(used) == "AMP010"
