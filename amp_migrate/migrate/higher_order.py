@@ -13,13 +13,15 @@ from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
-from amp_migrate.analysis.values.precision import Precision
+from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.analysis.values.passed import MayBeHalf, MayHavePassed
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import FullPrecision, Placed, Upcast
+from amp_migrate.migrate.precision.contexts import Contexts
 from amp_migrate.migrate.precision.entering import Entering, Span, Unfit
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD, InnerGradientsFinder
-from amp_migrate.migrate.regions.regions import Run
+from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.link import Program
@@ -48,12 +50,14 @@ class HigherOrder:
         forward: Forward,
         hazards: Hazards,
         inner: InnerGradientsFinder,
+        regions: Regions,
     ) -> None:
         self.program = program
         self.events = events
         self.forward = forward
         self.hazards = hazards
         self.inner = inner
+        self.regions = regions
         self.spans: list[Span] = []
         self.casts: list[Placed] = []
         """What is made fp32 so that a forward can be differentiated to it."""
@@ -138,7 +142,7 @@ class HigherOrder:
     def _spans(
         self,
         calls: list[tuple[str, ir.Stmt, ir.Call]],
-        reached: Collection[tuple[str, ir.Path]],
+        reached: Statements,
     ) -> list[Span]:
         found: dict[Span, None] = {}
         for function, stmt, call in calls:
@@ -303,7 +307,7 @@ class HigherOrder:
         spans: list[Span],
         calls: list[tuple[str, ir.Stmt, ir.Call]],
         runs: Collection[Run],
-        reached: Collection[tuple[str, ir.Path]],
+        reached: Statements,
     ) -> None:
         program = self.program
         inside = {
@@ -312,41 +316,59 @@ class HigherOrder:
             for stmt in program.statements(span.function)
             if span.holds(span.function, stmt.path)
         }
-        precision = Precision(program, self.forward, reached, inside)
+        passed = self._halves(MayHavePassed, runs, reached, inside)
+        halves = self._halves(MayBeHalf, runs, reached, inside)
         for function, stmt, call in calls:
             if (function, stmt.path) in inside:
                 continue
             for arg in call.args:
-                if precision.may_be_half(arg.value, function, stmt):
+                if passed.may_be(arg.value, function, stmt):
                     reason = "differentiates what may be in half precision"
                     raise _Refused(reason, call.line)
         for span in spans:
-            self._check_span(span, runs, precision)
+            self._check_span(span, runs, halves)
         if spans and not self._computes_elsewhere(runs, inside):
             taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
             line = taken[0][2].line
-            if self._share(taken, reached):
+            if self._share(taken, self._halves(MayBeHalf, runs, reached)):
                 raise Shared
             reason = "differentiates the whole forward computation, which leaves nothing to autocast"
             raise _Refused(reason, line)
 
+    def _halves(
+        self,
+        kind: type[MayBeHalf],
+        runs: Collection[Run],
+        reached: Statements,
+        in_fp32: Statements = (),
+    ) -> MayBeHalf:
+        hazards, remedies = self.hazards, self.hazards.remedies
+        called = {f for f, _ in reached} - {run.function for run in runs}
+        contexts = Contexts(
+            self.program,
+            self.regions,
+            runs,
+            called,
+            hazards.files,
+            hazards.can_run,
+            in_fp32,
+        )
+        return contexts.traces(kind, remedies.flow, remedies.modules, self.forward)
+
     def _share(
         self,
         calls: Collection[tuple[str, ir.Stmt, ir.Call]],
-        reached: Collection[tuple[str, ir.Path]],
+        halves: MayBeHalf,
     ) -> bool:
         """Whether gradients with respect to fp32 can have a scale, so that their forward stays under
         autocast."""
-        precision = Precision(self.program, self.forward, reached, ())
         for function, stmt, call in calls:
             inputs = call.argument(1, "inputs")
-            if inputs is None or precision.may_be_half(inputs, function, stmt):
+            if inputs is None or halves.may_be(inputs, function, stmt):
                 return False
         return self.inner.share(calls)
 
-    def _check_span(
-        self, span: Span, runs: Collection[Run], precision: Precision
-    ) -> None:
+    def _check_span(self, span: Span, runs: Collection[Run], halves: MayBeHalf) -> None:
         function, forward = span.function, self.forward
         body = self.program.functions[function].body
         statements = [s for s in ir.statements(body) if span.holds(function, s.path)]
@@ -366,11 +388,11 @@ class HigherOrder:
                 raise _Refused("stands in a generator", stmt.line)
             for expr in self._goes_in(stmt, function):
                 variables = forward.reads_of(expr, function) - written
-                if variables and precision.may_be_half(expr, function, stmt):
+                if variables and halves.may_be(expr, function, stmt):
                     given = variables.difference(leaves)
-                    if self._raised(given, function, stmt, precision):
+                    if self._raised(given, function, stmt, halves):
                         continue
-                    if leaves and self._cast_where_used(span, precision):
+                    if leaves and self._cast_where_used(span, halves):
                         continue
                     names = ", ".join(sorted(variables))
                     reason = f"differentiates a forward on {names}, which may be in half precision"
@@ -401,7 +423,7 @@ class HigherOrder:
                         found |= self.forward.reads_of(one, function)
         return found
 
-    def _cast_where_used(self, span: Span, precision: Precision) -> bool:
+    def _cast_where_used(self, span: Span, halves: MayBeHalf) -> bool:
         """Plan to make variables fp32 that come into a span, which is right where nothing of them leads to
         what is differentiated to."""
         entering = Entering(self.hazards.remedies)
@@ -410,7 +432,7 @@ class HigherOrder:
         try:
             for uses in entering.uses(span, inside, set()):
                 stmt, used = uses[0]
-                if precision.may_be_half(used, span.function, stmt):
+                if halves.may_be(used, span.function, stmt):
                     edits = entering.cast(span, inside[0], uses)
                     self.casts += (
                         placed
@@ -422,7 +444,7 @@ class HigherOrder:
         return True
 
     def _raised(
-        self, names: Collection[str], function: str, stmt: ir.Stmt, precision: Precision
+        self, names: Collection[str], function: str, stmt: ir.Stmt, halves: MayBeHalf
     ) -> bool:
         """Plan to make variables fp32 where they are given their values; False where one cannot be.
 
@@ -431,7 +453,7 @@ class HigherOrder:
         remedies = self.hazards.remedies
         edits: list[Placed] = []
         for name in map(ir.Name, sorted(names)):
-            if not precision.may_be_half(name, function, stmt):
+            if not halves.may_be(name, function, stmt):
                 continue
             made, from_start = remedies.flow.reaching(
                 name.id, Made(name, function, stmt)

@@ -32,6 +32,7 @@ from amp_migrate.migrate.compiled import CONFIG
 from amp_migrate.migrate.explain import Spot, explain_group, explain_notes
 from amp_migrate.migrate.framework_loops import Neighbours
 from amp_migrate.migrate.planner import Planner
+from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -171,6 +172,7 @@ class _PlannedGroup:
     """Which of its cluster's loops are its."""
     refusal: Refusal | None
     edits: list[Placed]
+    runs: list[Run]
     notes: list[Note]
     explanation: list[str]
 
@@ -189,6 +191,7 @@ def _plan_all(
 
     def plan(number: int) -> list[list[_PlannedGroup]]:
         phases.at("planning training loops", number, len(parts))
+        planner.given.clear()
         return [
             [
                 _outcome(group, loops[index], planner.program, writable, shown, spot)
@@ -198,8 +201,30 @@ def _plan_all(
         ]
 
     found: dict[int, list[_PlannedGroup]] = {}
-    for part, planned in zip(parts, shared(plan, len(parts)), strict=True):
-        found |= zip(part, planned, strict=True)
+    for part, made in zip(parts, shared(plan, len(parts)), strict=True):
+        found |= zip(part, made, strict=True)
+    regions = planner.regions
+    while True:
+        # A region that holds what another backward() differentiates without a scale would take its
+        # gradients to half precision.
+        for index, its in enumerate(loops):
+            for planned in found[index]:
+                if planned.refusal is not None:
+                    members = [its[number] for number in planned.loops]
+                    regions.keep_out(b for loop in members for b in loop.backwards)
+                    for group in clusters[index]:
+                        if group.loops[0] in members:
+                            group.refusal = planned.refusal
+        wrong = {
+            index
+            for index, groups in found.items()
+            if any(regions.hold_kept_out(group.runs) for group in groups)
+        }
+        if not wrong:
+            break
+        for number, part in enumerate(parts):
+            if wrong.intersection(part):
+                found |= zip(part, plan(number), strict=True)
     for index, its in enumerate(loops):
         yield from ((its, group) for group in found[index])
 
@@ -218,9 +243,11 @@ def _parts(clusters: list[list[Group]]) -> list[list[int]]:
 
 def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
     """Plan groups that share functions: those that can be migrated, as one."""
+    cluster = [joined(g) if g.refusal is None else g for g in cluster]
     # Each by itself first: one that must be left alone is no reason to leave the others.
     for group in cluster:
-        planner.plan(group)
+        if group.refusal is None:
+            planner.plan(group)
     good = [group for group in cluster if group.refusal is None]
     if len(good) < 2:
         return cluster
@@ -246,6 +273,7 @@ def _outcome(
         tuple(numbers[id(loop)] for loop in group.loops),
         group.refusal,
         group.edits,
+        group.runs if group.refusal is None else [],
         group.notes,
         explain_group(group, program, shown, spot),
     )

@@ -330,7 +330,12 @@ class Planner:
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
         higher_order = HigherOrder(
-            self.program, self.events, self.forward, hazards, self.inner
+            self.program,
+            self.events,
+            self.forward,
+            hazards,
+            self.inner,
+            self.regions,
         )
         higher_order.judge_training(functions)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)

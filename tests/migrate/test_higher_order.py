@@ -635,7 +635,7 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 model = nn.Linear(8, 1).to(device)
 opt = torch.optim.Adam(model.parameters(), lr=0.1)
 def looks(w, v):
-    v = v * w
+    v = v * w.sum()
 STEPS
     return torch.autograd.grad(v15.sum(), w, create_graph=True)
 for x in [torch.randn(4, 8) for _ in range(4)]:
@@ -683,3 +683,44 @@ def test_what_is_called_from_out_of_sight_is_given_data() -> None:
     assert migrated(_UNSEEN)
     handed = _UNSEEN + "for give in (other.feed,):\n    give(model(x))\n"
     assert left_alone(handed) == "AMP023"
+
+
+_OTHER_CLASS = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 3)
+    def forward(self, x):
+        return self.body(x)
+class Plain:
+    def __init__(self):
+        self.net = Net().to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.loss = criterion(self.net(x), y)
+        self.opt.zero_grad()
+        self.loss.backward()
+        self.opt.step()
+class Masked:
+    def __init__(self):
+        self.net = Net().to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.other = Plain()
+    def update(self, x, y):
+        loss = LOSS
+        grads = torch.autograd.grad(loss, list(self.net.parameters()))
+        for param, grad in zip(self.net.parameters(), grads):
+            param.grad = grad.sign()
+        self.opt.step()
+import sys
+one = {"plain": Plain, "masked": Masked}[sys.argv[1] if len(sys.argv) > 1 else "plain"]()
+for x, y in data:
+    one.update(x, y)
+"""
+
+
+def test_gradients_of_a_net_that_runs_in_a_region_elsewhere() -> None:
+    own = _OTHER_CLASS.replace("LOSS", "criterion(self.net(x), y)")
+    assert "autocast" in migrated(own)
+    half = _OTHER_CLASS.replace("LOSS", "self.other.loss")
+    assert left_alone(half) == "AMP023"

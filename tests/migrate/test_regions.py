@@ -1007,3 +1007,86 @@ def test_no_region_before_the_object_that_has_its_switch() -> None:
     source, expected = before_and_after(written_out(diff))
     assert migrated(source) == expected
     trains_as_before(written_out(diff))
+
+
+_BESIDE = """\
+import elsewhere
+class Gan:
+    def __init__(self):
+        self.body = nn.Linear(8, 8).to(device)
+        self.head = nn.Linear(8, 3).to(device)
+        self.judge = nn.Linear(8, 1).to(device)
+        self.opt = elsewhere.make([*self.body.parameters(), *self.head.parameters()])
+        self.other = torch.optim.Adam(self.judge.parameters())
+    def run(self, x):
+        self.fake = self.body(x)
+    def compute(self, x, y):
+        made = self.body(x)
+        return criterion(self.head(made), y), made
+    def learn(self, made):
+        loss = self.judge(made.detach()).pow(2).mean()
+        self.other.zero_grad()
+        loss.backward()
+        self.other.step()
+    def update(self, x, y):
+TRAIN
+gan = Gan()
+for x, y in data:
+    gan.update(x, y)
+"""
+_KEPT = """\
+        self.run(x)
+        self.learn(self.fake)
+        loss = criterion(self.head(self.fake), y)
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+"""
+_GIVEN = """\
+        loss, made = self.compute(x, y)
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        self.learn(made)
+"""
+
+
+@pytest.mark.parametrize(
+    ("train", "judged"), ((_KEPT, "self.fake"), (_GIVEN, "made"), (_KEPT, "made"))
+)
+def test_no_region_holds_what_is_left_without_a_scale(train: str, judged: str) -> None:
+    """Its gradients would be half, and smaller than half precision has."""
+    body = _BESIDE.replace("made.detach()", f"{judged}.detach()")
+    source = HEAD + body.replace("TRAIN\n", train)
+    result = migrate_source(source, path="train.py")
+    assert [loop.outcome.value for loop in result.loops].count("migrated") == 1
+    begin, end = "with torch.autocast", "self.other.zero_grad()"
+    assert result.output.count(begin) == 1
+    assert begin in result.output.split("def learn")[1].split(end)[0]
+    assert train in result.output
+
+
+def test_a_forward_for_a_loss_that_is_left_alone_and_another() -> None:
+    body = """\
+import elsewhere
+body = nn.Linear(8, 8).to(device)
+opt = elsewhere.make(body.parameters())
+other = torch.optim.Adam(model.parameters())
+def penalty(out):
+    loss = out.pow(2).mean()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+def learn(out, y):
+    loss = criterion(out, y)
+    other.zero_grad()
+    loss.backward()
+    other.step()
+for x, y in data:
+    out = model(body(x))
+    penalty(out)
+    learn(out, y)
+"""
+    result = migrate_source(HEAD + body, path="train.py")
+    assert not result.changed
+    assert "AMP033" in [found.code for found in result.diagnostics]

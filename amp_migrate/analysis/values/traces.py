@@ -156,10 +156,12 @@ class Traces:
         called: Collection[str],
         outside: Collection[str],
         hooks: Collection[str | tuple[str, ir.Path]],
+        in_fp32: Statements = (),
     ) -> None:
         """``inside``: the statements of regions. ``called``: the functions that these call; ``outside``:
         those that run outside of every region. A function may be both. ``hooks``: functions that are
-        hooked to modules, and the statements that do so.
+        hooked to modules, and the statements that do so. ``in_fp32``: the statements for which autocast
+        is turned off, wherever they run.
         """
         self.program = flow.program
         self.flow = flow
@@ -169,6 +171,7 @@ class Traces:
         self.called = called
         self.outside = outside
         self.hooks = hooks
+        self.in_fp32 = in_fp32
         self.cast: set[int] = set()
         """The very expressions (by `id`) that are cast to fp32 by an edit."""
         self._busy: dict[object, int] = {}
@@ -189,7 +192,8 @@ class Traces:
 
     def is_under(self, at: At) -> bool:
         """Whether autocast is on where a value is made."""
-        return at.on or (at.function, at.stmt.path) in self.inside
+        site = (at.function, at.stmt.path)
+        return (at.on or site in self.inside) and site not in self.in_fp32
 
     # -- expressions --------------------------------------------------------------------------
 
@@ -363,7 +367,7 @@ class Traces:
             if value is None and d.call is not None and isinstance(at.expr, ir.Attr):
                 # ``Out(*values)``
                 value, part = d.call, (f".{at.expr.attr}", *at.part)
-            for on in self._contexts(d.function):
+            for on in self.contexts(d.function):
                 if value is not None:
                     yield self._of(At(value, d.function, d.stmt, on, part))
                 elif d.stmt.kind == "for":
@@ -371,7 +375,8 @@ class Traces:
                 else:
                     yield UNKNOWN
 
-    def _contexts(self, function: str) -> list[bool]:
+    def contexts(self, function: str) -> list[bool]:
+        """Whether autocast is on where a function is called: both where it is from here and there."""
         found = [True] if function in self.called else []
         return [*found, False] if function in self.outside or not found else found
 
@@ -387,7 +392,7 @@ class Traces:
             value = program.argument_at(site, name)
             if any(param.kind == "*" and param.name == name for param in params):
                 value = _rest_of(site, params)
-            for on in self._contexts(site.caller):
+            for on in self.contexts(site.caller):
                 made = At(site.call, site.caller, site.stmt, on)
                 if self.is_under(made) == at.on:
                     yield (
@@ -424,7 +429,7 @@ class Traces:
                     continue
                 # What an earlier call put into a list of its own is not in this one.
                 own = (anew or fresh) and put.function == at.function
-                for on in [at.on] if own else self._contexts(put.function):
+                for on in [at.on] if own else self.contexts(put.function):
                     yield self._of(At(put.value, put.function, put.stmt, on, part))
 
     def _is_fresh(self, put: Put) -> bool:
@@ -802,7 +807,7 @@ class Traces:
             for function, stmt, call in self.program.calls_named(saves)
             if call.args
             and self.program.origin(call.func, function) == f"{home}.{saves}"
-            for on in self._contexts(function)
+            for on in self.contexts(function)
         )
 
     # -- modules ------------------------------------------------------------------------------

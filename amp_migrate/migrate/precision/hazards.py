@@ -147,7 +147,7 @@ class Hazards:
             for stmt in _statements_of(self.program.functions[run.function], run)
         )
         remedies = self.remedies = Remedies(
-            self.program, under, self.options.dtype, self._can_run
+            self.program, under, self.options.dtype, self.can_run
         )
         sigmoids = Sigmoids(remedies, self.forward)
         Probabilities(remedies, sigmoids).plan(self.functions, inside)
@@ -205,7 +205,7 @@ class Hazards:
                 runs,
                 called,
                 self.files,
-                self._can_run,
+                self.can_run,
             )
             leaving.judge()
             if leaving.more:
@@ -232,7 +232,7 @@ class Hazards:
                 pending += self._called.by(run.function, stmt)
                 names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):
-            if self._can_run(function):
+            if self.can_run(function):
                 pending += hooked
                 if any(map(_has_lambda, stmt.exprs)):
                     yield function, stmt
@@ -332,7 +332,7 @@ class Hazards:
         seen: dict[str, None] = {}
         while pending:
             function = pending.popleft()
-            if function not in seen and self._can_run(function):
+            if function not in seen and self.can_run(function):
                 seen[function] = None
                 pending += self._called.of(function)
         return seen
@@ -340,7 +340,8 @@ class Hazards:
     def _executes(self, function: str, stmt: ir.Stmt) -> bool:
         return self.live is None or self.live.executes(function, stmt.path)
 
-    def _can_run(self, function: str) -> bool:
+    def can_run(self, function: str) -> bool:
+        """Whether a function can run where the loops do."""
         return self.live is None or self.live.runs(function)
 
     # -- setup --------------------------------------------------------------------------------

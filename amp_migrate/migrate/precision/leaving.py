@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Construction
-from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
@@ -21,6 +20,7 @@ from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.constants import Constants
+from amp_migrate.migrate.precision.contexts import Contexts
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.migrate.regions.regions import Regions, Run
@@ -62,20 +62,11 @@ class Leaving:
         self.constants = Constants(remedies, formulas.sigmoids, self._is_never_half)
         self.regions = regions
         self.runs = runs
-        self.called = called
-        self.can_run = can_run
         self.more: list[Run] = []
         """The regions that uses need."""
-        self.inside = frozenset(self._inside(files))
-        self.outside = self._find_outside(files)
-        self.traces = Traces(
-            remedies.flow,
-            remedies.modules,
-            forward,
-            self.inside,
-            called,
-            self.outside,
-            self._hooks(files),
+        self.contexts = Contexts(self.program, regions, runs, called, files, can_run)
+        self.traces = self.contexts.traces(
+            Traces, remedies.flow, remedies.modules, forward
         )
         self._note(remedies.edits)
 
@@ -85,12 +76,6 @@ class Leaving:
                 self.traces.cast.add(id(self._addressed(function, edit)))
                 self.traces.forget()
 
-    def _hooks(self, files: Collection[str]) -> set[str | tuple[str, ir.Path]]:
-        found: set[str | tuple[str, ir.Path]] = set()
-        for function, stmt, hooked in attached(self.program, files):
-            found |= {(function, stmt.path), *hooked}
-        return found
-
     def _addressed(self, function: str, edit: Upcast | Widen) -> ir.Expr:
         expr = self.program.control(function).statements[edit.path].value
         for step in edit.at:
@@ -99,60 +84,12 @@ class Leaving:
         assert expr is not None
         return expr
 
-    def _inside(self, files: Collection[str]) -> Iterator[tuple[str, ir.Path]]:
-        """The statements of regions, and of those that are under autocast already."""
-        for run in self.runs:
-            for stmt in self.regions.statements_in(run):
-                yield run.function, stmt.path
-        for function, scope in self.program.functions.items():
-            if ir.file_of(function) not in files:
-                continue
-            for stmt in ir.statements(scope.body):
-                if stmt.kind == "with" and any(map(_speaks_of_autocast, stmt.exprs)):
-                    yield from ((function, s.path) for s in ir.statements((stmt,)))
-
-    def _find_outside(self, files: Collection[str]) -> dict[str, None]:
-        """The functions that run outside of every region, callers first."""
-        program = self.program
-        pending = [
-            name
-            for name, scope in program.functions.items()
-            if ir.file_of(name) in files
-            and (
-                ir.is_top(name)
-                or any(run.function == name for run in self.runs)
-                or not (
-                    program.call_sites.get(name)
-                    or name in self.called
-                    or scope.name in ("forward", "__call__")
-                )
-            )
-        ]
-        found: dict[str, None] = {}
-        while pending:
-            function = pending.pop(0)
-            if function in found or not self.can_run(function):
-                continue
-            found[function] = None
-            for stmt in self._outside_in(function):
-                for call in calls_of(stmt):
-                    pending += program.callees(call, function)
-        return found
-
-    def _outside_in(self, function: str) -> Iterator[ir.Stmt]:
-        for stmt in self.program.statements(function):
-            if (function, stmt.path) not in self.inside and stmt.kind not in (
-                "functiondef",
-                "classdef",
-            ):
-                yield stmt
-
     # -- uses ---------------------------------------------------------------------------------
 
     def judge(self) -> None:
         """Raise `Blocked` at a use for which there is no remedy; those for others are planned."""
-        for function in self.outside:
-            for stmt in self._outside_in(function):
+        for function in self.contexts.outside:
+            for stmt in self.contexts.outside_in(function):
                 self._judge(function, stmt)
 
     def _judge(self, function: str, stmt: ir.Stmt) -> None:
@@ -475,11 +412,3 @@ def _now(expr: ir.Expr) -> Iterator[ir.Expr]:
     for child in ir.children(expr):
         yield from _now(child)
     yield expr
-
-
-def _speaks_of_autocast(expr: ir.Expr) -> bool:
-    return any(
-        isinstance(inner, (ir.Name, ir.Attr))
-        and (ir.key_of(inner) or "").rsplit(".", 1)[-1] == "autocast"
-        for inner in ir.walk(expr)
-    )

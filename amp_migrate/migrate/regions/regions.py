@@ -6,6 +6,7 @@ parameters or suspends the function is ever inside one.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from amp_migrate.analysis.objects.forward import (
@@ -74,13 +75,19 @@ class Regions:
         self._lazy = Lazy(program, forward)
         self._slices: list[_Slice] = []
         """What the plan that is being made has followed so far."""
+        self._kept_out: dict[Site, Backward] = {}
+        """What must stand in no region, and what differentiates it."""
+        self._kept_out_of: dict[str, Backward] = {}
+        """The functions that this calls: no region may begin there."""
+        self._withheld: Backward | None = None
+        """What kept a statement out of the plan that is being made, if anything did."""
 
     def plan(self, backward: Backward) -> tuple[list[Run], bool] | Refusal:
         """The runs that hold the forward of a ``backward()``, and whether its loss is hoisted."""
         function, stmt = backward.function, backward.stmt
         receiver = backward.receiver
         hoists = self._must_hoist(receiver, function)
-        self._slices = []
+        self._slices, self._withheld = [], None
         needed = self.forward.reads_of(receiver, function)
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
@@ -97,6 +104,37 @@ class Regions:
         if not any(self._computes(run) for run in runs):
             return self._not_visible(receiver, function)
         return runs, hoists
+
+    def keep_out(self, backwards: Iterable[Backward]) -> None:
+        """Plan no region from now on that holds what one of some ``backward()`` differentiates."""
+        for backward in backwards:
+            self.plan(backward)
+            for found in self._slices:
+                for path in found.forward:
+                    whole = self.program.control(found.function).statements[path]
+                    for stmt in ir.statements((whole,)):
+                        self._kept_out[found.function, stmt.path] = backward
+                        for called in self._called_by(stmt, found.function):
+                            self._kept_out_of[called] = backward
+
+    def hold_kept_out(self, runs: Collection[Run]) -> bool:
+        """Whether runs, or what these call, hold what none should."""
+        return any(
+            self._kept_out_in(stmt, run.function)
+            for run in runs
+            for stmt in self.statements_in(run)
+        )
+
+    def _kept_out_in(self, stmt: ir.Stmt, function: str) -> Backward | None:
+        if not self._kept_out:
+            return None
+        here = self._kept_out.get((function, stmt.path))
+        if here is None and function in self._kept_out_of:
+            here = self._kept_out_of[function]
+        if here is not None:
+            return here
+        called = self._called_by(stmt, function)
+        return next((b for (f, _), b in self._kept_out.items() if f in called), None)
 
     def _not_visible(self, loss: ir.Expr, function: str) -> Refusal:
         """Says where an attribute is given the loss, if that is another function."""
@@ -119,6 +157,9 @@ class Regions:
                 f"{shown} is set by {name}(), and how it is made there is not followed"
             )
             return Refusal("AMP033", message, found[0].stmt.line)
+        if self._withheld is not None:
+            message = "a backward() that is left alone differentiates this forward, too"
+            return Refusal("AMP033", message, self._withheld.event.line)
         message = "the forward computation of this loss is not visible here"
         return Refusal("AMP033", message)
 
@@ -372,14 +413,17 @@ class Regions:
             return
         if self._only_trains(stmt, function, needed):
             return
-        found.members.add(stmt.path)
+        kept_out = self._kept_out_in(stmt, function)
+        self._withheld = self._withheld or kept_out
+        if kept_out is None:
+            found.members.add(stmt.path)
         if stmt.blocks:
             inside = self._inside(stmt, function, needed)
             computes, reads = bool(inside.forward), inside.needed
         else:
             computes = self.forward.gives_gradients(stmt, function)
             reads = self.forward.uses(stmt, function, gradients=True)
-        if computes:
+        if computes and kept_out is None:
             found.forward.add(stmt.path)
         needed -= self.forward.kills(stmt, function)
         needed |= reads
@@ -425,7 +469,7 @@ class Regions:
         if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
             # No region can begin in one cell of a notebook and end in another.
             return True
-        if self.inner.follows(function, stmt):
+        if self.inner.follows(function, stmt) or self._kept_out_in(stmt, function):
             return True
         for event in self.events.of(function, stmt):
             if event.kind in ("backward", "step"):
@@ -632,8 +676,14 @@ class Regions:
             one
             for run in runs
             for stmt in self.statements_in(run)
+            for one in self._called_by(stmt, run.function)
+        }
+
+    def _called_by(self, stmt: ir.Stmt, function: str) -> set[str]:
+        return {
+            one
             for call in calls_of(stmt)
-            for callee in self.program.callees(call, run.function)
+            for callee in self.program.callees(call, function)
             for one in self.events.called_from(callee)
         }
 
@@ -734,7 +784,9 @@ class Regions:
         """Runs that end with a statement which makes a loss."""
         scope = self.program.functions[function]
         found = _Slice(function, set(), {stmt.path})
-        if self.forward.in_statement(stmt, function):
+        if self.forward.in_statement(stmt, function) and not self._kept_out_in(
+            stmt, function
+        ):
             found.forward.add(stmt.path)
         needed = self.forward.reads(stmt, function)
         found.read |= needed
