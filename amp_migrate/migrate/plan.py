@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from amp_migrate.analysis.paths.closures import called_first
@@ -189,13 +189,16 @@ def _plan_all(
     parts = _parts(clusters)
     loops = [[loop for group in one for loop in group.loops] for one in clusters]
 
+    left: dict[int, Refusal] = {}
+    """The loops (by `id`) that are left alone."""
+
     def plan(number: int) -> list[list[_PlannedGroup]]:
         phases.at("planning training loops", number, len(parts))
         planner.given.clear()
         return [
             [
                 _outcome(group, loops[index], planner.program, writable, shown, spot)
-                for group in _plan_cluster(planner, clusters[index])
+                for group in _plan_cluster(planner, clusters[index], left)
             ]
             for index in parts[number]
         ]
@@ -208,13 +211,11 @@ def _plan_all(
         # A region that holds what another backward() differentiates without a scale would take its
         # gradients to half precision.
         for index, its in enumerate(loops):
-            for planned in found[index]:
-                if planned.refusal is not None:
-                    members = [its[number] for number in planned.loops]
+            for group in found[index]:
+                if group.refusal is not None:
+                    members = [its[number] for number in group.loops]
+                    left |= {id(loop): group.refusal for loop in members}
                     regions.keep_out(b for loop in members for b in loop.backwards)
-                    for group in clusters[index]:
-                        if group.loops[0] in members:
-                            group.refusal = planned.refusal
         wrong = {
             index
             for index, groups in found.items()
@@ -241,20 +242,35 @@ def _parts(clusters: list[list[Group]]) -> list[list[int]]:
     return [sorted(indices) for _, indices in parts]
 
 
-def _plan_cluster(planner: Planner, cluster: list[Group]) -> list[Group]:
-    """Plan groups that share functions: those that can be migrated, as one."""
-    cluster = [joined(g) if g.refusal is None else g for g in cluster]
+def _plan_cluster(
+    planner: Planner, cluster: list[Group], left: Mapping[int, Refusal]
+) -> list[Group]:
+    """Plan groups that share functions: those that can be migrated, as one. ``left``: the loops (by `id`)
+    that are left alone, as an earlier plan has found."""
+    groups: list[Group] = []
     # Each by itself first: one that must be left alone is no reason to leave the others.
-    for group in cluster:
-        if group.refusal is None:
-            planner.plan(group)
-    good = [group for group in cluster if group.refusal is None]
+    for group in map(joined, cluster):
+        known = [left.get(id(loop)) for loop in group.loops]
+        if known.count(known[0]) == len(known):
+            group.refusal = known[0]
+            if group.refusal is None:
+                planner.plan(group)
+        if group.refusal is None and not any(known):
+            groups.append(group)
+            continue
+        parts = [] if known[0] and not any(known[1:]) else planner.parts(group)
+        for part in parts:
+            part.refusal = left.get(id(part.loops[0]))
+            if part.refusal is None:
+                planner.plan(part)
+        groups += parts or [group]
+    good = [group for group in groups if group.refusal is None]
     if len(good) < 2:
-        return cluster
+        return groups
     planner.forget(good)
     together = joined(*good)
     planner.plan(together)
-    return [together, *(group for group in cluster if group.refusal is not None)]
+    return [together, *(group for group in groups if group.refusal is not None)]
 
 
 def _outcome(

@@ -10,10 +10,12 @@ from pathlib import PurePath
 from typing import NoReturn
 
 from amp_migrate.analysis.objects.availability import Place, Sight, is_over
+from amp_migrate.analysis.objects.concrete import Concrete, without
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.live import Arms, Live
+from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
 from amp_migrate.analysis.paths.association import Association, Scalers
@@ -227,8 +229,93 @@ class Planner:
             for caller, _, call in program.calls_named("getattr")
         )
 
+    def parts(self, group: Group) -> list[Group]:
+        """The loops of a group that train no object in common: those of one class, and those of another
+        that derives from the same base and overrides the method. None where it is one part.
+        """
+        concrete = self.program.noted(Concrete)
+        parts: list[tuple[frozenset[str], list[TrainingLoop]]] = []
+        for loop in group.loops:
+            classes, loops = concrete.classes_of(loop.function), [loop]
+            if not classes:
+                return []
+            for part in [part for part in parts if part[0] & classes]:
+                parts.remove(part)
+                classes, loops = classes | part[0], [*part[1], *loops]
+            parts.append((classes, loops))
+        if len(parts) < 2 or any(map(self._holds_shared, group.births)):
+            return []
+        return [
+            Group(loops, group.slots, group.births, concrete.apart(classes))
+            for classes, loops in parts
+        ]
+
+    def _holds_shared(self, birth: Birth) -> bool:
+        """Whether an optimizer may be given a module that comes from outside of its object."""
+        program = self.program
+        given = parameters_of(birth.call)
+        pending = [] if given is None else [(given, birth.function)]
+        seen: set[tuple[ir.Expr, str]] = set()
+        while pending:
+            expr, function = pending.pop()
+            own = program.self_class(function)
+            for inner in ir.walk(expr):
+                if (inner, function) in seen or inner == ir.Name(own[0] if own else ""):
+                    continue
+                seen.add((inner, function))
+                if isinstance(inner, ir.Name) and self.forward.is_module(
+                    inner, function
+                ):
+                    owner = program.owner(inner.id, function)
+                    if owner is not None and (
+                        owner != function or program.is_param(owner, inner.id)
+                    ):
+                        return True
+                if isinstance(inner, (ir.Name, ir.Attr)):
+                    pending += (
+                        (made.value, made.function)
+                        for made in program.definitions_of(inner, function)
+                        if made.value is not None
+                    )
+        return given is None
+
+    def _plan_apart(self, group: Group) -> None:
+        """Plan a group without what runs on objects of other classes."""
+        view = Planner(
+            without(self.program, group.apart),
+            self.options,
+            self.mentioned_elsewhere,
+            self.told,
+        )
+        view.given, view.spans = list(self.given), self.spans
+        view.regions.keep_out_of(self.regions)
+        wanted = {(loop.function, loop.path) for loop in group.loops}
+        found = joined(
+            *(
+                one
+                for one in view.groups()
+                if any((loop.function, loop.path) in wanted for loop in one.loops)
+            )
+        )
+        if {(loop.function, loop.path) for loop in found.loops} != wanted:
+            message = "it cannot be told from the loops of other classes"
+            group.refusal = Refusal("AMP012", message)
+            return
+        view.plan(found)
+        for name in ("slots", "births", "refusal", "edits", "travel", "regional"):
+            setattr(group, name, getattr(found, name))
+        group.placement, group.runs, group.notes = (
+            found.placement,
+            found.runs,
+            found.notes,
+        )
+        self.given += ((group, names) for one, names in view.given if one is found)
+
     def plan(self, group: Group) -> None:
         """Fill a group with its edits, or with the reason why there are none."""
+        if group.apart:
+            self._plan_apart(group)
+            return
         for loop in self._unfollowed if group.slots else ():
             if ir.file_of(loop.function) in self.program.around(group.files):
                 name = self.program.functions[loop.function].name
@@ -935,9 +1022,11 @@ class Planner:
         kept = []
         for run in runs:
             stmt = self.program.control(run.function).statements[run.path]
-            births = [b.stmt.line for b in group.births if b.function == run.function]
+            births = [b for b in group.births if b.function == run.function]
+            place = Place(run.function, stmt)
             if (
-                stmt.line >= min(births)
+                stmt.line >= min(b.stmt.line for b in births)
+                or all(self._is_set_before(b, place, group) for b in births)
                 if births
                 else not self._is_early(group, run, stmt)
             ):
@@ -945,6 +1034,16 @@ class Planner:
         if runs and not kept:
             self._refuse_early(runs[0])
         return kept
+
+    def _is_set_before(self, birth: Birth, place: Place, group: Group) -> bool:
+        """Whether an optimizer that is made here takes the place of an earlier one."""
+        own, slot = self.program.self_class(place.function), birth.slot
+        return (
+            own is not None
+            and slot.kind == "attribute"
+            and own[1] in self.program.related(slot.owner)
+            and Sight(self.program, group.files).has(slot.name, own[1], place)
+        )
 
     def _place_backwards(
         self, group: Group, backwards: list[Backward], hoisted: dict[Site, str]

@@ -7,7 +7,7 @@ import re
 import pytest
 from exactness import MOVING_SCALES, check_mixed, check_off, check_scaled
 from programs import HEAD as SCRIPT
-from programs import before_and_after
+from programs import before_and_after, migrated
 
 from amp_migrate.api import migrate_source
 
@@ -1093,3 +1093,31 @@ def test_what_is_drawn_for_a_half_value_is_half(noise: str) -> None:
     assert "bank.index_add_(0, y, out.detach().to(bank.dtype))" in result.output
     assert check_off(source, result.output) == []
     assert check_mixed(source, result.output) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    (
+        "torch.tensor(2.0).to(device).requires_grad_()",
+        "torch.tensor(2.0).float().to(device)",
+        "torch.tensor(2.0).to(device).to(torch.float32)",
+        "x.norm()",
+        "x.sum().float()",
+    ),
+)
+def test_a_number_of_fp32_makes_no_half_tensor_wide(made: str) -> None:
+    """It has no dimensions: what is half stays half."""
+    body = f"""\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+weight = torch.eye(3, device=device)
+for x, y in data:
+    opt.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    opt.step()
+    seen = torch.mm(out.detach() * {made}, weight)
+    print(seen.sum().item())
+"""
+    output = migrated(body)
+    assert "torch.mm(out.detach() *" not in output

@@ -639,12 +639,11 @@ class Traces:
 
     def _method(self, at: At, call: ir.Call, func: ir.Attr) -> Trace:
         name, value = func.attr, func.value
-        if name == "float":
-            return FULL
+        if name in ("float", "double"):
+            wide = FULL if name == "float" else DATA
+            return wide._replace(scalar=self._with(at, value).scalar)
         if name in _CASTS:
             return INTEGER
-        if name == "double":
-            return DATA
         if name in ("item", "size", "numel", "dim", "tolist"):
             return NUMBER
         if name in _TAKES:
@@ -662,9 +661,11 @@ class Traces:
         for arg in call.args:
             if arg.name == "dtype":
                 return self._of_dtype(at, arg.value)
-        if name in _NEW or (name.endswith("_") and not at.part):
+        if name in _NEW:
             found = self._with(at, value)
             return Trace(found.half, found.used.off)
+        if name.endswith("_") and not at.part:
+            return self._with(at, value).used
         if name in _PLACED and at.part and at.part[0] in (1, -1):
             return INTEGER
         operands = [value, *(a.value for a in call.args)]
@@ -682,7 +683,8 @@ class Traces:
             if kind_of(self.program, arg.value, at.function) == DEVICE:
                 continue
             like = self._of_dtype(at, arg.value)
-            return like if like != UNKNOWN else Trace(moved.half, "?")
+            known = like if like != UNKNOWN else Trace(moved.half, "?")
+            return known._replace(scalar=moved.scalar)
         return moved
 
     def _of_dtype(self, at: At, expr: ir.Expr) -> Trace:
@@ -709,17 +711,19 @@ class Traces:
             given = operands[1:] if name == "where" and len(operands) > 2 else operands
             return mixed(self._with(at, one) for one in given)
         full = name in operations("fp32", "raises") and self.is_under(at)
+        scalar = "_loss" in name or "entropy" in name
+        if name in _REDUCTIONS:
+            named = {arg.name for arg in call.args}
+            scalar = named.isdisjoint(("dim", "axis")) and (
+                len(operands) <= 1 + (name == "norm")
+            )
         if name in operations("first", "chosen"):
             found = self._with(at, operands[0])
-            scalar = found.scalar or (
-                name in _REDUCTIONS
-                and len(operands) == 1
-                and all(arg.name not in ("dim", "axis") for arg in call.args)
-            )
+            scalar = scalar or found.scalar
             return Trace(found.half and not full, found.used.off, scalar)
         if name in operations("fp32", "raises"):
             found = FULL if full else mixed([self._with(at, one) for one in operands])
-            return found._replace(scalar="_loss" in name or "entropy" in name)
+            return found._replace(scalar=scalar or found.scalar)
         return _perhaps(self._with(at, one) for one in operands)
 
     def _function(self, at: At, call: ir.Call, origin: str) -> Trace:

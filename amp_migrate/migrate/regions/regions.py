@@ -108,14 +108,21 @@ class Regions:
     def keep_out(self, backwards: Iterable[Backward]) -> None:
         """Plan no region from now on that holds what one of some ``backward()`` differentiates."""
         for backward in backwards:
+            control = self.program.control(backward.function)
+            if backward.stmt.path not in control.statements:
+                continue  # in the body of a class
             self.plan(backward)
             for found in self._slices:
-                for path in found.forward:
-                    whole = self.program.control(found.function).statements[path]
-                    for stmt in ir.statements((whole,)):
+                body = self.program.functions[found.function].body
+                for stmt in ir.statements(body):
+                    if any(stmt.path[: len(p)] == p for p in found.forward):
                         self._kept_out[found.function, stmt.path] = backward
                         for called in self._called_by(stmt, found.function):
                             self._kept_out_of[called] = backward
+
+    def keep_out_of(self, other: Regions) -> None:
+        """The same as another plan of the program does."""
+        self._kept_out, self._kept_out_of = other._kept_out, other._kept_out_of
 
     def hold_kept_out(self, runs: Collection[Run]) -> bool:
         """Whether runs, or what these call, hold what none should."""

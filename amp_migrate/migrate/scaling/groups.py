@@ -20,6 +20,8 @@ class Group:
     loops: list[TrainingLoop] = field(default_factory=list)
     slots: set[Slot] = field(default_factory=set)
     births: set[Birth] = field(default_factory=set)
+    apart: frozenset[str] = frozenset()
+    """Methods that run on none of the objects that these loops train: those of other subclasses."""
     refusal: Refusal | None = None
     edits: list[Placed] = field(default_factory=list)
     travel: Travel | None = None
@@ -61,4 +63,5 @@ def joined(*groups: Group) -> Group:
         [loop for group in groups for loop in group.loops],
         {slot for group in groups for slot in group.slots},
         {birth for group in groups for birth in group.births},
+        frozenset.intersection(*(group.apart for group in groups)),
     )
