@@ -125,8 +125,10 @@ class Planner:
         self.spans: dict[Span, None] = {}
         """The islands of statements that they have."""
 
-    def groups(self) -> list[Group]:
-        """The program's loops, those with a common optimizer together."""
+    def groups(
+        self, wanted: Callable[[TrainingLoop], bool] = lambda loop: True
+    ) -> list[Group]:
+        """The program's loops, as far as ``wanted``, those with a common optimizer together."""
         finder = Finder(self.program, self.optimizers, self.events)
         groups: list[Group] = []
         loops = finder.find()
@@ -141,7 +143,8 @@ class Planner:
             self._live_around,
             self._runs_of,
         )
-        for loop in phases.each("following optimizers", loops):
+        chosen = [loop for loop in loops if wanted(loop)]
+        for loop in phases.each("following optimizers", chosen):
             usage.settle(loop)
             finder.judge_optimizers(loop)
             traces = [
@@ -290,17 +293,7 @@ class Planner:
         view.given, view.spans = list(self.given), self.spans
         view.regions.keep_out_of(self.regions)
         wanted = {(loop.function, loop.path) for loop in group.loops}
-        found = joined(
-            *(
-                one
-                for one in view.groups()
-                if any((loop.function, loop.path) in wanted for loop in one.loops)
-            )
-        )
-        if {(loop.function, loop.path) for loop in found.loops} != wanted:
-            message = "it cannot be told from the loops of other classes"
-            group.refusal = Refusal("AMP012", message)
-            return
+        found = joined(*view.groups(lambda loop: (loop.function, loop.path) in wanted))
         view.plan(found)
         for name in ("slots", "births", "refusal", "edits", "travel", "regional"):
             setattr(group, name, getattr(found, name))
