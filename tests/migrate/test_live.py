@@ -863,7 +863,7 @@ Trainer().train(model, opt, MADE)
     ("made", "code"),
     (
         ("Each([Callback()])", ""),
-        ("Each([Calls(limit)])", "AMP030"),
+        ("Each([Calls(limit)])", "AMP031"),
     ),
 )
 def test_a_callback_that_nothing_makes_does_nothing(made: str, code: str) -> None:
