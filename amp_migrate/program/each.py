@@ -79,8 +79,8 @@ def as_class(node: ast.Assign) -> ast.ClassDef | None:
             body: list[ast.stmt] = [
                 ast.AnnAssign(ast.Name(one, ast.Store()), ast.Constant(None), None, 1)
                 for one in fields
-            ]
-            made = ast.ClassDef(name, [func], [], body or [ast.Pass()], [])
+            ] or [ast.Pass()]
+            made = ast.ClassDef(name, [func], [], body, [])
             for inner in (made, *ast.walk(ast.Module(body, []))):
                 if not isinstance(inner, ast.Module):
                     ast.copy_location(inner, node)

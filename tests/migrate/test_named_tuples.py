@@ -412,3 +412,20 @@ def test_what_another_file_unpacks(
     ):
         Path("other.py").write_text(use)
         assert len(migrate_paths(["."]).changed) == 1
+
+
+def test_a_named_tuple_without_fields() -> None:
+    body = """\
+from collections import namedtuple
+Info = namedtuple("Info", [])
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def learn(x, y):
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+    return Info()
+for x, y in data:
+    learn(x, y)
+"""
+    assert "scaler.step(opt)" in migrated(body)
