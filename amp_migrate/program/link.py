@@ -102,6 +102,7 @@ class Program(Names):
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
         self._said: dict[str, bool] = {}
+        self._statements: dict[str, tuple[ir.Stmt, ...]] = {}
 
     def noted(self, look: Callable[[Program], _Answer]) -> _Answer:
         """What one look at all of the program finds, which is taken once."""
@@ -739,7 +740,12 @@ class Program(Names):
 
     def statements(self, function: str) -> Iterator[ir.Stmt]:
         """Every statement of a function, in source order."""
-        return ir.statements(self.functions[function].body)
+        found = self._statements.get(function)
+        if found is None:
+            body = self.functions[function].body
+            found = self._statements[function] = tuple(ir.statements(body))
+        spend(len(found))
+        return iter(found)
 
     def all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
         """Every statement of the program with the function it stands in, class bodies included."""

@@ -337,8 +337,10 @@ class PointsTo:
             for one in self._step(at):
                 if isinstance(one, Object):
                     yield one
-                elif one.key not in seen:
-                    seen[one.key] = one
+                    continue
+                key = one.key
+                if key not in seen:
+                    seen[key] = one
                     pending.append(one)
             if len(seen) > _MOST_STATES:
                 yield self._lost(start, "it takes too many paths")
@@ -396,8 +398,9 @@ class PointsTo:
                 if isinstance(one, State):
                     found.append(one)
                     continue
-                if one.key not in given:
-                    given[one.key] = one
+                asked = one.key
+                if asked not in given:
+                    given[asked] = one
                     # Told first: it may be enough.
                     yield one
                     found += [
@@ -412,8 +415,9 @@ class PointsTo:
             for more in found:
                 if more.same:
                     more = self._into_loops(state, more)
-                if more.key not in seen:
-                    seen[more.key] = more
+                key = more.key
+                if key not in seen:
+                    seen[key] = more
                     pending.append(more)
                     if passed is not None:
                         passed.append(more)
@@ -463,14 +467,15 @@ class PointsTo:
         if len(at.fields) > DEEPEST:
             yield self._lost(at, "it is kept too deep inside of other objects")
             return
-        there = self.program.elsewhere(at.expr, at.function)
-        if there is not None:
-            yield replace(at, expr=there[0], function=there[1], stmt=None)
-            return
-        origin = self.program.origin(at.expr, at.function)
-        if origin is not None:
-            yield self._object("external", at, origin)
-            return
+        if isinstance(at.expr, (ir.Name, ir.Attr)):
+            there = self.program.elsewhere(at.expr, at.function)
+            if there is not None:
+                yield replace(at, expr=there[0], function=there[1], stmt=None)
+                return
+            origin = self.program.origin(at.expr, at.function)
+            if origin is not None:
+                yield self._object("external", at, origin)
+                return
         match at.expr:
             case ir.Name(id=name):
                 several = self.program.alternatives(at.expr, at.function)
@@ -479,13 +484,13 @@ class PointsTo:
                 if not several:
                     yield from self._of_name(name, at)
             case ir.Attr(value=value, attr=attr):
-                yield from self._put_there(at)
+                if at.fields:
+                    yield from self._put_there(at)
                 taken = attribute(attr)
                 if self.contents.item_of(at.expr, at.function) is not None:
                     taken = item(attr)
                 yield from self._set_before(at) or [self._inside(at, value, taken)]
             case ir.Item(value=value, key=key):
-                yield from self._put_there(at)
                 taken = item(key.value) if isinstance(key, ir.Const) else ANY
                 if isinstance(key, ir.Operation):
                     taken = ANY if key.op != "slice" else ("slice", None)
@@ -596,7 +601,8 @@ class PointsTo:
         if named.class_of is not None:
             yield from self._of_class(named.class_of, at)
             return
-        yield from self._put_there(at)
+        if at.fields:
+            yield from self._put_there(at)
         definitions, from_start = self.visible(owner, name, at)
         for one in definitions:
             yield from self._of_definition(owner, name, one, at)

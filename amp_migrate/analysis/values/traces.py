@@ -180,6 +180,7 @@ class Traces:
         self._known: dict[object, tuple[ir.Expr, Trace]] = {}
         """With the expression, since its identity is part of the key and comes again once it is gone."""
         self._cut = _WHOLE
+        self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
 
     def of(self, at: At) -> Trace:
         """What is known about a value."""
@@ -189,6 +190,7 @@ class Traces:
     def forget(self) -> None:
         """Answer anew: another expression is cast."""
         self._known.clear()
+        self._filled.clear()
 
     def is_under(self, at: At) -> bool:
         """Whether autocast is on where a value is made."""
@@ -388,21 +390,33 @@ class Traces:
             return
         if at.function in self.hooks and params[0].name != name:
             yield _HOOKED
-        for site in program.call_sites.get(at.function, []):
-            value = program.argument_at(site, name)
-            if any(param.kind == "*" and param.name == name for param in params):
-                value = _rest_of(site, params)
-            for on in self.contexts(site.caller):
-                made = At(site.call, site.caller, site.stmt, on)
-                if self.is_under(made) == at.on:
-                    yield (
-                        UNKNOWN
-                        if value is None
-                        else self._of(made._replace(expr=value, part=at.part))
-                    )
+        for under, given in self._fillings(at.function, name):
+            if under == at.on:
+                yield self._of(given._replace(part=at.part)) if given else UNKNOWN
         for param in params:
             if param.name == name and param.default is not None:
                 yield NUMBER if isinstance(param.default, ir.Const) else UNKNOWN
+
+    def _fillings(self, function: str, name: str) -> list[tuple[bool, At | None]]:
+        """What each call gives for a parameter, None where that is not in sight, and whether autocast is
+        on there."""
+        asked = function, name
+        if asked in self._filled:
+            return self._filled[asked]
+        program = self.program
+        params = program.functions[function].params
+        is_rest = any(param.kind == "*" and param.name == name for param in params)
+        found: list[tuple[bool, At | None]] = []
+        for site in program.call_sites.get(function, ()):
+            value = program.argument_at(site, name)
+            if is_rest:
+                value = _rest_of(site, params)
+            for on in self.contexts(site.caller):
+                made = At(value or site.call, site.caller, site.stmt, on)
+                found.append((self.is_under(made), made if value else None))
+        if not is_rest:  # Of these, each is an expression of its own.
+            self._filled[asked] = found
+        return found
 
     def _is_hooked(self, at: At, name: str) -> bool:
         """Whether a variable is what a module gives to the lambda that is hooked to it."""

@@ -252,11 +252,9 @@ class Reach:
     def _switched(self) -> dict[Slot, set[str]]:
         """Each with the functions that do so."""
         found: dict[Slot, set[str]] = {}
-        for qualname, function in self.program.functions.items():
-            for stmt in ir.statements(function.body):
-                for holder in _switches(stmt):
-                    for one in self.ownership.may_hold(holder, qualname, stmt):
-                        found.setdefault(one, set()).add(qualname)
+        for function, stmt, holder in self.program.noted(_all_switches):
+            for one in self.ownership.may_hold(holder, function, stmt):
+                found.setdefault(one, set()).add(function)
         return found
 
     def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
@@ -310,6 +308,16 @@ class Reach:
     def _is_switch(self, function: str) -> bool:
         body = self.program.statements(function)
         return any(any(_switches(stmt)) for stmt in body)
+
+
+def _all_switches(program: Program) -> list[tuple[str, ir.Stmt, ir.Expr]]:
+    """Each statement that does so, with its function, and whose."""
+    return [
+        (function, stmt, holder)
+        for function in program.functions
+        for stmt in program.statements(function)
+        for holder in _switches(stmt)
+    ]
 
 
 def _switches(stmt: ir.Stmt) -> Iterator[ir.Expr]:

@@ -13,14 +13,7 @@ from amp_migrate.program.link import Program
 def check_room(program: Program, edits: Iterable[Placed]) -> None:
     """Raise `Blocked` where an edit would put a statement into such a list, or change a loop that is read as
     what it does in all its rounds."""
-    lines = {
-        (ir.file_of(qualname), inner.path): stmt
-        for qualname, function in program.functions.items()
-        for stmt in ir.statements(function.body)
-        if stmt.op == ir.LISTED
-        for inner in ir.statements((stmt,))
-        if inner is not stmt or stmt.kind == "expr"
-    }
+    lines = program.noted(_listed)
     for file, edit in edits:
         stmt = lines.get((file, edit.path))
         if stmt is not None and stmt.kind == "expr" and not isinstance(edit, Insert):
@@ -32,3 +25,15 @@ def check_room(program: Program, edits: Iterable[Placed]) -> None:
         if stmt is not None and stmt.kind != "expr" and not plain:
             message = "a list of steps has no room for what a scaler needs beside them"
             raise refused("AMP016", message, stmt.line)
+
+
+def _listed(program: Program) -> dict[tuple[str, ir.Path], ir.Stmt]:
+    """By file and path, the statements in such lists and loops, each with the whole."""
+    return {
+        (ir.file_of(function), inner.path): stmt
+        for function in program.functions
+        for stmt in program.statements(function)
+        if stmt.op == ir.LISTED
+        for inner in ir.statements((stmt,))
+        if inner is not stmt or stmt.kind == "expr"
+    }
