@@ -467,3 +467,30 @@ def test_a_function_of_another_file_trains(tmp_path: Path) -> None:
     assert "def train(state, data, scaler):\n" in outputs
     assert "\ntrain(state, data, scaler=scaler)\n" in outputs
     assert "scaler.step(state.optimizer)\n" in outputs
+
+
+@pytest.mark.parametrize(
+    "before_edit", ("self.run.optimizer.zero_grad()", "self.clear()")
+)
+def test_what_it_holds_is_unscaled_by_its_own_name(before_edit: str) -> None:
+    body = f"""\
+from types import SimpleNamespace
+class Trainer:
+    def __init__(self):
+        self.net = make().to(device)
+        made = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.run = SimpleNamespace(optimizer=made, epoch=0)
+    def clear(self):
+        self.run.optimizer.zero_grad()
+    def fit(self):
+        for x, y in data:
+            {before_edit}
+            criterion(self.net(x), y).backward()
+            for p in self.net.parameters():
+                p.grad.add_(p, alpha=1e-3)
+            used = self.run.optimizer
+            used.step()
+Trainer().fit()
+"""
+    output = migrate_source(HEAD + body, path="train.py").output
+    assert "self.scaler.unscale_(self.run.optimizer)\n" in output

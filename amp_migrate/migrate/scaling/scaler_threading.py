@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
+from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.objects.collections import path_of
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
@@ -338,7 +339,31 @@ class Travel:
         held = None
         if not self._is_own(slot, function):
             held = self._held(slot, function)
-        return held or slot.expr(own[0] if own else None)
+        return held or self._as_said(slot, function, own[0] if own else None)
+
+    def _as_said(self, slot: Slot, function: str, instance: str | None) -> ir.Expr:
+        """A variable, an attribute, or what a collection or a namespace holds: ``opts["net"]``,
+        ``self.run.optimizer``."""
+        named = slot.expr(instance)
+        if not isinstance(named, ir.Item):
+            return named
+        shown = [
+            (at, inner)
+            for at, stmt in self.optimizers.mentions.of([slot])
+            for inner in parts_of(stmt)
+            if isinstance(inner, (ir.Attr, ir.Item))
+            and self.optimizers.slot(inner, at) == slot
+        ]
+        for at, inner in shown:
+            if at == function and root_of(inner) == root_of(named):
+                return inner
+        for _, inner in shown:
+            if isinstance(inner, ir.Attr):
+                if isinstance(named.value, ir.Item):
+                    message = f"{ir.render(inner)} has no name here"
+                    raise refused("AMP010", message)
+                return ir.Attr(named.value, inner.attr)
+        return named
 
     def _held(self, slot: Slot, function: str) -> ir.Expr | None:
         """An attribute of another object, as a function can name it: its steps, or all that it says of
