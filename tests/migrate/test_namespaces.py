@@ -8,7 +8,7 @@ import pytest
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options, migrate_paths
+from amp_migrate.api import Options, migrate_paths, migrate_source
 
 SGD = "torch.optim.SGD(model.parameters(), lr=0.1)"
 ADAM = "torch.optim.Adam(model.parameters())"
