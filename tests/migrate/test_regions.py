@@ -1090,3 +1090,34 @@ for x, y in data:
     result = migrate_source(HEAD + body, path="train.py")
     assert not result.changed
     assert "AMP033" in [found.code for found in result.diagnostics]
+
+
+_TRAINS_AND_GIVES = """\
+import elsewhere
+body = nn.Linear(8, 8).to(device)
+opt = elsewhere.make(body.parameters())
+other = torch.optim.Adam(model.parameters())
+def first(x, y):
+    made = body(x)
+    loss = criterion(model(MADE), y)
+    other.zero_grad()
+    loss.backward()
+    other.step()
+    return made
+def second(made):
+    loss = made.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+for x, y in data:
+    made = first(x, y)
+    second(made)
+"""
+
+
+@pytest.mark.parametrize("given", ("made.detach()", "made"))
+def test_what_a_function_that_trains_gives_back_is_left_alone(given: str) -> None:
+    source = HEAD + _TRAINS_AND_GIVES.replace("MADE", given)
+    output = migrate_source(source, path="train.py").output
+    assert "\n    made = body(x)\n    with torch.autocast" in output
+    assert "scaler.step(other)" in output

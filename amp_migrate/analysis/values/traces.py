@@ -564,6 +564,12 @@ class Traces:
             return join(
                 self._returned(ref.name, self.is_under(at), at.part) for ref in refs
             )
+        if refs and all(
+            ref.kind == "external" and dtype_table.FLOAT.fullmatch(ref.name)
+            for ref in refs
+        ):
+            # Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
+            return FULL
         modules = self.modules.of(func, at.function)
         if modules is not None:
             given = self._with(at, call.args[0].value) if call.args else UNKNOWN

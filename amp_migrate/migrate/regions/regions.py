@@ -6,7 +6,7 @@ parameters or suspends the function is ever inside one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from amp_migrate.analysis.objects.forward import (
@@ -112,13 +112,44 @@ class Regions:
             if backward.stmt.path not in control.statements:
                 continue  # in the body of a class
             self.plan(backward)
-            for found in self._slices:
+            pending = list(self._slices)
+            seen: set[str] = set()
+            while pending:
+                found = pending.pop()
                 body = self.program.functions[found.function].body
                 for stmt in ir.statements(body):
                     if any(stmt.path[: len(p)] == p for p in found.forward):
                         self._kept_out[found.function, stmt.path] = backward
-                        for called in self._called_by(stmt, found.function):
-                            self._kept_out_of[called] = backward
+                        pending += self._keep_out_of(
+                            stmt, found.function, backward, seen
+                        )
+
+    def _keep_out_of(
+        self, stmt: ir.Stmt, function: str, backward: Backward, seen: set[str]
+    ) -> Iterator[_Slice]:
+        """Of the functions that a statement calls nothing is to be in a region; of those that train, what
+        they give back is not."""
+        for call in calls_of(stmt):
+            for callee in self.program.callees(call, function):
+                if callee in seen:
+                    continue
+                seen.add(callee)
+                if "backward" in self.events.kinds(callee):
+                    yield from self._slices_returned(callee)
+                    continue
+                self._kept_out_of[callee] = backward
+                for inner in self.program.statements(callee):
+                    yield from self._keep_out_of(inner, callee, backward, seen)
+
+    def _slices_returned(self, function: str) -> list[_Slice]:
+        """What the values depend on that a function returns."""
+        return [
+            self._slice(
+                function, stmt, self.forward.reads_of(stmt.value, function), False
+            )
+            for stmt in self.program.statements(function)
+            if stmt.kind == "return" and stmt.value is not None
+        ]
 
     def keep_out_of(self, other: Regions) -> None:
         """The same as another plan of the program does."""
