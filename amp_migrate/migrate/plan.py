@@ -40,6 +40,8 @@ from amp_migrate.sources.requirements import OLDEST
 
 _Mentions = Callable[[str, str], str | None]
 _NEEDS = f"the rewrite needs torch {'.'.join(map(str, OLDEST))} at least"
+_UNHURT = ("AMP001", "AMP005")
+"""Loops under AMP already, and those on the CPU: a region changes nothing for them."""
 _OUTSIDE = "needs edits in files that are not among the given ones: "
 
 
@@ -215,7 +217,8 @@ def _plan_all(
                 if group.refusal is not None:
                     members = [its[number] for number in group.loops]
                     left |= {id(loop): group.refusal for loop in members}
-                    regions.keep_out(b for loop in members for b in loop.backwards)
+                    if group.refusal.code not in _UNHURT:
+                        regions.keep_out(b for loop in members for b in loop.backwards)
         wrong = {
             index
             for index, groups in found.items()
@@ -258,7 +261,7 @@ def _plan_cluster(
         if group.refusal is None and not any(known):
             groups.append(group)
             continue
-        parts = [] if known[0] and not any(known[1:]) else planner.parts(group)
+        parts = planner.parts(group)
         for part in parts:
             part.refusal = left.get(id(part.loops[0]))
             if part.refusal is None:

@@ -246,12 +246,16 @@ class Planner:
                 parts.remove(part)
                 classes, loops = classes | part[0], [*part[1], *loops]
             parts.append((classes, loops))
-        if len(parts) < 2 or any(map(self._holds_shared, group.births)):
-            return []
-        return [
+        found = [
             Group(loops, group.slots, group.births, concrete.apart(classes))
             for classes, loops in parts
         ]
+        mentions = {f for f, _ in self.optimizers.mentions.of(group.slots)}
+        if all(mentions.isdisjoint(part.apart) for part in found) or any(
+            map(self._holds_shared, group.births)
+        ):
+            return []
+        return found
 
     def _holds_shared(self, birth: Birth) -> bool:
         """Whether an optimizer may be given a module that comes from outside of its object."""
@@ -295,13 +299,7 @@ class Planner:
         wanted = {(loop.function, loop.path) for loop in group.loops}
         found = joined(*view.groups(lambda loop: (loop.function, loop.path) in wanted))
         view.plan(found)
-        for name in ("slots", "births", "refusal", "edits", "travel", "regional"):
-            setattr(group, name, getattr(found, name))
-        group.placement, group.runs, group.notes = (
-            found.placement,
-            found.runs,
-            found.notes,
-        )
+        group.take(found)
         self.given += ((group, names) for one, names in view.given if one is found)
 
     def plan(self, group: Group) -> None:

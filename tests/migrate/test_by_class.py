@@ -106,3 +106,83 @@ def test_an_optimizer_that_a_method_makes_anew() -> None:
     source, expected = before_and_after(diff)
     assert migrate_source(HEAD + source, path="train.py").output == HEAD + expected
     trains_as_before(diff)
+
+
+ALONE = before_and_after(written_out(BASE + LEFT))[0]
+EITHER = """\
+kinds = {"base": Base, "left": Left}
+one = kinds[sys.argv[1] if len(sys.argv) > 1 else "left"]()
+for x, y in data:
+    one.update(x, y)
+"""
+BOTH = """\
+one, two = Base(), Left(MORE)
+for x, y in data:
+    one.update(x, y)
+    two.update(x, y)
+"""
+
+
+@pytest.mark.parametrize("run", (EITHER, BOTH.replace("MORE", "")))
+def test_the_base_alone(run: str) -> None:
+    result = migrate_source(HEAD + ALONE + run, path="train.py")
+    assert "scaler.step(self.opt)" in result.output.split("class Left")[0]
+    assert "scaler" not in result.output.split("class Left")[1]
+
+
+def _begins(*lines: str, source: str = ALONE) -> str:
+    """The class that is left alone, its update with lines at its start."""
+    base, left = source.split("class Left")
+    head = "    def update(self, x, y):\n"
+    added = "".join(f"        {line}\n" for line in lines)
+    return f"{base}class Left{left.replace(head, head + added)}"
+
+
+def _made(*lines: str) -> str:
+    """The same with a constructor."""
+    head = "class Left(Base):\n"
+    added = "".join(f"        {line}\n" for line in lines)
+    return ALONE.replace(head, f"{head}    def __init__(self, other):\n{added}")
+
+
+AGAIN = EITHER.replace("one.update", "one.again")
+GIVEN = BOTH.replace("one, two = Base(), Left(MORE)", "one = Base()\ntwo = Left(one)")
+LATER = "Left()\ntwo."
+HOLDS = _made("super().__init__()", "self.other = other")
+# A method of one class on an object of the other, or what one object has in another.
+TANGLED = {
+    "another name": (
+        ALONE.replace(
+            "class Left(Base):\n", "class Left(Base):\n    again = Base.update\n"
+        ),
+        AGAIN,
+    ),
+    "a name from outside": (f"{ALONE}Left.again = Base.update\n", AGAIN),
+    "setattr": (f"{ALONE}setattr(Left, 'again', Base.update)\n", AGAIN),
+    "getattr": (ALONE, f"{EITHER}getattr(Base, 'update')(one, x, y)\n"),
+    "getattr of super()": (_begins("getattr(super(), 'update')(x, y)"), EITHER),
+    "super() with its class": (_begins("super(Left, self).update(x, y)"), EITHER),
+    "super() in a variable": (_begins("up = super()", "up.update(x, y)"), EITHER),
+    "__mro__": (_begins("type(self).__mro__[1].update(self, x, y)"), EITHER),
+    "__base__": (_begins("self.__class__.__base__.update(self, x, y)"), EITHER),
+    "its class changes": (ALONE, f"one = Left()\none.__class__ = Base\n{EITHER}"),
+    "its net is given": (ALONE, BOTH.replace("Left(MORE)", f"{LATER}net = one.net")),
+    "its optimizer is given": (
+        ALONE,
+        BOTH.replace("Left(MORE)", f"{LATER}opt = one.opt"),
+    ),
+    "all attributes are given": (
+        ALONE,
+        BOTH.replace("Left(MORE)", f"{LATER}__dict__.update(one.__dict__)"),
+    ),
+    "vars()": (_made("vars(self).update(vars(other))"), GIVEN),
+    "it takes all": (_made("self.net, self.opt = other.net, other.opt"), GIVEN),
+    "it steps the other": (_begins("self.other.opt.step()", source=HOLDS), GIVEN),
+    "it clears the other": (_begins("self.other.net.zero_grad()", source=HOLDS), GIVEN),
+}
+
+
+@pytest.mark.parametrize("name", TANGLED)
+def test_objects_that_may_be_tangled(name: str) -> None:
+    source = HEAD + "".join(TANGLED[name])
+    assert not migrate_source(source, path="train.py").changed

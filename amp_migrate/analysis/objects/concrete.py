@@ -7,8 +7,14 @@ from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
+
+_LOOKUPS = "__mro__ mro __base__ __bases__ MethodType __get__ __func__".split()
+_NAMES = "__name__ __qualname__ __module__".split()
+_TAKE = ("builtins.getattr", "builtins.vars")
+_TAKERS = "getattr setattr vars __dict__".split()
+_FILLS = ("update", "setdefault", "__setitem__")
 
 
 class Concrete:
@@ -35,16 +41,125 @@ class Concrete:
         )
 
     def apart(self, class_names: Collection[str]) -> frozenset[str]:
-        """The methods of their families that run on no objects of some classes."""
+        """The methods of their families that run on no objects of some classes, and do nothing with them."""
         program = self.program
         bases = {base for one in class_names for base in program.bases(one)}
-        family = {one for base in bases for one in program.family(base)}
-        return frozenset(
+        family = frozenset(one for base in bases for one in program.family(base))
+        found = frozenset(
             method
             for one in family
             for _, method in program.classes[one].methods
             if (run_on := self.classes_of(method)) and run_on.isdisjoint(class_names)
         )
+        if not found or self._is_dynamic or self._are_tied(family, found):
+            return frozenset()
+        return found
+
+    @cached_property
+    def _is_dynamic(self) -> bool:
+        """Whether something may look a method up by another class than that of the object."""
+        if self.program.mentioning(*_LOOKUPS):
+            return True
+        for _, stmt in self.program.mentioning("super", "__class__"):
+            taken = [inner for inner in parts_of(stmt) if isinstance(inner, ir.Attr)]
+            plain = {id(inner.value) for inner in taken}
+            if any(
+                inner.func == ir.Name("super") and id(inner) not in plain
+                for inner in parts_of(stmt)
+                if isinstance(inner, ir.Call)
+            ):
+                return True
+            for inner in (*taken, *stmt.targets):
+                if inner in stmt.targets:
+                    whose: ir.Expr | None = inner
+                elif isinstance(inner, ir.Attr) and inner.attr not in _NAMES:
+                    whose = inner.value
+                else:
+                    continue
+                if isinstance(whose, ir.Attr) and whose.attr == "__class__":
+                    return True
+        return False
+
+    def _are_tied(self, family: frozenset[str], apart: Collection[str]) -> bool:
+        """Whether something gives objects of a family what others have, or a method of one class to others;
+        or one of some methods uses what another object has."""
+        program = self.program
+        methods = {m for one in family for _, m in program.classes[one].methods}
+        names = {program.functions[method].name for method in methods}
+        attributes = {
+            target.attr
+            for method in methods
+            for stmt in program.statements(method)
+            for target in stmt.targets
+            if isinstance(target, ir.Attr)
+            and target.value == ir.Name(program.functions[method].self_name or "")
+        }
+        for function, stmt in program.mentioning(*names, *attributes, *_TAKERS):
+            own = program.self_class(function)
+            in_class = id(stmt) in program.class_statements
+            written = {
+                id(part) for target in stmt.targets for part in ir.walk(target)
+            } | {
+                id(part)
+                for call in calls_of(stmt)
+                if isinstance(call.func, ir.Attr) and call.func.attr in _FILLS
+                for part in ir.walk(call.func)
+            }
+            for inner in parts_of(stmt):
+                match inner:
+                    case ir.Attr(
+                        value=value, attr=attr
+                    ) if attr in names and self._is_class_of(value, function, family):
+                        if in_class or function not in methods:
+                            return True
+                    case ir.Attr(value=value, attr=attr) if (
+                        attr in attributes or attr == "__dict__"
+                    ) and not (own is not None and value == ir.Name(own[0])):
+                        unknown = id(inner) in written or function in apart
+                        if self._is_of(value, function, family, unknown):
+                            return True
+                    case ir.Call(func=ir.Name(id="vars"), args=(first,)):
+                        unknown = id(inner) in written
+                        if self._is_of(first.value, function, family, unknown):
+                            return True
+                    case ir.Call(
+                        func=ir.Name(id="setattr"), args=(first, _, given)
+                    ) if not self._is_made(given.value, function):
+                        if self._is_class_of(first.value, function, family) or (
+                            self._is_of(first.value, function, family, True)
+                        ):
+                            return True
+                    case ir.Call(func=ir.Name(id="getattr"), args=(first, *_)):
+                        if self._is_class_of(first.value, function, family):
+                            return True
+        return False
+
+    def _is_class_of(
+        self, expr: ir.Expr, function: str, family: Collection[str]
+    ) -> bool:
+        return any(
+            ref.kind == "class" and ref.name in family
+            for ref in self.program.resolve(expr, function)
+        )
+
+    def _is_made(self, expr: ir.Expr, function: str) -> bool:
+        """Whether a call makes a new object."""
+        if not isinstance(expr, ir.Call):
+            return False
+        refs = self.program.resolve(expr.func, function)
+        return bool(refs) and all(
+            ref.kind in ("external", "class") and ref.name not in _TAKE for ref in refs
+        )
+
+    def _is_of(
+        self, expr: ir.Expr, function: str, family: Collection[str], unknown: bool
+    ) -> bool:
+        """Whether an expression is an object of a family; ``unknown``: or may be, for all that is known."""
+        if self.program.origin(expr, function) is not None:
+            return False
+        refs = self.program.resolve(expr, function)
+        known = any(r.kind == "instance" and r.name in family for r in refs)
+        return known or (unknown and not refs)
 
     def _run_on(self, class_name: str) -> frozenset[str]:
         """The methods that may run on an object whose class is this one."""

@@ -77,6 +77,8 @@ class Regions:
         """What the plan that is being made has followed so far."""
         self._kept_out: dict[Site, Backward] = {}
         """What must stand in no region, and what differentiates it."""
+        self._holding: dict[str, Backward] = {}
+        """The functions that it stands in."""
         self._kept_out_of: dict[str, Backward] = {}
         """The functions that this calls: no region may begin there."""
         self._withheld: Backward | None = None
@@ -120,6 +122,7 @@ class Regions:
                 for stmt in ir.statements(body):
                     if any(stmt.path[: len(p)] == p for p in found.forward):
                         self._kept_out[found.function, stmt.path] = backward
+                        self._holding[found.function] = backward
                         pending += self._keep_out_of(
                             stmt, found.function, backward, seen
                         )
@@ -143,9 +146,13 @@ class Regions:
 
     def _slices_returned(self, function: str) -> list[_Slice]:
         """What the values depend on that a function returns."""
+        forward = self.forward
         return [
             self._slice(
-                function, stmt, self.forward.reads_of(stmt.value, function), False
+                function,
+                stmt,
+                forward.reads_of(stmt.value, function),
+                forward.in_expression(stmt.value, function),
             )
             for stmt in self.program.statements(function)
             if stmt.kind == "return" and stmt.value is not None
@@ -153,7 +160,8 @@ class Regions:
 
     def keep_out_of(self, other: Regions) -> None:
         """The same as another plan of the program does."""
-        self._kept_out, self._kept_out_of = other._kept_out, other._kept_out_of
+        self._kept_out, self._holding = other._kept_out, other._holding
+        self._kept_out_of = other._kept_out_of
 
     def hold_kept_out(self, runs: Collection[Run]) -> bool:
         """Whether runs, or what these call, hold what none should."""
@@ -171,8 +179,8 @@ class Regions:
             here = self._kept_out_of[function]
         if here is not None:
             return here
-        called = self._called_by(stmt, function)
-        return next((b for (f, _), b in self._kept_out.items() if f in called), None)
+        called = self._called_by(stmt, function) & self._holding.keys()
+        return self._holding[min(called)] if called else None
 
     def _not_visible(self, loss: ir.Expr, function: str) -> Refusal:
         """Says where an attribute is given the loss, if that is another function."""

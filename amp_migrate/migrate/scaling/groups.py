@@ -37,6 +37,13 @@ class Group:
         """Add an edit to the file that a function stands in."""
         self.edits.append((ir.file_of(function), edit))
 
+    def take(self, other: Group) -> None:
+        """What another plan of the same loops came to."""
+        self.slots, self.births = other.slots, other.births
+        self.refusal, self.edits, self.notes = other.refusal, other.edits, other.notes
+        self.travel, self.regional = other.travel, other.regional
+        self.placement, self.runs = other.placement, other.runs
+
     @property
     def scopes(self) -> set[str]:
         """The functions and classes in which the group's loops and optimizers live."""
