@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lsprotocol import types
@@ -174,14 +176,17 @@ def serve(interrupted: int) -> None:
     """
     server = make_server()
 
-    def leave(_number: int, _frame: object) -> None:
+    def leave() -> None:
         # Who reads from the editor would wait for it for ever.
-        server.session.stop()
-        os._exit(interrupted)
+        try:
+            server.session.stop()
+        finally:
+            os._exit(interrupted)
 
     with contextlib.suppress(ValueError):  # only the main thread may ask for signals
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, leave)
+            signal.signal(signal.SIGINT, lambda number, frame: leave())
+            _on_interrupt(leave)
     # The protocol closes its end; and whoever prints does not speak to the editor.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr
@@ -189,3 +194,19 @@ def serve(interrupted: int) -> None:
         server.start_io(stdout=answers)
     finally:
         server.session.stop()
+
+
+def _on_interrupt(leave: Callable[[], None]) -> None:
+    """Leave on Ctrl-C also where it comes just before the loop waits for the editor: its handler would
+    run only when the editor next says something."""
+    waiting, woken = socket.socketpair()
+    woken.setblocking(False)
+    signal.set_wakeup_fd(woken.fileno())
+
+    def wait() -> None:
+        while signal.SIGINT not in waiting.recv(1):
+            pass
+        leave()
+
+    threading.Thread(target=wait, daemon=True).start()
+    woken.detach()
