@@ -412,3 +412,32 @@ PASSED_ON = {
 def test_a_wrapper_is_loaded(name: str) -> None:
     result = migrate_source(WRAPPER.replace(*PASSED_ON[name]))
     assert [found.code for found in result.diagnostics] == ["AMP040"]
+
+
+_ANEW = """\
+class Inner:
+    state = None
+    def __init__(self):
+        self.net = make().to(device)
+    def begin(self):
+        self.opt = torch.optim.Adam(self.net.parameters(), lr=0.1)
+LOAD
+    def update(self, batches):
+        self.begin()
+        for x, y in batches:
+            self.opt.zero_grad()
+            criterion(self.net(x), y).backward()
+            self.opt.step()
+        self.state = self.opt.state_dict()
+inner = Inner()
+for i in range(3):
+    inner.update(data[2 * i : 2 * i + 2])
+"""
+
+
+def test_a_new_optimizer_that_goes_on_from_an_earlier_one() -> None:
+    """Its scaler would start at 65536 in each update, and could skip all of its few steps."""
+    load = "        if self.state is not None:\n            self.opt.load_state_dict(self.state)"
+    assert left_alone(_ANEW.replace("LOAD", load)) == "AMP040"
+    own = "        self.state = self.opt.state_dict()\n        self.opt.load_state_dict(self.state)"
+    assert "scaler" in migrated(_ANEW.replace("LOAD", own))

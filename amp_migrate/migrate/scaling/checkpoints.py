@@ -156,11 +156,29 @@ def _state_calls(
                 if method == "load_state_dict":
                     if not states.is_kept(at, line, state):
                         yield place
+                    elif _is_of_an_earlier_one(program, travel, at, state):
+                        message = (
+                            "a new optimizer goes on from the state of an earlier one here, "
+                            "and its scaler would begin anew each time"
+                        )
+                        raise refused("AMP040", message, line.line)
                     continue
                 for one in states.leaving(at, line, state):
                     if not one.sure:
                         raise refused("AMP040", _NO_FORM, one.stmt.line)
                     yield at, one.stmt, one.use[-1], held, slot
+
+
+def _is_of_an_earlier_one(
+    program: Program, travel: Travel, function: str, load: ir.Call
+) -> bool:
+    """Whether a function makes an optimizer and loads a state that it has not taken itself."""
+    made = any(birth.function == function for birth in travel.births)
+    return made and any(
+        isinstance(arg.value, ir.Attr)
+        and not any(arg.value in stmt.targets for stmt in program.statements(function))
+        for arg in load.args
+    )
 
 
 def _is_mixed(optimizers: Optimizers, slot: Slot | None) -> bool:
