@@ -1063,6 +1063,22 @@ class Planner:
                 for edit in inner.edits(switch, names):
                     group.place(backward.function, edit)
 
+    def _named_before(
+        self, named: ir.Expr, slot: Slot, function: str, path: ir.Path
+    ) -> ir.Expr:
+        """How a place names an optimizer that its function steps: not by a name that it only gets later."""
+        if not isinstance(named, ir.Name) or self.program.is_param(function, named.id):
+            return named
+        line = self.program.control(function).statements[path].line
+        given = self.program.definitions(function, named.id)
+        if not given or any(one.stmt.line < line for one in given):
+            return named
+        values = self.optimizers.trace(slot).values.get(slot, [])
+        if len(values) == 1 and values[0][1] == function:
+            return values[0][0]
+        message = f"{named.id} is not bound yet where its gradients must be unscaled"
+        raise refused("AMP031", message, line)
+
     def _place_steps(self, group: Group, steps: Steps, placement: Placement) -> None:
         travel = group.travel
         assert travel is not None
@@ -1097,9 +1113,11 @@ class Planner:
             group.place(function, Protect(path, last, switch_of(slot, function)))
         for function, path, slot in _in_order(placement.unscale_before):
             known = named.get((function, slot))
-            optimizer = (known and ir.render(known)) or ir.render(
-                travel.named(slot, function)
-            )
+            if known is None:
+                known = travel.named(slot, function)
+            else:
+                known = self._named_before(known, slot, function, path)
+            optimizer = ir.render(known)
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"
             group.place(function, Insert(path, code, after=False))
 

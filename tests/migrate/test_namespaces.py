@@ -494,3 +494,29 @@ Trainer().fit()
 """
     output = migrate_source(HEAD + body, path="train.py").output
     assert "self.scaler.unscale_(self.run.optimizer)\n" in output
+
+
+@pytest.mark.parametrize(
+    "held, taken",
+    [
+        ("holder = SimpleNamespace(optimizer=made)", "holder.optimizer"),
+        ("kept = {'optimizer': made}", "kept['optimizer']"),
+        ("pass", "made"),
+    ],
+)
+def test_it_is_unscaled_before_it_gets_another_name(held: str, taken: str) -> None:
+    body = f"""\
+from types import SimpleNamespace
+model = make().to(device)
+made = {SGD}
+{held}
+for x, y in data:
+    {taken}.zero_grad()
+    criterion(model(x), y).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    used = {taken}
+    used.step()
+"""
+    output = migrate_source(HEAD + body, path="train.py").output
+    assert f"scaler.unscale_({taken})\n" in output
+    assert "scaler.step(used)\n" in output
