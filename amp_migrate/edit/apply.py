@@ -31,7 +31,6 @@ from amp_migrate.edit.edits import (
     ScaleBackward,
     ScalerStep,
     SplitLast,
-    StateFile,
     Upcast,
     Widen,
 )
@@ -41,7 +40,6 @@ from amp_migrate.edit.lists import insert_entry
 from amp_migrate.edit.mismatch import MismatchError
 from amp_migrate.edit.precision import full_where_half, with_precision
 from amp_migrate.edit.snippets import Snippets
-from amp_migrate.edit.state_files import twin
 from amp_migrate.program.ir import Path
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -315,10 +313,6 @@ class _Editor:
                 edited = self._step(edited[0], edit, indent)
             else:
                 edited = [edited[0], *self._step(plain_step, edit, indent)]
-        for edit in self._take(path, StateFile):
-            assert isinstance(edit, StateFile)
-            code = twin(_lone_expression(statement), edit)
-            after += self.snippets.statements(code, indent, quoted=True)
         for edit in self._take(path, Recast):
             assert isinstance(edit, Recast)
             value = f"{edit.name}.float()"

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from amp_migrate.program.ir import Path
 
 Steps = tuple[int, ...]
 """The way from a simple statement's value down to an expression: the index among `ir.children`."""
-
-
-OPTIMIZER_WORD = re.compile(
-    r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
-)
-"""The word in a file's name that stands for the optimizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,26 +121,14 @@ class SetArgument(AddArgument):
 
 @dataclass(frozen=True, slots=True)
 class AddEntry:
-    """A sibling for the dict entry (or keyword) whose value is ``beside``, ``optimizer.state_dict()``."""
+    """A sibling for the dict entry (or keyword) whose value is ``beside``, ``optimizer.state_dict()``;
+    or ``inside`` of that dict: ``{**optimizer.state_dict(), key: value}``."""
 
     path: Path
     beside: str
     key: str
     value: str
-
-
-@dataclass(frozen=True, slots=True)
-class StateFile:
-    """A twin of ``torch.save(optimizer.state_dict(), path)``, or of a load, for the scaler's state.
-
-    ``word`` takes the optimizer's place in the path. ``exists`` is the function that tells whether
-    there is such a file, of a load; a save has none.
-    """
-
-    path: Path
-    switch: str
-    word: str
-    exists: str | None
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +247,6 @@ Edit = (
     | AddParameter
     | AddArgument
     | AddEntry
-    | StateFile
     | Island
     | Hoist
     | Upcast

@@ -74,6 +74,8 @@ class EntryAdder(_HeaderTransformer):
         self.quote = quote
 
     def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
+        if self.edit.inside:
+            return updated_node
         for index, element in enumerate(updated_node.elements):
             if self.done or not isinstance(element, cst.DictElement):
                 continue
@@ -101,7 +103,11 @@ class EntryAdder(_HeaderTransformer):
             return updated_node.with_changes(elements=elements, rbrace=brace)
         return updated_node
 
-    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+    def leave_Call(
+        self, original_node: cst.Call, updated_node: cst.Call
+    ) -> cst.BaseExpression:
+        if self.edit.inside:
+            return self._around(updated_node)
         if _compact(updated_node.func) != "dict":
             return updated_node
         for index, arg in enumerate(updated_node.args):
@@ -122,6 +128,15 @@ class EntryAdder(_HeaderTransformer):
                 args=insert_entry(updated_node.args, index, new, opening)
             )
         return updated_node
+
+    def _around(self, state: cst.Call) -> cst.BaseExpression:
+        if self.done or _compact(state) != self.edit.beside:
+            return state
+        self.done = True
+        quote = self.quote
+        value = cst.parse_expression(self.edit.value)
+        key = cst.SimpleString(f"{quote}{self.edit.key}{quote}")
+        return cst.Dict([cst.StarredDictElement(state), cst.DictElement(key, value)])
 
 
 _TIGHT = cst.AssignEqual(

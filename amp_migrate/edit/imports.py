@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import libcst as cst
@@ -13,23 +12,15 @@ def with_import(
 ) -> list[cst.BaseStatement]:
     """A module's statements with ``import name``.
 
-    One of the standard library joins the others of it; torch goes before the first import from it, and
-    what lies in it behind. Where there are none, it goes before the first import, or the first statement.
+    torch goes before the first import from it, and what lies in it behind. Where there are none, it goes
+    before the first import, or the first statement.
     """
     statements = list(body)
     made = cst.parse_statement(f"import {name}")
     assert isinstance(made, cst.SimpleStatementLine)
-    blank = 0
-    if name in sys.stdlib_module_names:
-        position = _among_standard(statements, name)
-        if position and name > _standard(statements[position - 1]) > "":
-            # The last of them: what follows stays as far away as it was.
-            return [*statements[:position], made, *statements[position:]]
-        blank = int(position < len(statements) and not _standard(statements[position]))
-    else:
-        position = _before_own(statements, name)
-        if "." in name and position and _imported(statements[position - 1]) == "torch":
-            return [*statements[:position], made, *statements[position:]]
+    position = _before_own(statements, name)
+    if "." in name and position and _imported(statements[position - 1]) == "torch":
+        return [*statements[:position], made, *statements[position:]]
     if position < len(statements):
         following = statements[position]
         assert isinstance(
@@ -37,8 +28,7 @@ def with_import(
         )
         above, own = _apart(following.leading_lines)
         made = made.with_changes(leading_lines=above)
-        if isinstance(following, (cst.FunctionDef, cst.ClassDef)):
-            blank = 2
+        blank = 2 * isinstance(following, (cst.FunctionDef, cst.ClassDef))
         lines = [*[cst.EmptyLine(indent=False)] * blank, *own]
         statements[position] = following.with_changes(leading_lines=lines)
     return [*statements[:position], made, *statements[position:]]
@@ -52,18 +42,6 @@ def _apart(
     while start and lines[start - 1].comment is not None:
         start -= 1
     return lines[:start], lines[start:]
-
-
-def _among_standard(statements: Sequence[cst.BaseStatement], name: str) -> int:
-    """The place of an import of the standard library."""
-    start = end = _start(statements)
-    while end < len(statements) and _imported(statements[end]):
-        end += 1
-    known = [i for i in range(start, end) if _standard(statements[i])]
-    for index in known:
-        if _standard(statements[index]) > name:
-            return index
-    return known[-1] + 1 if known else start
 
 
 def _before_own(statements: Sequence[cst.BaseStatement], name: str) -> int:
@@ -117,10 +95,3 @@ def _imported(statement: cst.BaseStatement) -> str:
             return "~."
         return "~" + cst.Module([]).code_for_node(small.module)
     return ""
-
-
-def _standard(statement: cst.BaseStatement) -> str:
-    """The same where that is a module of the standard library."""
-    name = _imported(statement)
-    root = name.strip("~").split(".")[0]
-    return name if root in sys.stdlib_module_names else ""

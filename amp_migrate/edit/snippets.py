@@ -37,21 +37,18 @@ class Snippets:
             self.indent = outer
 
     def statements(
-        self, code: str, outer_indent: str, *, quoted: bool = False
+        self, code: str, outer_indent: str
     ) -> list[cst.SimpleStatementLine | cst.BaseCompoundStatement]:
-        """``code`` (black's own indentation) parsed for a block indented by ``outer_indent``.
-
-        ``quoted``: its strings have the file's own quotes already.
-        """
+        """``code`` (black's own indentation) parsed for a block indented by ``outer_indent``."""
         width = len(outer_indent.expandtabs(4))
-        text = _formatted(code, max(self.line_length - width, 20), quoted)
+        text = _formatted(code, max(self.line_length - width, 20))
         lines = []
         for line in text.splitlines():
             stripped = line.lstrip(" ")
             lines.append(self.indent * ((len(line) - len(stripped)) // 4) + stripped)
         source = self.newline.join([*lines, ""])
         made = cst.parse_module(source, self.config)
-        if self.quote != '"' and not quoted:
+        if self.quote != '"':
             made = made.visit(_Requoter(self.quote))
         return list(made.body)
 
@@ -166,6 +163,5 @@ class _Deeper(cst.CSTTransformer):
 
 
 @lru_cache(maxsize=256)
-def _formatted(code: str, line_length: int, quoted: bool) -> str:
-    mode = black.Mode(line_length=line_length, string_normalization=not quoted)
-    return black.format_str(code, mode=mode).rstrip("\n")
+def _formatted(code: str, line_length: int) -> str:
+    return black.format_str(code, mode=black.Mode(line_length=line_length)).rstrip("\n")

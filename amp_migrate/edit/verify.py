@@ -7,7 +7,6 @@ out of both; what remains must be the same program. Every comment must be there,
 from __future__ import annotations
 
 import ast
-import copy
 import io
 import re
 import tokenize
@@ -21,7 +20,7 @@ from amp_migrate.edit.verify_precision import opened, same_but_for_casts
 from amp_migrate.sources.syntax import compiles, parse
 
 _CREATORS = frozenset({"GradScaler"})
-_IMPORTED = frozenset({"torch", "os", "torch._functorch.config"})
+_IMPORTED = frozenset({"torch", "torch._functorch.config"})
 """What is imported where it is missing."""
 
 _DECORATORS = {
@@ -35,10 +34,6 @@ _DECORATORS = {
 """Decorators of the methods of a custom autograd Function, as they are written, and whose they are."""
 
 _SETTING = re.compile(r"\w+\._functorch\.config\.backward_pass_autocast = 'off'")
-_OPTIMIZER_WORD = re.compile(
-    r"(?i)(?<![a-z])(?:optimi[sz]ers?|optim|opt)(?![a-z])", re.ASCII
-)
-_STATE_WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _LIGHTNING: dict[str, tuple[object, ...]] = {"precision": (32, "32", "32-true", None)}
 _TRAINING_ARGUMENTS: dict[str, tuple[object, ...]] = {
     "fp16": (False,),
@@ -361,28 +356,16 @@ def _is_switch_value(value: ast.expr, known: Mapping[str, tuple[object, ...]]) -
 
 
 def _erase(tree: ast.Module, switches: frozenset[str]) -> ast.Module:
-    imported = [
-        alias
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    ]
-    os_names = {alias.asname or "os" for alias in imported if alias.name == "os"}
-    erased = _Eraser(switches, frozenset({"os", *os_names})).visit(tree)
+    erased = _Eraser(switches).visit(tree)
     assert isinstance(erased, ast.Module)
     return erased
 
 
 class _Eraser(ast.NodeTransformer):
-    def __init__(self, switches: frozenset[str], os_names: frozenset[str]) -> None:
+    def __init__(self, switches: frozenset[str]) -> None:
         self.switches = switches
-        self.os_names = os_names
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        for field in ("body", "orelse", "finalbody"):
-            body = getattr(node, field, None)
-            if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-                setattr(node, field, self._without_state_files(body))
         super().generic_visit(node)
         for field in ("body", "orelse", "finalbody"):
             body = getattr(node, field, None)
@@ -560,45 +543,6 @@ class _Eraser(ast.NodeTransformer):
         )
         return ast.unparse(node.test) == f"{switch}.is_enabled() and {saved}.get({key})"
 
-    def _without_state_files(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """A block without the statements that save or load the switch's state in a file of its own,
-        each right behind the one for the optimizer's, and otherwise the same."""
-        return [
-            stmt
-            for before, stmt in zip([None, *body], body, strict=False)
-            if not (
-                isinstance(before, ast.Expr)
-                and isinstance(before.value, ast.Call)
-                and isinstance(stmt, ast.If)
-                and ast.unparse(stmt) in self._state_files(before.value, stmt.test)
-            )
-        ]
-
-    def _state_files(self, call: ast.Call, test: ast.expr) -> Iterator[str]:
-        """What may stand behind a call that saves or loads the optimizer's state, under a test of
-        a switch."""
-        tests = test.values if isinstance(test, ast.BoolOp) else [test]
-        asked = tests[0].func if isinstance(tests[0], ast.Call) else None
-        if not isinstance(asked, ast.Attribute) or not self._is_switch(asked.value):
-            return
-        switch = ast.unparse(asked.value)
-        state = ast.Call(ast.Attribute(asked.value, "state_dict"), [], [])
-        given = call.args[0] if call.args else None
-        if given is not None and _last(call.func) == "save":
-            twin = ast.Call(call.func, [state, *call.args[1:]], call.keywords)
-            for saved, _ in _renamed(twin, 1):
-                yield _plainly(f"if {switch}.is_enabled():\n {ast.unparse(saved)}")
-        if not isinstance(given, ast.Call):
-            return
-        if _last(call.func) == "load_state_dict" and _last(given.func) == "load":
-            for loaded, path in _renamed(given, 0):
-                for name in self.os_names:
-                    exists = f"{name}.path.exists({ast.unparse(path)})"
-                    yield _plainly(
-                        f"if {switch}.is_enabled() and {exists}:\n"
-                        f" {switch}.load_state_dict({ast.unparse(loaded)})"
-                    )
-
     def _called_on_switch(self, stmt: ast.stmt) -> tuple[str, ast.Call]:
         """The method, and its call, that a statement calls on a switch; an empty name where none is."""
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
@@ -655,6 +599,7 @@ class _Eraser(ast.NodeTransformer):
         )
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        whole = len(node.keys)
         kept = [
             (key, value)
             for key, value in zip(node.keys, node.values, strict=True)
@@ -663,7 +608,9 @@ class _Eraser(ast.NodeTransformer):
         node.keys = [key for key, _ in kept]
         node.values = [value for _, value in kept]
         self.generic_visit(node)
-        return node
+        # `{**optimizer.state_dict(), "scaler": scaler.state_dict()}`
+        is_state = whole > 1 and len(kept) == 1 and kept[0][0] is None
+        return node.values[0] if is_state else node
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
         while node.args and node.args[-1].arg in self.switches:
@@ -699,27 +646,6 @@ def _makes_switch(value: ast.expr) -> bool:
 
 def _plain_step(optimizer: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(optimizer, "step", ast.Load()), [], [])
-
-
-def _renamed(call: ast.Call, position: int) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """A call, and its path, with the word for an optimizer in the path replaced."""
-    for word in _STATE_WORDS:
-        twin = copy.deepcopy(call)
-        paths = [keyword.value for keyword in twin.keywords if keyword.arg == "f"]
-        paths += twin.args[position : position + 1]
-        texts = [
-            (node, *_OPTIMIZER_WORD.subn(word, node.value))
-            for node in ast.walk(paths[0] if paths else twin)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
-        if paths and sum(count for _, _, count in texts) == 1:
-            for node, text, _ in texts:
-                node.value = text
-            yield twin, paths[0]
-
-
-def _plainly(code: str) -> str:
-    return ast.unparse(ast.parse(code))
 
 
 def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:

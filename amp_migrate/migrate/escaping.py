@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.read_only_uses import (
     is_base_of_scheduler,
     only_looks_at,
 )
+from amp_migrate.analysis.objects.unfollowed import contents as written
 from amp_migrate.analysis.paths.escapes import Kept
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.program import ir
@@ -191,7 +192,10 @@ class Handover:
             try:
                 self._visit(arg.value, function, stmt, allowed=False)
             except Blocked as blocked:
-                if blocked.refusal.code == "AMP012" and origin in _SAVES:
+                saved = origin in _SAVES and any(
+                    self._is_own(one, function) for one in written([arg.value])
+                )
+                if blocked.refusal.code == "AMP012" and saved:
                     raise refused("AMP040", _SAVED, blocked.refusal.line) from None
                 raise
 

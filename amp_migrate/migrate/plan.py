@@ -25,7 +25,6 @@ from amp_migrate.edit.edits import (
     Placed,
     Recast,
     SetArgument,
-    StateFile,
     Widen,
 )
 from amp_migrate.migrate.compiled import CONFIG
@@ -117,8 +116,6 @@ def plan_program(
     for file, found in edits.items():
         torch = planner.torch_names.of_file(file)
         imports = []
-        if planner.os_names.of_file(file).missing and any(map(_asks_os, found)):
-            imports.append("os")
         if any(_sets(edit) for edit in found):
             imports.append(CONFIG)
         if torch.missing and any(_says(edit, torch.name) for edit in found):
@@ -145,10 +142,6 @@ def _says(edit: Edit, torch: str) -> bool:
 
 def _sets(edit: Edit) -> bool:
     return isinstance(edit, Insert) and "._functorch.config." in edit.code
-
-
-def _asks_os(edit: Edit) -> bool:
-    return isinstance(edit, StateFile) and edit.exists is not None
 
 
 def _clusters(groups: list[Group]) -> list[list[Group]]:

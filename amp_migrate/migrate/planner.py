@@ -36,7 +36,7 @@ from amp_migrate.analysis.paths.newborn import Newborn
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.protocol import Placed, Placement
 from amp_migrate.analysis.paths.walk import Frames, Site
-from amp_migrate.analysis.tables.torch_names import ModuleNames, TorchNames
+from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.device import Devices, Told, Undecided
 from amp_migrate.core import phases
 from amp_migrate.core.options import Options
@@ -74,7 +74,6 @@ from amp_migrate.migrate.scaling.instances import (
 )
 from amp_migrate.migrate.scaling.placement import Placer, Steps, roots
 from amp_migrate.migrate.scaling.scaler_threading import NO_WAYS, Travel, Ways
-from amp_migrate.migrate.scaling.state_files import StateFiles
 from amp_migrate.migrate.scaling.states import States
 from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.migrate.scaling.usage import ScriptRun, Usage
@@ -113,9 +112,7 @@ class Planner:
         self.regions = Regions(program, self.events, self.forward, self.inner)
         self.disjoint = Disjoint(program, self.forward)
         self.torch_names = TorchNames(program)
-        self.os_names = ModuleNames(program, "os")
         self.mentions = Mentions(program)
-        self.state_files = StateFiles(program, self.os_names)
         self._devices: dict[frozenset[str], Devices] = {}
         self._live: dict[tuple[frozenset[str], frozenset[str], Arms], Live] = {}
         self._near: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
@@ -522,7 +519,7 @@ class Planner:
             self._place_steps(group, steps, placement)
             states = States(travel, self.mentions)
             group.edits += plan_checkpoints(
-                self.program, self.optimizers, travel, slots, self.state_files, states
+                self.program, self.optimizers, travel, slots, states
             )
             group.notes = unsaved(unfollowed, states, each)
         for run in evaluated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from programs import before_and_after, left_alone, migrated
+from programs import HEAD, before_and_after, left_alone, migrated
 
 from amp_migrate.api import Options, migrate_source
 
@@ -82,11 +82,10 @@ def test_key(name: str) -> None:
     assert again.output == output
 
 
-# --- a file of its own --------------------------------------------------------------------------
+# --- an entry of the optimizer's state itself -----------------------------------------------------
 
 OPENING = """\
 import os
-from os.path import join
 from pathlib import Path
 import torch
 import torch.nn.functional as F
@@ -110,34 +109,16 @@ LOAD
 SAVE
 """
 SAVE = """\
- torch.save(opt.state_dict(), OLD)
-+if scaler.is_enabled():
-+    torch.save(scaler.state_dict(), NEW)"""
+-torch.save(opt.state_dict(), "opt.pt")
++torch.save({**opt.state_dict(), "scaler": scaler.state_dict()}, "opt.pt")
+"""
 LOAD = """\
- opt.load_state_dict(torch.load(OLD))
-+if scaler.is_enabled() and os.path.exists(NEW):
-+    scaler.load_state_dict(torch.load(NEW))"""
-
-PATHS = {
-    '"optimizer.pt"': '"scaler.pt"',
-    '"a/b/optim_last.pth"': '"a/b/scaler_last.pth"',
-    r'r"C:\runs\opt.pt"': r'r"C:\runs\scaler.pt"',
-    r'"C:\\runs\\opt.pt"': r'"C:\\runs\\scaler.pt"',
-    "'options_Optimizer.pt'": "'options_scaler.pt'",
-    'os.path.join(out, "optim_last.pth")': 'os.path.join(out, "scaler_last.pth")',
-    'join(args.out, f"opt-{n}.pt")': 'join(args.out, f"scaler-{n}.pt")',
-    'f"{out}/optimizer_{epoch:03d}.pt"': 'f"{out}/scaler_{epoch:03d}.pt"',
-    'f"{out}/{name}_optimizer" + ".pt"': 'f"{out}/{name}_scaler" + ".pt"',
-    'out / "optimizer.pt"': 'out / "scaler.pt"',
-    'Path(out) / str(n) / "optimizer.pt"': 'Path(out) / str(n) / "scaler.pt"',
-    'Path(out, "optimizer.pt")': 'Path(out, "scaler.pt")',
-    'str(out / f"optimisers_{epoch}.pt")': 'str(out / f"scaler_{epoch}.pt")',
-    'args.out + "/opt.pt"': 'args.out + "/scaler.pt"',
-    'p["out"] + "/" + str(n) + ".opt"': 'p["out"] + "/" + str(n) + ".scaler"',
-    '"%s/optimizer_%d.pt" % (out, n)': '"%s/scaler_%d.pt" % (out, n)',
-    '"{}/optimizer_{}.pt".format(out, n)': '"{}/scaler_{}.pt".format(out, n)',
-    'f"""a/opt_{epoch}.pt"""': 'f"""a/scaler_{epoch}.pt"""',
-}
+-opt.load_state_dict(torch.load("opt.pt"))
++optimizer_state = torch.load("opt.pt")
++opt.load_state_dict(optimizer_state)
++if scaler.is_enabled() and optimizer_state.get("scaler"):
++    scaler.load_state_dict(optimizer_state["scaler"])
+"""
 
 
 def training(load: str, save: str) -> tuple[str, str]:
@@ -152,189 +133,140 @@ def checked(load: str, save: str) -> None:
     assert again.output == OPENING + after
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_file(path: str) -> None:
-    load, save = (
-        f"{text}\n".replace("OLD", path).replace("NEW", PATHS[path])
-        for text in (LOAD, SAVE)
-    )
-    checked(load, save)
-
-
-FORMS = {
-    "options are those of the other": (
+INSIDE = {
+    "a file of its own": (LOAD, SAVE),
+    "its name is found elsewhere": (
+        LOAD.replace('"opt.pt"', 'paths["o"]'),
+        SAVE.replace('"opt.pt"', 'paths["o"]'),
+    ),
+    "options": (
+        LOAD.replace('"opt.pt"', '"opt.pt", map_location=lambda s, _: s'),
+        SAVE.replace('"opt.pt"', '"opt.pt", **options'),
+    ),
+    "an open file": (
+        LOAD.replace('"opt.pt"', "file"),
+        SAVE.replace('"opt.pt"', 'open("opt.pt", "wb")'),
+    ),
+    "a list": (
         """\
- opt.load_state_dict(torch.load("opt.pt", map_location=lambda s, _: s, weights_only=True))
-+if scaler.is_enabled() and os.path.exists("scaler.pt"):
-+    scaler.load_state_dict(
-+        torch.load("scaler.pt", map_location=lambda s, _: s, weights_only=True)
-+    )
+ states = torch.load("c.pt")
+ states[1]["param_groups"][0]["eps"] = 1e-4
+ opt.load_state_dict(states[1])
++if scaler.is_enabled() and states[1].get("scaler"):
++    scaler.load_state_dict(states[1]["scaler"])
+ other.load_state_dict(states[-1])
 """,
         """\
- torch.save(opt.state_dict(), f="opt.pt", _use_new_zipfile_serialization=True, pickle_protocol=2)
-+if scaler.is_enabled():
-+    torch.save(
-+        scaler.state_dict(),
-+        f="scaler.pt",
-+        _use_new_zipfile_serialization=True,
-+        pickle_protocol=2,
-+    )
+ states = [
+     model.state_dict(),
+-    opt.state_dict(),
++    {**opt.state_dict(), "scaler": scaler.state_dict()},
+     epoch,
+ ]
+ if other:
+     states.append(other.state_dict())
+ torch.save(states, "c.pt")
 """,
     ),
-    "a device that is made": (
+    "a tuple": (
         """\
- opt.load_state_dict(torch.load("opt.pt", torch.device("cpu")))
-+if scaler.is_enabled() and os.path.exists("scaler.pt"):
-+    scaler.load_state_dict(torch.load("scaler.pt", torch.device("cpu")))
+ weights, kept = torch.load("c.pt")
+ opt.load_state_dict(kept)
++if scaler.is_enabled() and kept.get("scaler"):
++    scaler.load_state_dict(kept["scaler"])
 """,
-        "",
+        """\
+-torch.save((model.state_dict(), opt.state_dict()), "c.pt")
++torch.save((model.state_dict(), {**opt.state_dict(), "scaler": scaler.state_dict()}), "c.pt")
+""",
     ),
-    "comments stay with the optimizer": (
-        "",
+    "what is taken out": (
         """\
- torch.save(  # the state
-     opt.state_dict(),  # moments
-     "opt.pt",
- )  # saved
-+if scaler.is_enabled():
-+    torch.save(
-+        scaler.state_dict(),
-+        "scaler.pt",
-+    )
- # done
+ saved = torch.load("c.pt")
+-opt.load_state_dict(saved.pop("opt"))
++optimizer_state = saved.pop("opt")
++opt.load_state_dict(optimizer_state)
++if scaler.is_enabled() and optimizer_state.get("scaler"):
++    scaler.load_state_dict(optimizer_state["scaler"])
 """,
+        """\
+-torch.save({"opt": opt.state_dict()}, "c.pt")
++torch.save({"opt": {**opt.state_dict(), "scaler": scaler.state_dict()}}, "c.pt")
+""",
+    ),
+    "a name that is taken": (
+        LOAD.replace("optimizer_state", "optimizer_state_2") + " optimizer_state = 1\n",
+        SAVE,
     ),
     "in a branch": (
         """\
- if os.path.exists("opt.pt"):
-     opt.load_state_dict(torch.load("opt.pt"))
-+    if scaler.is_enabled() and os.path.exists("scaler.pt"):
-+        scaler.load_state_dict(torch.load("scaler.pt"))
- else:
-     print("new")
+-if device: opt.load_state_dict(torch.load("opt.pt"))
++if device:
++    optimizer_state = torch.load("opt.pt")
++    opt.load_state_dict(optimizer_state)
++    if scaler.is_enabled() and optimizer_state.get("scaler"):
++        scaler.load_state_dict(optimizer_state["scaler"])
 """,
-        "",
-    ),
-    "in one line": (
-        "",
         """\
 -if device: torch.save(opt.state_dict(), "opt.pt")
 +if device:
-+    torch.save(opt.state_dict(), "opt.pt")
-+    if scaler.is_enabled():
-+        torch.save(scaler.state_dict(), "scaler.pt")
++    torch.save({**opt.state_dict(), "scaler": scaler.state_dict()}, "opt.pt")
 """,
     ),
-    "another file has the name": (
+    "one of many ways": (
+        "",
         """\
- opt.load_state_dict(torch.load("opt.pt"))
-+if scaler.is_enabled() and os.path.exists("amp_scaler.pt"):
-+    scaler.load_state_dict(torch.load("amp_scaler.pt"))
- mean = torch.load("standard/grad_scaler.bin")
-""",
-        """\
- torch.save(opt.state_dict(), "opt.pt")
-+if scaler.is_enabled():
-+    torch.save(scaler.state_dict(), "amp_scaler.pt")
+-kept = opt.state_dict()
++kept = {**opt.state_dict(), "scaler": scaler.state_dict()}
+ for path in ("last.pt", "best.pt"):
+     torch.save(kept if epoch else None, path)
 """,
     ),
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_form(name: str) -> None:
-    checked(*FORMS[name])
+@pytest.mark.parametrize("name", INSIDE)
+def test_inside(name: str) -> None:
+    checked(*INSIDE[name])
 
 
-IMPORTS = {
-    "alone": ("-import torch\n+import os\n+\n+import torch\n", "os"),
-    "first": ("-import sys\n+import os\n+import sys\n import torch\n", "os"),
-    "last": (" import argparse\n+import os\n\n import torch\n", "os"),
-    "between": (" import io\n+import os\n from sys import argv\n import torch\n", "os"),
-    "before from": (
-        "-from sys import argv\n+import os\n+from sys import argv\n import torch\n",
-        "os",
-    ),
-    "below the docstring": (
-        ' """Train."""\n\n-import torch\n+import os\n+\n+import torch\n',
-        "os",
-    ),
-    "below the future": (
-        " from __future__ import annotations\n\n import io\n+import os\n import torch\n",
-        "os",
-    ),
-    "by another name": (" import torch, os as system\n", "system"),
-    "only its path": (
-        "-import os.path as osp\n+import os\n+import os.path as osp\n import torch\n",
-        "os",
-    ),
-    "with its path": (" import os.path\n import torch\n", "os"),
+_OWN = """\
+class Own(torch.optim.SGD):
+    def METHOD(self, state):
+        assert len(state) == 2
+"""
+NO_ROOM = {
+    "entry by entry": "torch.save([v for v in opt.state_dict().values()], 'c.pt')",
+    "some of it": "torch.save(opt.state_dict()['state'], 'c.pt')",
+    "one more of a dict": "torch.save({**opt.state_dict(), 'epoch': 1}, 'c.pt')",
+    "keyword arguments": "keep(**opt.state_dict())",
+    "gone through": "kept = torch.load('c.pt')\n"
+    "opt.load_state_dict(kept)\nfor name in kept:\n    print(name)",
+    "counted behind": "saved = torch.load('c.pt')\n"
+    "opt.load_state_dict(saved[0])\nassert len(saved[0]) == 2",
+    "what is loaded is used": "print(opt.load_state_dict(torch.load('opt.pt')))",
 }
 
 
-@pytest.mark.parametrize("name", IMPORTS)
-def test_import(name: str) -> None:
-    imports, known = IMPORTS[name]
-    rest = "".join(f" {line}\n" for line in OPENING.splitlines()[4:])
-    load = LOAD.replace("OLD", '"opt.pt"').replace("NEW", '"scaler.pt"')
-    load = load.replace("os.path", f"{known}.path")
-    body = TRAINING.replace("LOAD", load).replace("SAVE\n", "")
-    before, after = before_and_after(imports + rest + body)
-    assert migrated(before, head="") == after
-
-
-REFUSED = {
-    "the name of a folder": 'torch.save(opt.state_dict(), "opt/last.pt")',
-    "a joined folder": 'torch.save(opt.state_dict(), os.path.join("opt", "last.pt"))',
-    "a folder by division": 'torch.save(opt.state_dict(), out / "opt" / "last.pt")',
-    "a folder, maybe": 'torch.save(opt.state_dict(), f"{out}/opt{rest}")',
-    "a folder with a number": 'torch.save(opt.state_dict(), f"opt_{n}/{m}.pt")',
-    "a name elsewhere": "torch.save(opt.state_dict(), path)",
-    "no name for the optimizer": 'torch.save(opt.state_dict(), "options.pt")',
-    "two names": 'torch.save(opt.state_dict(), "opt_optimizer.pt")',
-    "a key": 'torch.save(opt.state_dict(), paths["opt"])',
-    "a field": 'torch.save(opt.state_dict(), "{opt}.pt".format(opt=1))',
-    "a field, %": 'torch.save(opt.state_dict(), "%(opt)s.pt" % names)',
-    "a value": 'torch.save(opt.state_dict(), "%s.pt" % "opt")',
-    "a call": 'torch.save(opt.state_dict(), open("opt.pt", "wb"))',
-    "a call in a path": 'torch.save(opt.state_dict(), f"opt_{next(numbers)}.pt")',
-    "a call among the options": 'torch.save(opt.state_dict(), "opt.pt", protocol())',
-    "options out of sight": 'torch.save(opt.state_dict(), "opt.pt", **options)',
-    "in another statement": 'saved = torch.save(opt.state_dict(), "opt.pt")',
-    "not torch's": 'keep.save(opt.state_dict(), "opt.pt")',
-    "two optimizers": """\
-torch.save(opt.state_dict(), "opt.pt")
-torch.save(best.state_dict(), "optim.pt")""",
-    "no name is free": """\
-torch.save(opt.state_dict(), "opt.pt")
-known = ["scaler.pt", "grad_scaler", "a/AMP_SCALER_1", "loss_scaler.bin"]""",
-    "folders are looked through": """\
-torch.save(opt.state_dict(), "opt.pt")
-print(os.listdir())""",
-    "files are moved": """\
-torch.save(opt.state_dict(), "opt.pt")
-os.rename("opt.pt", "old.pt")""",
-    "loaded into a variable": """\
-state = torch.load("opt.pt")
-opt.load_state_dict(state)""",
-    "loaded by others": 'opt.load_state_dict(pickle.load("opt.pt"))',
-    "loaded and used": 'print(opt.load_state_dict(torch.load("opt.pt")))',
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_stays_alone(name: str) -> None:
-    before, _ = training("", "".join(f" {s}\n" for s in REFUSED[name].splitlines()))
+@pytest.mark.parametrize("name", NO_ROOM)
+def test_no_room_inside(name: str) -> None:
+    before, _ = training("", "".join(f" {s}\n" for s in NO_ROOM[name].splitlines()))
     assert left_alone(before, head=OPENING) == "AMP040"
 
 
-def test_os_is_something_else() -> None:
-    load = ' opt.load_state_dict(torch.load("opt.pt"))\n'
-    before, _ = training(load, " def use(os):\n     return os\n")
-    assert left_alone(before, head=OPENING) == "AMP035"
-    before, _ = training(load, " import os\n")
-    head = OPENING.replace("import os\n", "")
+@pytest.mark.parametrize("method", ("load_state_dict", "__setstate__"))
+def test_an_optimizer_that_loads_in_its_own_way(method: str) -> None:
+    before, _ = training(*map(before_of, INSIDE["a tuple"]))
+    head = OPENING + _OWN.replace("METHOD", method)
+    before = before.replace("torch.optim.SGD(", "Own(")
     assert left_alone(before, head=head) == "AMP040"
+    assert migrated(before, head=head.replace(method, "other"))
+
+
+def before_of(lines: str) -> str:
+    """A diff without what it adds, as a text that stays."""
+    before, _ = before_and_after(lines)
+    return "".join(f" {line}\n" for line in before.splitlines())
 
 
 def test_bfloat16_has_no_state() -> None:
@@ -410,8 +342,11 @@ PASSED_ON = {
 
 @pytest.mark.parametrize("name", PASSED_ON)
 def test_a_wrapper_is_loaded(name: str) -> None:
-    result = migrate_source(WRAPPER.replace(*PASSED_ON[name]))
-    assert [found.code for found in result.diagnostics] == ["AMP040"]
+    """What is saved of the wrapper is loaded by what it wraps."""
+    output = migrate_source(WRAPPER.replace(*PASSED_ON[name])).output
+    state = '{**opt.state_dict(), "scaler": opt.scaler.state_dict()}'
+    assert f'torch.save({{"optimizer": {state}}}, "c.pt")' in output
+    assert output.count("scaler.load_state_dict(") == 1
 
 
 _ANEW = """\
@@ -441,3 +376,43 @@ def test_a_new_optimizer_that_goes_on_from_an_earlier_one() -> None:
     assert left_alone(_ANEW.replace("LOAD", load)) == "AMP040"
     own = "        self.state = self.opt.state_dict()\n        self.opt.load_state_dict(self.state)"
     assert "scaler" in migrated(_ANEW.replace("LOAD", own))
+
+
+_PAIR = """\
+nets = [make().to(device), nn.Linear(3, 3).to(device)]
+optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
+for one, state in zip(optimizers, torch.load("c.pt")):
+    one.load_state_dict(state)
+for x, y in data:
+    for one in optimizers:
+        one.zero_grad()
+    loss = criterion(nets[1](nets[0](x)), y)
+    loss.backward()
+    for one in optimizers:
+        one.step()
+torch.save(SAVED, "c.pt")
+"""
+
+
+def test_the_states_of_each() -> None:
+    """One after another, each with the scaler that they share."""
+    saved = "[one.state_dict() for one in optimizers]"
+    result = migrate_source(HEAD + _PAIR.replace("SAVED", saved), path="train.py")
+    entry = (
+        '[{**one.state_dict(), "scaler": scaler.state_dict()} for one in optimizers]'
+    )
+    assert entry in result.output
+    assert result.output.count('scaler.load_state_dict(state["scaler"])') == 1
+    assert result.notes == ()
+    lazy = "list(one.state_dict() for one in optimizers)"
+    assert left_alone(_PAIR.replace("SAVED", lazy)) == "AMP040"
+
+
+def test_objects_are_not_states() -> None:
+    """What a reason says of what is saved is true."""
+    for saved, code in {
+        "[model, opt]": "AMP040",
+        "[o.state_dict() for o in (opt,)]": "AMP012",
+    }.items():
+        before, _ = training("", f' torch.save({saved}, "c.pt")\n')
+        assert left_alone(before, head=OPENING) == code

@@ -260,7 +260,7 @@ def test_a_function_that_trains_and_is_called_by(name: str) -> None:
 NEIGHBOURS = {
     "sets the rate": ("def use(o):\n    o.param_groups[0]['lr'] = 1\n", ""),
     "steps": ("def use(o):\n    o.step()\n", "AMP017"),
-    "saves its state": ("def use(o):\n    keep(o.state_dict())\n", "AMP040"),
+    "saves its state": ("def use(o):\n    keep(o.state_dict())\n", "AMP017"),
 }
 
 

@@ -5,6 +5,7 @@ needs none.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -332,15 +333,6 @@ REFUSED = {
         + trainer('def save(self):\n    save("c.pt", optimizer=self.optimizer)\n'),
         "AMP040",
     ),
-    "loaded by name": (
-        "def load(saved, **states):\n"
-        "    for name, state in states.items():\n"
-        "        state.load_state_dict(saved[name])\n"
-        + trainer(
-            "def load(self, saved):\n    load(saved, optimizer=self.optimizer)\n"
-        ),
-        "AMP040",
-    ),
     "a whole collection": (
         trainer("") + "parts = [model, trainer.optimizer]\ntorch.save(parts, 'c.pt')\n",
         "AMP012",
@@ -526,13 +518,11 @@ LEAVES = {
     ),
     "in a function": loop(before=f"{KEPT}\ndef save():\n    torch.save(kept, 'c.pt')"),
     "in a lambda": loop(before=f"{KEPT}\nsave = lambda: torch.save(kept, 'c.pt')"),
-    "entry by entry": loop(f"{KEPT}\ntorch.save([v for v in kept.values()], 'c.pt')"),
     "in a tuple": loop("kept = (model.state_dict(), optimizer.state_dict())"),
     "in a list": loop(before="kept = []", inside="kept.append(optimizer.state_dict())"),
     "given to who knows": loop(f"{KEPT}\nsend(kept)"),
     "given to a function that saves": "def send(state):\n    torch.save(state, 'c.pt')\n"
     + loop("send(optimizer.state_dict())"),
-    "its moments": loop("torch.save(optimizer.state_dict()['state'], 'c.pt')"),
     "only where there is one": "def save(one):\n"
     "    kept = one.state_dict() if one is not None else None\n"
     "    torch.save({'optimizer': kept}, 'c.pt')\n"
@@ -549,13 +539,48 @@ LEAVES = {
     "an attribute by its name": BOX + "torch.save(getattr(task.box, 'kept'), 'c.pt')\n",
     "its object": BOX + "torch.save(task.box, 'c.pt')\n",
     "all of its object": BOX + "torch.save(vars(task.box), 'c.pt')\n",
-    "loaded from a file, or not": loop(f"{LOAD}\n{KEPT}", "kept = torch.load('c.pt')"),
 }
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_copy_that_may_leave_the_memory(name: str) -> None:
-    assert left_alone(LEAVES[name]) == "AMP040"
+    """The scaler's state is an entry of it, wherever it goes."""
+    output = migrated(LEAVES[name])
+    entry = r'\{\*\*[\w.]+\.state_dict\(\), "scaler": [\w.]+\.state_dict\(\)\}'
+    assert len(re.findall(entry, output)) == 1
+    assert output.count("scaler.state_dict()") == 1
+
+
+IN_PARTS = {
+    "entry by entry": loop(f"{KEPT}\ntorch.save([v for v in kept.values()], 'c.pt')"),
+    "its moments": loop("torch.save(optimizer.state_dict()['state'], 'c.pt')"),
+}
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_a_copy_that_leaves_in_parts(name: str) -> None:
+    assert left_alone(IN_PARTS[name]) == "AMP040"
+
+
+def test_loaded_from_a_file_or_not() -> None:
+    source = loop(f"{LOAD}\n{KEPT}", "kept = torch.load('c.pt')")
+    assert migrated(source).count('scaler.load_state_dict(kept["scaler"])') == 1
+
+
+_BY_NAME = (
+    "def load(saved, **states):\n"
+    "    for name, state in states.items():\n"
+    "        state.load_state_dict(saved[name])\n"
+)
+
+
+def test_loaded_by_name() -> None:
+    """An optimizer alone gets its scaler's; what may be a model's is no place for it."""
+    own = "def load(self, saved):\n    load(saved, optimizer=self.optimizer)\n"
+    output = migrated(_BY_NAME + trainer(own))
+    assert "scaler.load_state_dict(optimizer_state" in output
+    mixed = own.replace("saved, o", "saved, model=self.model, o")
+    assert "load_state_dict(optimizer_state" not in migrated(_BY_NAME + trainer(mixed))
 
 
 def test_learning_rates_are_no_state() -> None:

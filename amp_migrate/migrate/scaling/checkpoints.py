@@ -9,17 +9,18 @@ from itertools import count
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
 from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
+from amp_migrate.analysis.paths.escapes import Use
 from amp_migrate.analysis.paths.loops import Note, refused
-from amp_migrate.edit.edits import AddEntry, Edit, Insert, Placed
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import AddEntry, Edit, Hoist, Insert, Placed
 from amp_migrate.migrate.scaling.scaler_threading import Travel
-from amp_migrate.migrate.scaling.state_files import StateFiles
 from amp_migrate.migrate.scaling.states import States
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
-_NO_FORM = "the optimizer's state is saved in a form that the scaler's cannot join"
+_OWN_STATES = ("state_dict", "load_state_dict", "__setstate__")
 _OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
@@ -28,28 +29,45 @@ def plan_checkpoints(
     optimizers: Optimizers,
     travel: Travel,
     slots: frozenset[Slot],
-    files: StateFiles,
     states: States,
 ) -> list[Placed]:
-    """The edits that save and load the scaler's state beside the optimizer's.
+    """The edits that save and load the scaler's state with the optimizer's: beside it in the same dict,
+    or else, wherever it goes, as an entry of it.
 
-    Raises `Blocked` where the optimizer's state is kept in a form that a sibling cannot join.
+    Raises `Blocked` where neither can be.
     """
     calls = list(_state_calls(program, optimizers, travel, slots, states))
-    keys = _Keys(program, travel, calls)
+    edits = _beside(program, travel, states, calls)
+    if edits is None:
+        edits = _Inside(program, optimizers, travel, states).edits(calls)
+    return edits
+
+
+def _beside(
+    program: Program, travel: Travel, states: States, calls: list[_StateCall]
+) -> list[Placed] | None:
+    """The edits for entries beside the optimizer's; None where something else than a dict holds that."""
+    places: list[_StateCall] = []
+    for function, stmt, call, held, slot in calls:
+        if _loads(call):
+            places.append((function, stmt, call, held, slot))
+            continue
+        assert isinstance(call, ir.Call)
+        for one in states.leaving(function, stmt, call):
+            if not one.sure:
+                return None
+            places.append((function, one.stmt, one.use[-1], held, slot))
+    keys = _Keys(program, travel, places)
     edits: dict[Placed, None] = {}
-    for function, stmt, state, receiver, slot in calls:
-        switch = travel.of_held(slot, receiver, function)
+    for function, stmt, state, held, slot in places:
+        switch = travel.of_held(slot, held, function)
         edit: Edit | None
-        match state:
-            case ir.Call(func=ir.Attr(attr="load_state_dict")):
-                edit = files.loaded(function, stmt, state, switch)
-                edit = edit or _load(stmt, state, switch, keys.of(slot))
-            case _:
-                edit = files.saved(function, stmt, state, switch)
-                edit = edit or _save(
-                    program, function, stmt, state, switch, keys.of(slot)
-                )
+        if _loads(state):
+            edit = _load(stmt, state, switch, keys.of(slot))
+        else:
+            edit = _save(program, function, stmt, state, switch, keys.of(slot))
+        if edit is None:
+            return None
         if not any(_is_same(edit, function, *other) for other in edits):
             edits[ir.file_of(function), edit] = None
     return list(edits)
@@ -86,8 +104,8 @@ def unsaved(
             if not isinstance(call.func, ir.Attr):
                 continue
             slot = optimizers.slot(call.func.value, function)
-            held = _is_mixed(optimizers, slot) and slot in unfollowed.slots
-            if held or any(call is one for one in each):
+            known, mixed = slot in unfollowed.slots, _is_mixed(optimizers, slot)
+            if (mixed and known) or (not known and any(call is one for one in each)):
                 name = ir.render(call.func.value) or "this"
                 message = (
                     f"the scaler's state is not {done} here: {name} is one after another of "
@@ -115,6 +133,14 @@ def unsaved(
             raise refused("AMP040", message, call.line)
         notes[Note(call.line, message)] = None
     return list(notes)
+
+
+def _loads(call: ir.Expr) -> bool:
+    return (
+        isinstance(call, ir.Call)
+        and isinstance(call.func, ir.Attr)
+        and call.func.attr == "load_state_dict"
+    )
 
 
 def _is_same(edit: Edit, function: str, file: str, other: Edit) -> bool:
@@ -151,7 +177,7 @@ def _state_calls(
                 continue
             outer = list(_passed_on(program, travel, function, stmt, call, slot))
             for place in outer or [(function, stmt, call, receiver, slot)]:
-                at, line, state, held, _ = place
+                at, line, state, *_ = place
                 assert isinstance(state, ir.Call)
                 if method == "load_state_dict":
                     if not states.is_kept(at, line, state):
@@ -163,10 +189,7 @@ def _state_calls(
                         )
                         raise refused("AMP040", message, line.line)
                     continue
-                for one in states.leaving(at, line, state):
-                    if not one.sure:
-                        raise refused("AMP040", _NO_FORM, one.stmt.line)
-                    yield at, one.stmt, one.use[-1], held, slot
+                yield place
 
 
 def _is_of_an_earlier_one(
@@ -294,7 +317,7 @@ def _save(
     state: ir.Expr,
     switch: str,
     sibling: Callable[[str], str],
-) -> Edit:
+) -> Edit | None:
     beside = ir.render(state)
     if isinstance(state, ir.Call) and state.args:
         copied = (state.func, state.args[0].value)
@@ -312,7 +335,7 @@ def _save(
                 if holder is not None and isinstance(target.key.value, str):
                     name = sibling(target.key.value)
                     return Insert(stmt.path, f'{holder}["{name}"] = {value}')
-    raise refused("AMP040", _NO_FORM, stmt.line)
+    return None
 
 
 def _key_of(
@@ -339,8 +362,9 @@ def _key_of(
 
 
 def _load(
-    stmt: ir.Stmt, call: ir.Call, switch: str, sibling: Callable[[str], str]
-) -> Edit:
+    stmt: ir.Stmt, call: ir.Expr, switch: str, sibling: Callable[[str], str]
+) -> Edit | None:
+    assert isinstance(call, ir.Call)
     given = call.args[0].value if len(call.args) == 1 else None
     if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
         holder = ir.render(given.value)
@@ -349,19 +373,173 @@ def _load(
             and isinstance(given.key, ir.Const)
             and isinstance(given.key.value, str)
         ):
-            key = sibling(given.key.value)
-            code = (
-                f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'
-                f'    {switch}.load_state_dict({holder}["{key}"])'
+            return _loaded(stmt, switch, holder, sibling(given.key.value))
+    return None
+
+
+def _loaded(stmt: ir.Stmt, switch: str, holder: str, key: str) -> Insert:
+    """What loads a scaler's state, where there is one."""
+    code = (
+        f'if {switch}.is_enabled() and {holder}.get("{key}"):\n'
+        f'    {switch}.load_state_dict({holder}["{key}"])'
+    )
+    return Insert(stmt.path, code)
+
+
+class _Inside:
+    """The scaler's state as an entry of its optimizer's: ``{**optimizer.state_dict(), "scaler": ...}``.
+
+    It goes wherever that goes, whatever the form of the checkpoint. ``load_state_dict()`` of torch takes
+    the entries that it knows, so that the program as it was can load such a state, too.
+    """
+
+    def __init__(
+        self, program: Program, optimizers: Optimizers, travel: Travel, states: States
+    ) -> None:
+        self.program = program
+        self.optimizers = optimizers
+        self.travel = travel
+        self.states = states
+        self.key = _sibling(program, "optimizer")
+
+    def edits(self, calls: Iterable[_StateCall]) -> list[Placed]:
+        """The edits for all places; raises `Blocked` where one of them has no such form."""
+        edits: dict[Placed, None] = {}
+        for function, stmt, call, held, slot in calls:
+            self._refuse_own_states(slot, stmt)
+            switch = self.travel.of_held(slot, held, function)
+            find = self._loaded if _loads(call) else self._saved
+            found = find(function, stmt, call, switch)
+            if found is None:
+                done = "loaded" if _loads(call) else "saved"
+                message = (
+                    f"the optimizer's state is {done} in a form that the scaler's cannot "
+                    "join"
+                )
+                raise refused("AMP040", message, stmt.line)
+            edits |= dict.fromkeys((ir.file_of(function), one) for one in found)
+        return list(edits)
+
+    def _refuse_own_states(self, slot: Slot, stmt: ir.Stmt) -> None:
+        """An optimizer whose class makes or loads its state itself need not take one more entry."""
+        program = self.program
+        for birth in self.optimizers.trace(slot).births:
+            for ref in program.resolve(birth.call.func, birth.function):
+                for name in _OWN_STATES if ref.name in program.classes else ():
+                    if program.method(ref.name, name) is not None:
+                        message = (
+                            "the optimizer's state is no dict with room for the scaler's, and "
+                            f"{ir.local_name(ref.name)} has a {name}() of its own"
+                        )
+                        raise refused("AMP040", message, stmt.line)
+
+    def _saved(
+        self, function: str, stmt: ir.Stmt, call: ir.Expr, switch: str
+    ) -> list[Edit] | None:
+        assert isinstance(call, ir.Call)
+        leaving = self.states.leaving(function, stmt, call)
+        state = ir.render(call)
+        if leaving and state is None:
+            return None
+        if not all(
+            _holds_as_it_is(self.program, one.function, one.use) for one in leaving
+        ):
+            return None
+        value = f"{switch}.state_dict()"
+        return [
+            AddEntry(stmt.path, state, self.key, value, inside=True)
+            for _ in leaving[:1]
+            if state is not None
+        ]
+
+    def _loaded(
+        self, function: str, stmt: ir.Stmt, call: ir.Expr, switch: str
+    ) -> list[Edit] | None:
+        assert isinstance(call, ir.Call)
+        if stmt.kind != "expr" or stmt.value is not call or len(call.args) != 1:
+            return None
+        (given,) = call.args
+        state = ir.render(given.value)
+        if given.star or given.name is not None:
+            return None
+        if state is not None and _is_plain(given.value):
+            if self._is_looked_through(given.value, function):
+                return None
+            return [_loaded(stmt, switch, state, self.key)]
+        steps = steps_to(stmt, given.value)
+        if steps is None:
+            return None
+        known = self.program.modules[ir.file_of(function)].identifiers
+        state = _free("optimizer_state", known)
+        return [
+            Hoist(stmt.path, steps, state),
+            _loaded(stmt, switch, state, self.key),
+        ]
+
+    def _is_looked_through(self, state: ir.Expr, function: str) -> bool:
+        """Whether a function does more with a state than to load it, or to take entries by their keys."""
+        return any(
+            not (
+                expr in stmt.targets
+                or any(
+                    isinstance(outer, ir.Item)
+                    and outer.value is inner
+                    and isinstance(outer.key, ir.Const)
+                    for outer in inside
+                )
+                or any(
+                    _loads(outer) and inner in ir.children(outer) for outer in inside
+                )
             )
-            return Insert(stmt.path, code)
-    message = "the optimizer's state is loaded in a form that the scaler's cannot join"
-    if isinstance(given, ir.Name):
-        message = (
-            f"the optimizer's state is loaded from {given.id}, which need not hold the scaler's; "
-            "write optimizer.load_state_dict(torch.load(path)), or take it from a dictionary"
+            for stmt in self.program.statements(function)
+            for expr in stmt.exprs
+            for inside in [list(ir.walk(expr))]
+            for inner in inside
+            if inner == state
         )
-    raise refused("AMP040", message, call.line)
+
+
+def _is_plain(expr: ir.Expr) -> bool:
+    """Whether an expression is a variable, or what is in one under known keys."""
+    match expr:
+        case ir.Name():
+            return True
+        case ir.Attr(value=value) | ir.Item(value=value, key=ir.Const()):
+            return _is_plain(value)
+    return False
+
+
+def _holds_as_it_is(program: Program, function: str, use: Use) -> bool:
+    """Whether what has a state only holds it, or hands it on."""
+    for inner, outer in zip(use[::-1], use[-2::-1], strict=False):
+        match outer:
+            case ir.Display(kind="list" | "tuple"):
+                pass
+            case ir.Display(kind="dict", items=items, keys=keys):
+                if any(
+                    k is None and i is inner for k, i in zip(keys, items, strict=True)
+                ):
+                    return False
+            case ir.Operation(op="if" | "or" | "and"):
+                pass
+            case ir.Comprehension(elements=elements, lazy=False, is_set=False):
+                if not any(inner is one for one in elements):
+                    return False
+            case ir.Call(func=func, args=args):
+                origin = program.origin(func, function) or ""
+                return not origin.startswith("builtins.") and not any(
+                    arg.star and arg.value is inner for arg in args
+                )
+            case _:
+                return False
+    return True
+
+
+def _free(name: str, known: Collection[str]) -> str:
+    """A name that is not known yet."""
+    return next(
+        one for n in count(1) if (one := f"{name}_{n}" if n > 1 else name) not in known
+    )
 
 
 def _sibling(program: Program, key: str) -> str:
