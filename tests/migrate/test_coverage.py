@@ -506,8 +506,68 @@ def test_a_base_class_that_clears_its_own() -> None:
         "        self.layer = make()\n    def forward(self, x):\n        return self.layer(x)\n"
         "model = Net().to(device)\n"
     )
-    source = with_zeroing(f"{classes}{SGD}", "model.zero_grad()")
-    assert left_alone(source) == "AMP031"  # which instance it is, is not followed
+    assert migrated(with_zeroing(f"{classes}{SGD}", "model.zero_grad()"))
+    source = with_zeroing(f"{classes}other = Net()\n{SGD}", "other.zero_grad()")
+    assert left_alone(source) == "AMP031"
+
+
+OF_ITSELF = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = make()
+    def forward(self, x):
+        return self.layer(x)
+    def update(self, x, y, opt):
+        self.zero_grad()
+        loss = criterion(self(x), y)
+        loss.backward()
+        opt.step()
+class Trainer:
+    def __init__(self, net, opt):
+        self.net, self.opt = net, opt
+    def train(self, batches):
+        for x, y in batches:
+            self.net.update(x, y, self.opt)
+net, other = Net().to(device), Net().to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+RUN
+"""
+BY_ITSELF = {
+    "by its name": ("for x, y in data:\n    net.update(x, y, opt)", True),
+    "in an object": ("Trainer(net, opt).train(data)", True),
+    "in an object that is kept": ("t = Trainer(net, opt)\nt.train(data)", True),
+    "another": ("Trainer(other, opt).train(data)", False),
+    "one or another": (
+        "some = net if len(data) > 3 else other\nTrainer(some, opt).train(data)",
+        False,
+    ),
+    "in turn": (
+        "for i, (x, y) in enumerate(data):\n"
+        "    one = net if i % 2 else other\n    one.update(x, y, opt)",
+        False,
+    ),
+    "another from the second step on": (
+        "t = Trainer(net, opt)\nfor batch in data:\n    t.train([batch])\n    t.net = other",
+        False,
+    ),
+    "by another name, too": (
+        "some = net if len(data) > 3 else other\n"
+        "for x, y in data:\n    some(x)\n    net.update(x, y, opt)",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_ITSELF)
+def test_a_module_that_clears_itself(name: str) -> None:
+    """Which one it is, the calls tell that lead there."""
+    run, is_cleared = BY_ITSELF[name]
+    source = OF_ITSELF.replace("RUN", run)
+    if is_cleared:
+        assert migrated(source)
+    else:
+        assert left_alone(source) == "AMP031"
 
 
 @pytest.mark.parametrize("name", NOT_CLEARED)

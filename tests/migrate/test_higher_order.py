@@ -661,6 +661,41 @@ def test_what_is_made_in_many_steps_is_followed(given: str, code: str) -> None:
     assert [found.code for found in result.diagnostics] == ([code] if code else [])
 
 
+_FAR = """\
+maker = nn.Linear(8, 8).to(device)
+def penalty(net, real, fake):
+    alpha = torch.rand(real.size(0), 1, device=device)
+STEPS
+    mix = MIX
+    mix.requires_grad_(True)
+    out = net(mix)
+    grads = torch.autograd.grad(out.sum(), mix, create_graph=True)[0]
+    return ((grads.norm(2, dim=1) - 1) ** 2).mean()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    fake = maker(x).detach()
+    loss = criterion(model(x), y) + penalty(model, x, fake)
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_what_is_not_followed_to_its_end_may_be_half_unless_fp32_makes_it_wide() -> (
+    None
+):
+    """Not the whole is unknown where a part of it is, nor is what is unknown taken for fp32."""
+    island = 'with torch.autocast("cuda", enabled=False):\n        out = net(mix)'
+    many = ", ".join(f"fake * {i}" for i in range(1400))
+    wide = _FAR.replace("STEPS", f"    fake = torch.stack([{many}]).mean(0)")
+    wide = migrated(wide.replace("MIX", "alpha * real + (1 - alpha) * fake"))
+    assert island in wide and "alpha) * fake\n" in wide
+    steps = ["v0 = fake * 2", *(f"v{i + 1} = v{i} * 1.5" for i in range(60))]
+    perhaps = _FAR.replace("STEPS", "\n".join(f"    {step}" for step in steps))
+    perhaps = migrated(perhaps.replace("MIX", "v60 * 0.5"))
+    assert island in perhaps and "mix = (v60 * 0.5).float()" in perhaps
+
+
 _UNSEEN = """\
 def smooth(out, x):
     return torch.autograd.grad(out.sum(), x, create_graph=True)[0].pow(2).mean()

@@ -232,6 +232,14 @@ class Coverage:
         with self._on(way):
             return self._of(target, function, stmt, 0)
 
+    def of_one(self, target: ir.Expr, function: str, stmt: ir.Stmt, way: Way) -> Held:
+        """What a target stands for on a way on which that is one thing only; its names there are not kept
+        in mind, for on others they are those of others."""
+        names = {one: set(known) for one, known in self.names.items()}
+        found = self.of_target(target, function, stmt, way)
+        self.names = names
+        return found if len(found.all) == 1 else Held(complete=False)
+
     def covers(
         self, one: Identity, function: str, stmt: ir.Stmt, way: Way | None = None
     ) -> bool:

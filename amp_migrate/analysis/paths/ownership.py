@@ -33,7 +33,7 @@ class Ownership:
         self.identities = identities
         self.slots = slots
         births = list(births)
-        self._cleared: dict[Site, frozenset[Slot]] = {}
+        self._cleared: dict[tuple[Site, Frames], frozenset[Slot]] = {}
         self._coverages = {
             one: Coverage(
                 program,
@@ -149,14 +149,19 @@ class Ownership:
             found = self.identities.on_way(event.slot, frames)
             several = len(found) > 1 and not self.identities.is_each(event.slot)
             return frozenset() if several else found
-        site = (function, stmt.path)
-        if site not in self._cleared:
-            targets = self._zeroed_with(event, function, stmt)
-            self._cleared[site] = self._cleared_by(targets, function, stmt)
-        return self._cleared[site]
+        # ``self`` may be a model that an optimizer holds: that is known by the way to the method.
+        for frames in ((), frames):
+            way = (function, stmt.path), frames
+            if way not in self._cleared:
+                targets = self._zeroed_with(event, function, stmt)
+                calls = self._calls_on(frames)
+                self._cleared[way] = self._cleared_by(targets, function, stmt, calls)
+            if self._cleared[way]:
+                break
+        return self._cleared[way]
 
     def _cleared_by(
-        self, targets: tuple[ir.Expr, ...], function: str, stmt: ir.Stmt
+        self, targets: tuple[ir.Expr, ...], function: str, stmt: ir.Stmt, way: Way
     ) -> frozenset[Slot]:
         if any(
             isinstance(inner, ir.Attr) and inner.attr == "param_groups"
@@ -170,14 +175,16 @@ class Ownership:
             )
         # What modules they are is the same for all.
         dropped = [
-            coverage.of_target(target, function, stmt, {})
+            (coverage.of_one if way else coverage.of_target)(
+                target, function, stmt, way
+            )
             for coverage in list(self._coverages.values())[:1]
             for target in targets
         ]
         return frozenset(
             one
             for one, coverage in self._coverages.items()
-            if coverage.are_cleared(dropped, function, stmt)
+            if coverage.are_cleared(dropped, function, stmt, way)
         )
 
     def _zeroed_with(

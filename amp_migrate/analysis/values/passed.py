@@ -15,6 +15,7 @@ class MayBeHalf(Traces):
     may give what it is given."""
 
     _asked_in = ""
+    _too_far = _PERHAPS
 
     def may_be(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether a value is half in one of the contexts in which a statement runs."""
@@ -22,8 +23,7 @@ class MayBeHalf(Traces):
             self._asked_in = function
             self.forget()
         return any(
-            self.of(At(expr, function, stmt, on)).half or self._left <= 0
-            for on in self.contexts(function)
+            self.of(At(expr, function, stmt, on)).half for on in self.contexts(function)
         )
 
     def _given(self, at: At, name: str) -> Iterator[Trace]:

@@ -147,6 +147,9 @@ def mixed(traces: Iterable[Trace]) -> Trace:
 class Traces:
     """Answers for one program, some of whose statements are in regions."""
 
+    _too_far = UNKNOWN
+    """What is said of a value where it is not followed on."""
+
     def __init__(
         self,
         flow: Flow,
@@ -211,7 +214,7 @@ class Traces:
         depth = len(self._busy)
         if self._left <= 0 or depth > _DEEPEST:
             self._cut = -1
-            return UNKNOWN
+            return self._too_far
         self._left -= 1
         outer, self._cut = self._cut, _WHOLE
         self._busy[key] = depth
