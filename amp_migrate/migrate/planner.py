@@ -235,8 +235,14 @@ class Planner:
         """
         concrete = self.program.noted(Concrete)
         parts: list[tuple[frozenset[str], list[TrainingLoop]]] = []
-        for loop in group.loops:
-            classes, loops = concrete.classes_of(loop.function), [loop]
+        acting = [(concrete.classes_of(loop.function), [loop]) for loop in group.loops]
+        # What steps for several of them is of one part with each.
+        acting += (
+            (concrete.called_on(function), [])
+            for function, _, event in self.events.calls_of("step")
+            if event.slot in group.slots
+        )
+        for classes, loops in acting:
             if not classes:
                 return []
             for part in [part for part in parts if part[0] & classes]:
@@ -246,6 +252,7 @@ class Planner:
         found = [
             Group(loops, group.slots, group.births, concrete.apart(classes))
             for classes, loops in parts
+            if loops
         ]
         mentions = {f for f, _ in self.optimizers.mentions.of(group.slots)}
         if all(mentions.isdisjoint(part.apart) for part in found) or any(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import HEAD, before_and_after, trains_as_before
+from programs import HEAD, before_and_after, left_alone, trains_as_before
 from shorthand import written_out
 
 from amp_migrate.api import migrate_source
@@ -81,6 +81,35 @@ def test_objects_that_are_not_shown_to_be_apart(name: str) -> None:
     result = migrate_source(HEAD + source, path="train.py")
     assert not result.changed
     assert result.diagnostics
+
+
+def test_what_steps_for_both_belongs_to_both() -> None:
+    source, _ = before_and_after(written_out("""\
+ import sys
+ class Base:
+     def __init__(self):
+         self.net = make().to(device)
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+     def end(self):
+         nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+         self.opt.step()
+     def update(self, x, y):
+         self.opt.zero_grad()
+         criterion(self.net(x), y).backward()
+         self.end()
+ class Left(Base):
+     def update(self, x, y):
+         self.opt.zero_grad()
+         criterion(self.net(x), y).backward(create_graph=True)
+         self.end()
+""" + RUN.replace("other", "left").replace("Other", "Left")))
+    assert left_alone(source) == "AMP031 AMP023"
+    apart = source.replace(
+        "True)\n        self.end()", "True)\n        self.opt.step()"
+    )
+    result = migrate_source(HEAD + apart, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    assert "self.scaler.step(self.opt)" in result.output
 
 
 def test_an_optimizer_that_a_method_makes_anew() -> None:

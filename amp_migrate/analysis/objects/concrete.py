@@ -40,6 +40,17 @@ class Concrete:
             one for one in program.family(own[1]) if scope in self._run_on(one)
         )
 
+    def called_on(self, function: str) -> frozenset[str]:
+        """The same, less those on whose objects nothing that calls it runs."""
+        found = self.classes_of(function)
+        callers = [
+            self.classes_of(site.caller)
+            for site in self.program.call_sites.get(function, ())
+        ]
+        if not callers or not all(callers):
+            return found
+        return found.intersection(frozenset().union(*callers))
+
     def apart(self, class_names: Collection[str]) -> frozenset[str]:
         """The methods of their families that run on no objects of some classes, and do nothing with them."""
         program = self.program
