@@ -856,6 +856,64 @@ def test_a_list_that_each_call_makes_holds_nothing_of_others() -> None:
     assert check_mixed(source, result.output) == []
 
 
+STAGES = """\
+class Stage(nn.Module):
+    def __init__(self, inputs):
+        super().__init__()
+        self.branches = nn.ModuleList([nn.Linear(4, 4) for _ in range(inputs)])
+
+    def forward(self, xs):
+        found = [branch(x) for branch, x in zip(self.branches, xs)]
+        return found
+
+
+class Staged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(*[Stage(1) for _ in range(2)])
+        self.between = nn.Linear(4, 4)
+        self.second = nn.Sequential(*[Stage(2) for _ in range(2)])
+        self.head = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.first([x])
+        x.append(self.between(x[-1]))
+        x = self.second(x)
+        return self.head(torch.cat(x, 1))
+
+
+deep = Staged().to(device)
+"""
+RETURNS = "        return found\n"
+
+
+def test_a_list_that_a_module_makes_holds_nothing_of_other_calls() -> None:
+    source = HEAD + STAGES + OWN_LIST[OWN_LIST.index("optimizer =") :]
+    result = migrate_source(source, path="train.py")
+    assert "scaler.step(optimizer)" in result.output
+    assert result.output.count(".float()") == source.count(".float()")
+    assert check_mixed(source, result.output) == []
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        "        self.found = getattr(self, 'found', found)\n        return self.found\n",
+        "        self.found = getattr(self, 'found', found)\n        kept = self.found\n"
+        "        kept += found\n        return kept\n",
+        "        global FOUND\n        FOUND = found\n        return FOUND\n",
+        "        return {'x': FOUND}['x'] if len(FOUND) > 2 else FOUND\n",
+    ],
+)
+def test_a_list_that_a_module_keeps_may_hold_what_others_put_there(
+    returns: str,
+) -> None:
+    rest = OWN_LIST[OWN_LIST.index("optimizer =") :]
+    source = "FOUND = []\n" + STAGES.replace(RETURNS, returns) + rest
+    (found,) = migrate_source(HEAD + source, path="train.py").diagnostics
+    assert found.code == "AMP020"
+
+
 UNKNOWN = """\
 def show(value):
     kept.append(value)

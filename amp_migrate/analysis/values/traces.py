@@ -26,7 +26,7 @@ from amp_migrate.program.bindings import (
     parts_of,
     unpacked,
 )
-from amp_migrate.program.link import NAMED_TUPLES, CallSite
+from amp_migrate.program.link import NAMED_TUPLES, CallSite, Program
 from amp_migrate.program.names import Definition
 
 ANY = None
@@ -470,12 +470,24 @@ class Traces:
                     isinstance(one.value, (ir.Display, ir.Comprehension))
                     or (
                         isinstance(one.value, ir.Call)
-                        and self.program.origin(one.value.func, put.function)
-                        in _COLLECTIONS
+                        and self._gives_fresh(one.value, put.function)
                     )
                 )
                 for one in made
             )
+        )
+
+    def _gives_fresh(self, call: ir.Call, function: str) -> bool:
+        """Whether a call makes a collection anew: so does a module, where none hands out what it keeps."""
+        origin = self.program.origin(call.func, function)
+        return origin in _COLLECTIONS or (
+            origin is None
+            and self.forward.is_forward(call, function, MODELS)
+            and all(
+                self.program.functions[callee].name in ("forward", "__call__")
+                for callee in self.program.callees(call, function)
+            )
+            and not self.program.noted(_hand_out_what_they_keep)
         )
 
     def _attribute(self, at: At, expr: ir.Attr) -> Trace:
@@ -884,6 +896,46 @@ class Traces:
             UNKNOWN if one is None else self._returned(one, under, part)
             for one in forwards
         )
+
+
+def _hand_out_what_they_keep(program: Program) -> bool:
+    """Whether a module of the program may return what is its own, the same in each call."""
+    return any(
+        function.class_name is not None
+        and function.name in ("forward", "__call__")
+        and any(
+            stmt.kind == "return"
+            and stmt.value is not None
+            and _is_kept(stmt.value, qualname, program, ())
+            for stmt in program.statements(qualname)
+        )
+        for qualname, function in program.functions.items()
+    )
+
+
+def _is_kept(
+    value: ir.Expr, function: str, program: Program, names: tuple[str, ...]
+) -> bool:
+    """Whether an expression may be more than a call makes; ``names``: the variables that it is made of."""
+    match value:
+        case ir.Attr():
+            return dtype_table.view_of(value) is None
+        case ir.Name(id=name):
+            return name not in names and (
+                program.owner(name, function) != function
+                or any(
+                    d.stmt.kind not in ("assign", "annassign")
+                    or d.value is None
+                    or _is_kept(d.value, function, program, (*names, name))
+                    for d in program.definitions(function, name)
+                    if d.stmt.kind != "augassign"
+                )
+            )
+        case ir.Item(value=held, key=ir.Const()):
+            return _is_kept(held, function, program, names)
+        case ir.Display(items=items) | ir.Operation(op="if", operands=(_, *items)):
+            return any(_is_kept(one, function, program, names) for one in items)
+    return False
 
 
 def _is_empty(size: ir.Expr) -> bool:
