@@ -89,12 +89,26 @@ class HigherOrder:
             (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
         }
         for function, stmt, inner in self.hazards.setup.inner:
-            escapes = function in self.program.escaping
             if (function, stmt.path) in reached or (
-                escapes and function in self.hazards.functions
+                function in self.hazards.functions
+                and self._may_be_called_there(function, reached)
             ):
                 raise Blocked(inner)
         self._spans(self._calls(), reached)
+
+    def _may_be_called_there(
+        self, function: str, reached: Statements, around: frozenset[str] = frozenset()
+    ) -> bool:
+        """Whether a function that is handed around may be called under autocast."""
+        if function not in self.program.escaping or function in around:
+            return False
+        around |= {function}
+        calls = self.program.handed_calls(function)
+        return calls is None or any(
+            (c.caller, c.stmt.path) in reached
+            or self._may_be_called_there(c.caller, reached, around)
+            for c in calls
+        )
 
     def judge_training(self, functions: Collection[str]) -> None:
         """The same of what cannot be planned wherever the regions will be: a call that is none, and, in
@@ -146,8 +160,9 @@ class HigherOrder:
     ) -> list[Span]:
         found: dict[Span, None] = {}
         for function, stmt, call in calls:
-            known = function not in self.program.escaping
-            if known and (function, stmt.path) not in reached:
+            if (function, stmt.path) not in reached and (
+                not self._may_be_called_there(function, reached)
+            ):
                 continue
             outputs, inputs = self._check_inputs(call, function)
             for span in self._span(function, stmt, outputs, inputs, call.line, 0):

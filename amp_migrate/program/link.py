@@ -924,6 +924,74 @@ class Program(Names):
                 found.add(qualname)
         return frozenset(found)
 
+    def handed_calls(self, function: str) -> list[CallSite] | None:
+        """The calls of a function by those to which it is handed, where they do nothing else with it; None
+        where it may go elsewhere, too."""
+        facts = self.functions[function]
+        if facts.decorators or ir.file_of(function) in self.imported_by_name:
+            return None
+        found: list[CallSite] = []
+        for caller, stmt in self.mentioning(*self.with_aliases({facts.name})):
+            for expr in stmt.exprs:
+                if function in self._escapes(expr, stmt, caller):
+                    calls = self._handed_in(expr, caller, function)
+                    if calls is None:
+                        return None
+                    found += calls
+        return found
+
+    def _handed_in(
+        self, expr: ir.Expr, caller: str, function: str
+    ) -> list[CallSite] | None:
+        """The same, of what an expression hands on."""
+        found: list[CallSite] = []
+        calls = list(ir.calls_in(expr))
+        apart = {id(call.func) for call in calls}
+        for mention in ir.walk(expr):
+            if (
+                not isinstance(mention, (ir.Name, ir.Attr))
+                or id(mention) in apart
+                or Ref("function", function) not in self.resolve(mention, caller)
+            ):
+                continue
+            sites = [
+                site
+                for call in calls
+                if any(arg.value is mention and not arg.star for arg in call.args)
+                and len(self.callees(call, caller))
+                == len(self.resolve(call.func, caller))
+                for site in self.call_sites_of(call, caller)
+            ]
+            if not sites:
+                return None
+            for site in sites:
+                to = self.functions[site.callee]
+                given = [
+                    p.name
+                    for p in to.params
+                    if self.argument_at(site, p.name) is mention
+                ]
+                if (
+                    len(given) != 1
+                    or self.definitions(site.callee, given[0])
+                    or to.is_generator
+                    or not all(
+                        self.keeps_function(d, site.callee) for d in to.decorators
+                    )
+                ):
+                    return None
+                name = ir.Name(given[0])
+                bound = self.fills_self(ir.Call(mention, ()), function, caller)
+                for other, stmt in self.mentioning(name.id):
+                    if self.owner(name.id, other) == site.callee:
+                        called = [c for c in calls_of(stmt) if c.func == name]
+                        if len(called) < sum(one == name for one in parts_of(stmt)):
+                            return None
+                        found += (
+                            CallSite(other, stmt, c, function, bound) for c in called
+                        )
+        return found
+
     def keeps_function(self, decorator: ir.Expr, function: str) -> bool:
         """Whether a decorator is known to keep a function nowhere else, and to call it as it is called."""
         made = isinstance(decorator, ir.Call)

@@ -720,6 +720,65 @@ def test_what_is_called_from_out_of_sight_is_given_data() -> None:
     assert left_alone(handed) == "AMP023"
 
 
+_HANDED = """\
+class Teacher:
+    def likelihood(self, x):
+        return -(x - 1).pow(2).sum(1)
+    def score(self, x):
+        with torch.enable_grad():
+            x = x.detach()
+            x.requires_grad_(True)
+            return torch.autograd.grad(self.likelihood(x).sum(), x)[0]
+def walk(score, x):
+    for _ in range(3):
+        x = x + 0.1 * score(x)
+    return x
+teacher = Teacher()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    opt.step()
+print(walk(teacher.score, torch.randn(4, 8)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        (
+            "walk(teacher.score, ",
+            "walk(x=torch.randn(4, 8), score=teacher.score) or (",
+            "",
+        ),
+        ("0.1 * score(x)", "0.1 * score(x) + score(x=x)", ""),
+        # In a region; on what is half; and where it cannot be seen who calls it.
+        ("model(x)", "model(walk(teacher.score, x))", "AMP023"),
+        ("torch.randn(4, 8)))", "out))", "AMP023"),
+        ("    return x\n", "    data.append(score)\n    return x\n", "AMP023"),
+        ("    return x\n", "    score = score\n    return x\n", "AMP023"),
+        ("score(x)\n", "min(x, key=score)\n", "AMP023"),
+        ("for x, y in data:", "goes = [walk]\nfor x, y in data:", "AMP023"),
+        ("    return x\n", "        yield x\n", "AMP023"),
+        ("def walk", "@lambda f: f\ndef walk", "AMP023"),
+        ("walk(teacher.score, ", "walk(*[teacher.score], ", "AMP023"),
+        ("walk(teacher.score, ", "walk(dict(s=teacher.score)['s'], ", "AMP023"),
+    ],
+)
+def test_what_is_handed_to_what_only_calls_it_runs_there(
+    before: str, after: str, code: str
+) -> None:
+    assert migrated(_HANDED)
+    source = _HANDED.replace(before, after)
+    assert source != _HANDED
+    if code:
+        assert left_alone(source) == code
+    else:
+        assert migrated(source)
+
+
 _OTHER_CLASS = """\
 class Net(nn.Module):
     def __init__(self):

@@ -150,11 +150,11 @@ class Ownership:
             several = len(found) > 1 and not self.identities.is_each(event.slot)
             return frozenset() if several else found
         # ``self`` may be a model that an optimizer holds: that is known by the way to the method.
-        for frames in ((), frames):
-            way = (function, stmt.path), frames
+        for known in ((), frames):
+            way = (function, stmt.path), known
             if way not in self._cleared:
                 targets = self._zeroed_with(event, function, stmt)
-                calls = self._calls_on(frames)
+                calls = self._calls_on(known)
                 self._cleared[way] = self._cleared_by(targets, function, stmt, calls)
             if self._cleared[way]:
                 break

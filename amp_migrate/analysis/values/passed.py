@@ -35,11 +35,19 @@ class MayBeHalf(Traces):
             and own is not None
             and self.forward.is_module_class(own[1])
         )
-        called_unseen = function in program.escaping and (
-            function not in program.call_sites
-        )
-        if is_forward or called_unseen:
+        if is_forward:
             yield _PERHAPS
+        elif function in program.escaping:
+            calls = program.handed_calls(function)
+            if calls is None and function not in program.call_sites:
+                yield _PERHAPS
+            for site in calls or ():
+                value = program.argument_at(site, name)
+                if value is not None:
+                    for on in self.contexts(site.caller):
+                        yield self._of(At(value, site.caller, site.stmt, on))
+                elif any(arg.star for arg in site.call.args):
+                    yield _PERHAPS
         yield from super()._given(at, name)
 
     def _call(self, at: At, call: ir.Call) -> Trace:
