@@ -570,6 +570,63 @@ def test_a_module_that_clears_itself(name: str) -> None:
         assert left_alone(source) == "AMP031"
 
 
+SEVERAL = """\
+import copy
+class Box:
+    def __init__(self):
+        self.net = make().to(device)
+    def update(self, x, y, opt):
+        CLEAR
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        CLIP
+        opt.step()
+def boxed():
+    return Box()
+MADE
+opt = torch.optim.SGD(one.net.parameters(), lr=0.1)
+for x, y in data:
+    one.update(x, y, opt)
+    RUN
+"""
+BESIDE = {
+    "no other": ("one = Box()", "pass", ""),
+    "no other, of a function": ("one = boxed()", "pass", ""),
+    "two": ("one, two = Box(), Box()", "two.update(x, y, opt)", "left"),
+    "two of a function": (
+        "one = boxed()\ntwo = boxed()",
+        "two.update(x, y, opt)",
+        "left",
+    ),
+    "a copy": (
+        "one = Box()\ntwo = copy.deepcopy(one)",
+        "two.update(x, y, opt)",
+        "left",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(
+    ("clear", "clip", "code"),
+    [
+        ("self.net.zero_grad()", "pass", "AMP031"),
+        ("opt.zero_grad()", CLIP.replace("model", "self.net"), "AMP030"),
+    ],
+)
+def test_what_one_of_several_objects_has(
+    clear: str, clip: str, code: str, name: str
+) -> None:
+    """An attribute's name says nothing of whose it is."""
+    made, run, left = BESIDE[name]
+    source = SEVERAL.replace("MADE", made).replace("RUN", run)
+    source = source.replace("CLEAR", clear).replace("CLIP", clip)
+    if left:
+        assert left_alone(source) == code
+    else:
+        assert migrated(source)
+
+
 @pytest.mark.parametrize("name", NOT_CLEARED)
 def test_gradients_of_an_earlier_step_are_left(name: str) -> None:
     assert left_alone(with_zeroing(*NOT_CLEARED[name])) == "AMP031"

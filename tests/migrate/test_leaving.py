@@ -914,6 +914,15 @@ def test_a_list_that_a_module_keeps_may_hold_what_others_put_there(
     assert found.code == "AMP020"
 
 
+def test_a_list_that_a_module_is_given_and_gives_back() -> None:
+    rest = OWN_LIST[OWN_LIST.index("optimizer =") :]
+    source = STAGES.replace(RETURNS, "        return xs\n").replace(
+        "self.first([x])", "self.first(FOUND)"
+    )
+    (found,) = migrate_source(HEAD + "FOUND = []\n" + source + rest).diagnostics
+    assert found.code == "AMP020"
+
+
 UNKNOWN = """\
 def show(value):
     kept.append(value)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import CallSite, Program
 
 _LOOKUPS = "__mro__ mro __base__ __bases__ MethodType __get__ __func__".split()
 _NAMES = "__name__ __qualname__ __module__".split()
@@ -221,6 +221,67 @@ class Concrete:
                 found.setdefault(outer, []).append(function)
                 outer = self.program.functions[outer].parent
         return found
+
+
+def has_several(program: Program, class_name: str) -> bool:
+    """Whether one run of a function may make more than one instance of a class, in two places."""
+    return _run_together(
+        program,
+        [(site.caller, site.stmt.path) for site in _made(program, class_name)],
+    )
+
+
+def is_copied(
+    program: Program, class_name: str, functions: Collection[str] = ()
+) -> bool:
+    """Whether there may be several instances of a class that is made in one place: where that is a function
+    that is called several times, or one is a copy; of what is made by each run of some ``functions``,
+    there is one."""
+    family = program.family(class_name)
+    if any(
+        call.args
+        and not family.isdisjoint(
+            program.instance_classes(call.args[0].value, function)
+        )
+        for name in ("deepcopy", "copy")
+        for function, _, call in program.calls_named(name)
+        if program.origin(call.func, function) == f"copy.{name}"
+    ):
+        return True
+    pending = [site.caller for site in _made(program, class_name)]
+    seen = set(functions)
+    while pending:
+        maker = pending.pop()
+        if maker not in seen:
+            seen.add(maker)
+            sites = program.call_sites.get(maker, ())
+            if _run_together(program, [(one.caller, one.stmt.path) for one in sites]):
+                return True
+            pending += [one.caller for one in sites]
+    return False
+
+
+def _made(program: Program, class_name: str) -> list[CallSite]:
+    """The calls that make an instance of a class."""
+    init = program.method(class_name, "__init__")
+    return [
+        site
+        for site in program.call_sites.get(init or "", ())
+        if any(
+            ref.kind == "class" and class_name in program.bases(ref.name)
+            for ref in program.resolve(site.call.func, site.caller)
+        )
+    ]
+
+
+def _run_together(program: Program, places: list[tuple[str, ir.Path]]) -> bool:
+    """Whether one run of a function may come to two of some places."""
+    return any(
+        caller == other and (at == there or program.control(caller).leads(at, there))
+        for i, (caller, at) in enumerate(places)
+        for j, (other, there) in enumerate(places)
+        if i != j
+    )
 
 
 def without(program: Program, methods: Collection[str]) -> Program:

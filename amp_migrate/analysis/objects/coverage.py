@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 
+from amp_migrate.analysis.objects.concrete import has_several, is_copied
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.held import (
     ALWAYS,
@@ -87,6 +88,7 @@ class Coverage:
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
         self._some: dict[Identity, bool] = {}
+        self._several: dict[str, bool] = {}
         self._given: dict[Identity, list[tuple[str, Identity]]] = {}
         self._taken: dict[tuple[object, ...], Collection[tuple[object, Context]]] = {}
         self._way: Way = {}
@@ -164,11 +166,31 @@ class Coverage:
         alternatives: Mapping[Birth, Held],
     ) -> bool:
         """Whether each of some births, which take turns, holds all parameters of a module."""
+        if self._is_of_several(one):
+            return False
         return bool(alternatives) and all(
             holds_all(held, one)
             and not self._is_bound_since(birth, one, function, stmt)
             for birth, held in alternatives.items()
         )
+
+    def _is_of_several(self, one: Identity) -> bool:
+        """Whether an attribute is that of several objects, and the optimizer is none of theirs: it holds
+        what one of them has."""
+        if one[0] != "attribute":
+            return False
+        owner = one[1]
+        if owner not in self._several:
+            family = self.program.family(owner)
+            births = [b.function for b in self.births]
+            self._several[owner] = not all(
+                birth.slot.kind == "attribute" and birth.slot.owner in family
+                for birth in self.births
+            ) and (
+                has_several(self.program, owner)
+                or is_copied(self.program, owner, births)
+            )
+        return self._several[owner]
 
     def _never_meet(
         self,
@@ -444,7 +466,7 @@ class Coverage:
         for found in dropped:
             if found.groups:
                 return True
-            cleared |= found.whole
+            cleared |= {one for one in found.whole if not self._is_of_several(one)}
         with self._on(way or {}):
             alive = self.alive(function, stmt)
         alternatives: dict[tuple[str, ...], list[set[Identity]]] = defaultdict(list)

@@ -488,6 +488,9 @@ class Traces:
                 for callee in self.program.callees(call, function)
             )
             and not self.program.noted(_hand_out_what_they_keep)
+            and not any(
+                _is_kept(a.value, function, self.program, ()) for a in call.args
+            )
         )
 
     def _attribute(self, at: At, expr: ir.Attr) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amp_migrate.analysis.objects.concrete import has_several
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import refused
@@ -20,7 +21,7 @@ def refuse_instances(
         slot = birth.slot
         if slot.kind != "attribute":
             continue
-        if not _has_several(program, slot.owner):
+        if not has_several(program, slot.owner):
             continue
         touching = {f for f, _, other in steps if other == slot}
         touching |= {b.function for loop in group.loops for b in loop.backwards}
@@ -37,25 +38,6 @@ def refuse_instances(
             name = ir.local_name(slot.owner)
             message = f"several instances of {name} have an optimizer each, and are stepped from outside"
             raise refused("AMP012", message, birth.stmt.line)
-
-
-def _has_several(program: Program, class_name: str) -> bool:
-    """Whether one run of a function may make more than one instance of a class, in two places."""
-    init = program.method(class_name, "__init__")
-    made = [
-        (site.caller, site.stmt.path)
-        for site in program.call_sites.get(init or "", ())
-        if any(
-            ref.kind == "class" and class_name in program.bases(ref.name)
-            for ref in program.resolve(site.call.func, site.caller)
-        )
-    ]
-    return any(
-        caller == other and (at == there or program.control(caller).leads(at, there))
-        for i, (caller, at) in enumerate(made)
-        for j, (other, there) in enumerate(made)
-        if i != j
-    )
 
 
 def refuse_twins(steps: Steps) -> None:
