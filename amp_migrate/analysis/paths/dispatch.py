@@ -118,8 +118,18 @@ class Dispatch:
 
     def _mentions(self, function: str) -> bool:
         """Whether the file of a function has words of gradients at all: most have not."""
-        facts = self.program.modules[ir.file_of(function)]
-        return any("grad" in word for word in facts.identifiers - _NEUTRAL)
+        return ir.file_of(function) in self._speaking
+
+    @cached_property
+    def _speaking(self) -> frozenset[str]:
+        return frozenset(
+            file
+            for file, facts in self.program.modules.items()
+            if any(
+                "grad" in word and "grad_checkpoint" not in word
+                for word in facts.identifiers - _NEUTRAL
+            )
+        )
 
     def _touches(self, expr: ir.Expr, function: str) -> bool:
         for inner in ir.walk(expr):
