@@ -502,7 +502,10 @@ class Planner:
                 self.mentioned_elsewhere,
                 chosen,
             )
-            Births(made, bare, self._optional(steps)).give()
+            used = {
+                n for one, names in self.given if one.files & group.files for n in names
+            }
+            Births(made, bare, self._optional(steps), used).give()
             return made
 
         match self.options.dtype:

@@ -123,7 +123,6 @@ def test_an_optimizer_that_a_method_makes_anew() -> None:
 +            loss = criterion(self.net(x), y)
          if self.turns == 3:
              self.opt = torch.optim.SGD(self.net.parameters(), lr=0.01)
-+            self.scaler = BORN
          self.opt.zero_grad()
 -        loss.backward()
 -        self.opt.step()

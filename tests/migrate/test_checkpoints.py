@@ -371,9 +371,16 @@ for i in range(3):
 
 
 def test_a_new_optimizer_that_goes_on_from_an_earlier_one() -> None:
-    """Its scaler would start at 65536 in each update, and could skip all of its few steps."""
+    """A scaler of its own would start at 65536 in each update, and could skip all of its few steps."""
     load = "        if self.state is not None:\n            self.opt.load_state_dict(self.state)"
-    assert left_alone(_ANEW.replace("LOAD", load)) == "AMP040"
+    goes_on = _ANEW.replace("LOAD", load)
+    output = migrated(goes_on)
+    made = output.index("self.scaler = ")
+    assert output.index("__init__") < made < output.index("def begin")
+    # Its objects have no beginning in which there could be one.
+    bare = goes_on.replace("def __init__(self)", "def start(self)")
+    bare = bare.replace("Inner()\n", "Inner()\ninner.start()\n")
+    assert left_alone(bare) == "AMP040"
     own = "        self.state = self.opt.state_dict()\n        self.opt.load_state_dict(self.state)"
     assert "scaler" in migrated(_ANEW.replace("LOAD", own))
 

@@ -195,8 +195,9 @@ def _state_calls(
 def _is_of_an_earlier_one(
     program: Program, travel: Travel, function: str, load: ir.Call
 ) -> bool:
-    """Whether a function makes an optimizer and loads a state that it has not taken itself."""
-    made = any(birth.function == function for birth in travel.births)
+    """Whether a function makes an optimizer with its scaler, and loads a state that it has not taken
+    itself."""
+    made = any(born.function == function for born in travel.born)
     return made and any(
         isinstance(arg.value, ir.Attr)
         and not any(arg.value in stmt.targets for stmt in program.statements(function))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.association import Scalers
 from amp_migrate.analysis.paths.identity import order
-from amp_migrate.analysis.paths.loops import refused
+from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.values.device import Decision, Devices, Undecided
 from amp_migrate.edit.edits import Edit, Insert
+from amp_migrate.migrate.scaling.lives import Lives
 from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, each_call, unpacked
@@ -33,6 +35,7 @@ class Traveller(Protocol):
     births: frozenset[Birth]
     born: list[Born]
     names: dict[Slot, str]
+    taken: set[str]
     attributes: set[tuple[str, str]]
 
     @property
@@ -44,6 +47,12 @@ class Traveller(Protocol):
 
     def is_own(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression names one of the group's optimizers, or what holds one."""
+
+    def lend(self, function: str, name: str) -> None:
+        """Give a function a switch that all who call it have by a name."""
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """Undo what is planned inside where the switch turns out not to reach a place."""
 
     def refuse_slots(self, slot: Slot) -> None:
         """A class with ``__slots__`` has no room for another attribute."""
@@ -112,12 +121,18 @@ class Births:
         travel: Traveller,
         bare: Collection[tuple[str, ir.Path]] = (),
         optional: Collection[Slot] = (),
+        used: Collection[str] = (),
     ) -> None:
         """``bare``: what asks for a switch, and may run without a step behind it. ``optional``: the slots
-        of which a test before their step asks whether they hold an optimizer."""
+        of which a test before their step asks whether they hold an optimizer. ``used``: the names
+        of other switches in the same files."""
         self.travel = travel
+        self.used = used
         self.bare = bare
         self.optional = optional
+        self.lives = Lives(travel.program, travel.scalers.ways)
+        self._from_the_start: set[Slot] = set()
+        """Attributes whose switches the objects get when they are made."""
 
     def give(self) -> None:
         """Insert the births, each right behind the optimizer's own, or the first of those that share it."""
@@ -144,8 +159,9 @@ class Births:
                 self._give_birth_first(births)
                 continue
             function, slot = births[0].function, births[0].slot
-            for stmt in self._anchors(function, births):
-                self._insert_birth(slot, function, stmt)
+            self._insert_births(
+                function, [(s, slot) for s in self._anchors(function, births)]
+            )
         self._give_none()
 
     def _refuse_apart(self, birth: Birth) -> None:
@@ -188,11 +204,14 @@ class Births:
             if self.travel.carried.is_scaler and turns and not again:
                 self._scattered(stmt.line)
             turns.append([(stmt, slot)])
-        for turn in turns:
-            stmt, slot = turn[0]
-            if self.travel.carried.is_scaler and self._are_neighbours(function, turn):
-                stmt, slot = turn[-1]
-            self._insert_birth(slot, function, stmt)
+        neighbours = self.travel.carried.is_scaler
+        self._insert_births(
+            function,
+            [
+                turn[-1 if neighbours and self._are_neighbours(function, turn) else 0]
+                for turn in turns
+            ],
+        )
 
     def _are_neighbours(self, function: str, turn: list[tuple[ir.Stmt, Slot]]) -> bool:
         """Whether nothing between the first and the last of some births may want the switch."""
@@ -344,6 +363,8 @@ class Births:
         for slot in self.optional:
             if slot.kind != "attribute" or slot not in travel.names:
                 continue
+            if slot in self._from_the_start:
+                continue
             known = travel.program.attribute_definitions(slot.owner, slot.name)
             made = {birth.function for birth in travel.births if birth.slot == slot}
             for definition in known:
@@ -365,12 +386,254 @@ class Births:
             self.travel.is_own(arg.value, function) for arg in call.args
         )
 
-    def _insert_birth(self, slot: Slot, function: str, stmt: ir.Stmt) -> None:
-        birth = next(
+    def _insert_births(self, function: str, places: list[tuple[ir.Stmt, Slot]]) -> None:
+        """Insert births behind some statements, or before the loops that would only repeat them."""
+        given: list[ir.Path] = []
+        for stmt, slot in places:
+            birth = replace(self._birth_of(slot, function), stmt=stmt, path=stmt.path)
+            loop = self._loop_outside(birth)
+            if loop is not None:
+                if not any(_comes_after(loop.path, path) for path in given):
+                    self._insert_birth(slot, function, stmt, (function, loop, True))
+                    given.append(loop.path)
+                # One that is there already goes on.
+                continue
+            if not self._is_from_the_start(birth) and not self._is_lent(birth):
+                self._insert_birth(slot, function, stmt)
+            given.append(stmt.path)
+
+    def _is_lent(self, birth: Birth) -> bool:
+        """Whether a function that makes an optimizer is given the switch by its callers, who call it again
+        and again; raises `Blocked` where it has to be and cannot."""
+        travel, slot = self.travel, birth.slot
+        if (
+            not travel.carried.is_scaler
+            or (slot.kind, slot.owner, slot.key) != ("variable", birth.function, None)
+            or not self.lives.is_made_again(birth)
+        ):
+            return False
+        lent, born, old = False, len(travel.born), travel.names[slot]
+        short, name = self.lives.is_short(birth), old
+        if old in self.used:
+            # Of which one may be at hand where this one is made.
+            name = travel.carried.free_name({*travel.taken, *self.used})
+        with travel.attempt():
+            if travel.chosen is None:
+                decision = decided(travel, birth.function, birth.stmt)
+                files = None if short else ir.file_of(birth.function)
+                self._lend(birth.function, name, decision, frozenset(), files)
+                lent = True
+                travel.taken.add(name)
+                for other, known in travel.names.items():
+                    if (other.owner, known) == (slot.owner, old):
+                        travel.names[other] = name
+        if not lent:
+            del travel.born[born:]
+            if short:
+                name = ir.local_name(birth.function)
+                reason = (
+                    f"each call of {name}() makes an optimizer for few steps, and its scaler "
+                    "would begin anew each time"
+                )
+                raise refused("AMP012", reason, birth.stmt.line)
+        return lent
+
+    def _lend(
+        self,
+        function: str,
+        name: str,
+        decision: Decision,
+        seen: frozenset[str],
+        file: str | None,
+    ) -> None:
+        """Make a switch where a function is called again and again, before that begins; ``file``: who
+        else is called stays as it is."""
+        program, lives = self.travel.program, self.lives
+        made: dict[str, ir.Stmt | None] = {}
+        sites = program.call_sites.get(function, [])
+        if function in seen or program.functions[function].is_async or decision.after:
+            raise refused("AMP012", "", program.functions[function].line)
+        if file and (program.is_public(function) or ir.file_of(function) != file):
+            raise refused("AMP012", "", program.functions[function].line)
+        for site in sorted(sites, key=lambda site: (site.caller, site.stmt.line)):
+            at, loop = site.caller, lives.loop_of_calls(site)
+            first = loop or site.stmt
+            if at in made:
+                # It has one, if it comes to that first.
+                known = made[at]
+                if known is not None and not _comes_after(first.path, known.path):
+                    raise refused("AMP012", "", first.line)
+                continue
+            there = replace(decision, enabled=self._said_by(site, decision.enabled))
+            if loop is None and lives.runs_again(at):
+                self._lend(at, name, there, seen | {function}, file)
+                made[at] = None
+            elif file and ir.file_of(at) != file:
+                raise refused("AMP012", "", first.line)
+            else:
+                made[at] = first
+                self._make_before(at, first, name, there)
+        self.travel.lend(function, name)
+
+    def _said_by(self, site: CallSite, enabled: str) -> str:
+        """A condition as the caller of a function says it; raises `Blocked` where it cannot."""
+        program, function = self.travel.program, site.callee
+        own = program.functions[function].self_name
+        func = site.call.func
+
+        def said(found: re.Match[str]) -> str:
+            name = found[0]
+            given: ir.Expr | None = None
+            if name == own and isinstance(func, ir.Attr):
+                given = func.value
+            elif program.is_param(function, name):
+                given = program.argument_at(site, name)
+            elif not program.definitions(function, name) and (
+                name == self.travel.devices.torch_names.of(site.caller)
+                or ir.file_of(function) == ir.file_of(site.caller)
+            ):
+                return name
+            text = ir.render(given) if isinstance(given, (ir.Name, ir.Attr)) else None
+            if text is None:
+                raise refused("AMP041", "", site.call.line)
+            return text
+
+        return re.sub(r"(?<![\w.\"'])[^\W\d]\w*(?![\"'])", said, enabled)
+
+    def _make_before(
+        self, function: str, stmt: ir.Stmt, name: str, decision: Decision
+    ) -> None:
+        travel = self.travel
+        others = [n for n in travel.names.values() if n == name]
+        if len(others) > 1 or not self._is_known(decision, function, stmt):
+            raise refused("AMP012", "", stmt.line)
+        travel.refuse_variables(function, stmt.path)
+        torch = travel.devices.torch_names.of(function)
+        code = travel.carried.made(name, decision.enabled, torch)
+        travel.place(function, Insert(stmt.path, code, after=False))
+        travel.born.append(Born(function, stmt.line, code))
+
+    def _is_from_the_start(self, birth: Birth) -> bool:
+        """Whether an object has the switch from its start on, whose method may make the optimizer again."""
+        slot, program = birth.slot, self.travel.program
+        if slot in self._from_the_start:
+            return True
+        init = program.functions.get(f"{slot.owner}.__init__")
+        if slot.kind != "attribute" or slot.key is not None or init is None:
+            return False
+        if program.is_property(birth.function):
+            return False
+        if init.qualname == birth.function or not self.lives.is_made_again(birth):
+            return False
+        makes = program.functions[birth.function].class_name
+        for one in program.family(slot.owner):
+            begins = program.method(one, "__init__")
+            if begins != init.qualname and makes in program.bases(one):
+                body = () if begins is None else program.functions[begins].body
+                if not any(
+                    init.qualname in program.callees(call, begins or "")
+                    for stmt in body
+                    for call in calls_of(stmt)
+                ):
+                    # An object that does not begin there.
+                    return False
+        there = [
+            other.stmt
+            for other in self.travel.births
+            if (other.slot, other.function) == (slot, init.qualname)
+        ]
+        if there:
+            return any(stmt in init.body for stmt in there)
+        if init.self_name is None or any(
+            stmt.kind == "return" for stmt in ir.statements(init.body)
+        ):
+            return False
+        first = next(
+            (s for s in init.body if self._leads_to(init.qualname, s, birth)), None
+        )
+        place = init.qualname, first or init.body[-1], first is not None
+        try:
+            self._insert_birth(slot, birth.function, birth.stmt, place)
+        except Blocked:
+            return False
+        self._from_the_start.add(slot)
+        return True
+
+    def _refuse_another(self, birth: Birth, decision: Decision) -> None:
+        """Raise `Blocked` where the condition beside an optimizer is another one than elsewhere."""
+        said = decided(self.travel, birth.function, birth.stmt).enabled
+        names = re.findall(r"[^\W\d]\w*", said)
+        function = self.travel.program.functions[birth.function]
+        if said != decision.enabled and not {*names} & {*function.bound}:
+            raise refused("AMP041", "", birth.stmt.line)
+
+    def _leads_to(self, function: str, stmt: ir.Stmt, birth: Birth) -> bool:
+        """Whether a statement calls the function that makes an optimizer, or what calls that."""
+        program = self.travel.program
+        pending = [
+            c for _, call in each_call((stmt,)) for c in program.callees(call, function)
+        ]
+        for one in pending:
+            if one in program.functions:
+                pending += (
+                    callee
+                    for _, call in each_call(program.functions[one].body)
+                    for callee in program.callees(call, one)
+                    if callee not in pending
+                )
+        return birth.function in pending
+
+    def _loop_outside(self, birth: Birth) -> ir.Stmt | None:
+        """The loop before which a switch can be made, where it only would make one again and again."""
+        if birth.slot.kind != "variable" or birth.slot.key is not None:
+            return None
+        loop = self.lives.loop_outside(birth)
+        if loop is None:
+            return None
+        decision = decided(self.travel, birth.function, birth.stmt)
+        return loop if self._is_known(decision, birth.function, loop) else None
+
+    def _is_known(self, decision: Decision, function: str, later: ir.Stmt) -> bool:
+        """Whether a condition is known before a statement, and the same in all of it."""
+        program, control = self.travel.program, self.travel.program.control(function)
+        after, size = decision.after, len(later.path)
+        if after is not None and after.line >= later.line:
+            return False
+        bound = (
+            ir.render(target)
+            for path, stmt in control.statements.items()
+            if path[:size] == later.path
+            for target, _, _ in unpacked(stmt)
+        )
+        if any(
+            re.search(rf"(?<![\w.]){re.escape(one)}(?!\w)", decision.enabled)
+            for one in bound
+            if one is not None
+        ):
+            return False
+        for name in re.findall(r"[^\W\d]\w*", decision.enabled):
+            before, from_start = control.reaching(name, later.path)
+            if program.definitions(function, name) and (not before or from_start):
+                return ir.is_top(function) or program.is_param(function, name)
+        return True
+
+    def _birth_of(self, slot: Slot, function: str) -> Birth:
+        return next(
             b
             for b in sorted(self.travel.births, key=lambda b: b.stmt.line)
             if b.slot == slot and b.function == function
         )
+
+    def _insert_birth(
+        self,
+        slot: Slot,
+        function: str,
+        stmt: ir.Stmt,
+        place: tuple[str, ir.Stmt, bool] | None = None,
+    ) -> None:
+        """Insert a birth behind a statement, or in another ``place``: function, statement, whether before
+        that."""
+        birth = self._birth_of(slot, function)
         if HIDDEN in slot.name:
             reason = "the optimizer is made inside the call of partial()"
             raise refused("AMP010", reason, stmt.line)
@@ -383,6 +646,12 @@ class Births:
         targets = [target for target, _, _ in unpacked(birth.stmt)]
         if slot.kind == "attribute" and self.travel.program.is_property(function):
             function, stmt, itself = self._made_first(slot, function, stmt)
+            targets = [ir.Attr(itself, slot.name)]
+        home, anchor, before = place or (function, stmt, False)
+        if home != function:
+            self._refuse_another(birth, decided(self.travel, home, anchor))
+            function, stmt = home, anchor
+            itself = ir.Name(self.travel.program.functions[home].self_name or "self")
             targets = [ir.Attr(itself, slot.name)]
         call = birth.stmt.value
         if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
@@ -408,7 +677,7 @@ class Births:
                 self.travel.refuse_slots(slot)
             name = f"{holder}.{name}"
         else:
-            self.travel.refuse_variables(function, stmt.path)
+            self.travel.refuse_variables(function, anchor.path)
         enabled, torch = decision.enabled, self.travel.devices.torch_names.of(function)
         if self.travel.chosen is not None:
             dtype = self.travel.chosen.names[slot]
@@ -416,9 +685,12 @@ class Births:
                 dtype = f"{holder}.{dtype}"
             enabled = f"{dtype} is {torch}.float16"
         code = self.travel.carried.made(name, enabled, torch)
-        anchor = decision.after if decision.after is not None else stmt
+        if decision.after is not None:
+            if before and decision.after.line >= anchor.line:
+                raise refused("AMP041", "the device is decided later", anchor.line)
+            anchor, before = decision.after, False
         self._declare_global(slot, function)
-        self.travel.place(function, Insert(anchor.path, code))
+        self.travel.place(function, Insert(anchor.path, code, not before))
         self.travel.born.append(Born(function, anchor.line, code))
 
     def _made_first(

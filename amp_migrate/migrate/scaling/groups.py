@@ -51,7 +51,8 @@ class Group:
             backward.function for loop in self.loops for backward in loop.backwards
         }
         owners = {slot.owner for slot in self.slots if slot.kind != "unknown"}
-        return loops | owners | {birth.function for birth in self.births}
+        lent = set() if self.travel is None else self.travel.lent
+        return loops | owners | lent | {birth.function for birth in self.births}
 
     @property
     def files(self) -> frozenset[str]:

@@ -89,6 +89,8 @@ class Travel:
         """The switches that a function is given which has no optimizer of its own."""
         self.attributes: set[tuple[str, str]] = set()
         """(class, name of a switch that its instances have)."""
+        self.lent: set[str] = set()
+        """The functions that make a switch for others, or are given it by those."""
         self._name_slots()
 
     @contextmanager
@@ -716,6 +718,19 @@ class Travel:
             else:
                 value = self.visible_in(site.caller, _through(ways, site))
             self._add_argument(site.caller, site.stmt, site.call, name, value)
+
+    def lend(self, function: str, name: str) -> None:
+        """Give a function a switch that all who call it have by a name."""
+        ways = frozenset(
+            way for way in self.scalers.ways if any(at == function for at, _ in way)
+        )
+        for site in self.program.call_sites.get(function, []):
+            self._handed[site.caller, _through(ways, site)] = name
+        self.lent |= {
+            function,
+            *(site.caller for site in self.program.call_sites[function]),
+        }
+        self._pass_parameter(function, name, None, ways)
 
     def _is_foreign(self, given: ir.Expr | None, function: str) -> bool:
         """Whether an argument is an optimizer that this switch does not belong to."""
