@@ -222,3 +222,47 @@ def test_a_parameter_that_keeps_values() -> None:
     result = migrate_source(source, path="train.py")
     assert "= out.detach().to(self.kept.dtype)" in result.output
     check_runs(source, result.output)
+
+
+POWER = """\
+def normed(v):
+    return v / (v.norm() + 1e-12)
+class Bounded(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        w = module.weight
+        del module._parameters["weight"]
+        for name, value in (("bar", w), ("u", w.new_ones(8)), ("v", w.new_ones(8))):
+            kept = nn.Parameter(normed(value.data), requires_grad=name == "bar")
+            module.register_parameter("weight_" + name, kept)
+    def forward(self, x):
+        u, v, w = (getattr(self.module, "weight_" + name) for name in ("u", "v", "bar"))
+        v.data = normed(torch.mv(torch.t(w.view(8, -1).data), u.data))
+        u.data = normed(torch.mv(w.view(8, -1).data, v.data))
+        self.module.weight = w / u.dot(w.view(8, -1).mv(v))
+        return self.module(x)
+"""
+
+
+def test_a_tensor_that_lasts_keeps_its_dtype() -> None:
+    """By spectral norm, written by hand, the vectors were half from then on: evaluation, without autocast,
+    raised."""
+    source = _program(("out = self.fc(x)",)).replace("class Net", f"{POWER}class Net")
+    source = source.replace("nn.Linear(8, 8)\n", "Bounded(nn.Linear(8, 8))\n")
+    source += "    with torch.no_grad():\n        print(model(x).mean().item())\n"
+    result = migrate_source(source, path="train.py")
+    assert "v.data = normed(" in result.output
+    assert ".to(v.dtype)\n" in result.output and ".to(u.dtype)\n" in result.output
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["self.fc.weight.data = self.fc.weight.data * 0.9", "self.data = self.fc(x)"],
+)
+def test_what_stays_fp32_by_itself_is_not_cast(line: str) -> None:
+    source = _program((line, "out = self.fc(x)"))
+    result = migrate_source(source, path="train.py")
+    assert result.changed and ".dtype" not in result.output
+    check_runs(source, result.output)

@@ -1,4 +1,4 @@
-"""Stores by a mask or by indices, which want a value of their tensor's dtype."""
+"""Stores by a mask or by indices, or into ``.data``, of values that are to be of their tensor's dtype."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import CastLike
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.remedies import Planner, Remedies
 from amp_migrate.program import ir
@@ -29,6 +31,10 @@ class Stores(Planner):
         if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
             return None
         for target in stmt.targets:
+            if isinstance(target, ir.Attr) and target.attr == "data":
+                if not self._keeps_dtype(function, stmt, target.value):
+                    message = "a tensor that lasts would be half from here on"
+                    return Refusal("AMP020", message, stmt.line)
             if not isinstance(target, ir.Item) or _is_text(target.key):
                 continue
             if isinstance(target.value, ir.Name):
@@ -66,6 +72,34 @@ class Stores(Planner):
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _keeps_dtype(self, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
+        """``u.data = v`` gives a tensor that lasts another one: whether that is of its dtype, where need be
+        by a cast. With AMP off it is, where nothing in the program is of another float than fp32.
+        """
+        if stmt.value is None or self.program.instance_classes(tensor, function):
+            return True
+        value, held = Made(stmt.value, function, stmt), Made(tensor, function, stmt)
+        if self._is_like(value, tensor):
+            return True
+        text, steps = ir.render(tensor), steps_to(stmt, stmt.value)
+        if text is None or "(" in text or steps is None:
+            return False
+        alike = self.dtypes.is_fp32(value) and self.dtypes.is_fp32(held)
+        if not alike and (self.remedies.has_halves or self.remedies.has_doubles):
+            return False
+        self.remedies.edit(function, CastLike(stmt.path, steps, text))
+        return True
+
+    def _is_like(self, value: Made, tensor: ir.Expr) -> bool:
+        """Whether a value is no half one, but for what it takes from a tensor itself."""
+        full = self.halves.made_full
+        own = {id(one) for one in ir.walk(value.expr) if one == tensor} - full
+        full |= own
+        try:
+            return self.halves.is_never_half(value)
+        finally:
+            full -= own
 
     def _says_dtype(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
         """Whether a value says its dtype itself, and that is right for what it goes into."""
