@@ -292,3 +292,73 @@ def test_a_function_that_gives_a_number_and_keeps_what_the_loss_is_made_of(
         lines = result.output.splitlines()
         (call,) = (i for i, line in enumerate(lines) if "= select(x, kept)" in line)
         assert "with torch.autocast(" in lines[call - 1]
+
+
+_ACTS = {
+    "an int": """\
+        if random.random() < 0.1:
+            return random.randrange(3)
+        with torch.no_grad():
+            state = state.reshape(1, 8).to(device)
+            return int(self.net(state).argmax(1))
+""",
+    "the place of the greatest": """\
+        with torch.no_grad():
+            return self.net(state[None].to(device)).argmax(1)[0]
+""",
+    "the place that max() tells": """\
+        out = self.net(state[None].to(device)).max(1)[1].detach().cpu()
+        return out[0]
+""",
+}
+_GREEDY = """\
+import random
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+torch.manual_seed(0)
+random.seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Buffer:
+    def __init__(self):
+        self.rows = []
+    def add(self, state, action, reward):
+        self.rows.append((state, action, reward))
+    def sample(self):
+        states, actions, rewards = zip(*random.sample(self.rows, 4))
+        actions = torch.tensor([[int(one)] for one in actions])
+        return torch.stack(states), actions, torch.tensor(rewards)
+class Agent:
+    def __init__(self):
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).to(device)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=1e-2)
+    def select(self, state):
+ACT    def train(self, buffer):
+        states, actions, rewards = buffer.sample()
+        values = self.net(states.to(device)).gather(1, actions.to(device)).squeeze(1)
+        loss = F.smooth_l1_loss(values, rewards.to(device))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+agent, buffer = Agent(), Buffer()
+state = torch.randn(8)
+for t in range(12):
+    if t < 2:
+        action = random.randrange(3)
+    else:
+        action = agent.select(state)
+    reward = float(t % 3)
+    buffer.add(state, action, reward)
+    state = torch.randn(8)
+    if t > 5:
+        agent.train(buffer)
+"""
+
+
+@pytest.mark.parametrize("name", _ACTS)
+def test_what_an_integer_was_chosen_by_is_no_part_of_the_loss(name: str) -> None:
+    source = _GREEDY.replace("ACT", _ACTS[name])
+    result = migrate_source(source)
+    assert result.output.count("with torch.autocast(") == 1
+    assert "    buffer.add(state, action, reward)" in result.output.splitlines()
+    check_runs(source, result.output)

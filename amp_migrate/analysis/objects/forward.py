@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.analysis.objects.contents import Contents
-from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.analysis.tables import dtype_table, vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_part, unpacked
 from amp_migrate.program.link import Program, Ref
@@ -31,6 +32,8 @@ _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".sp
 """Beginnings of the names of functions, and of methods, that compute no forward."""
 _NO_MODULES = tuple("torch. torchvision. numpy. builtins. argparse. functools.".split())
 _LEAVES_TORCH = ("numpy", "item", "tolist")
+_PLACES = ("argmax", "argmin", "argsort", "multinomial")
+"""What gives integers, which have no gradient."""
 _MAKES_TENSOR = re.compile(
     r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
 )
@@ -116,7 +119,7 @@ class Forward:
                 yield from self._with_gradients(child, function)
 
     def _gives_arrays(self, qualname: str) -> bool:
-        """Whether all that a function does is to return what has left torch: an action, say."""
+        """Whether all that a function does is to return what has left torch, or integers: an action, say."""
         if qualname not in self._arrays:
             self._arrays[qualname] = False
             body = self.program.functions[qualname].body
@@ -154,16 +157,22 @@ class Forward:
         match expr:
             case ir.Const():
                 return True
-            case ir.Call(func=ir.Attr(attr=attr)) if attr in _LEAVES_TORCH:
+            case ir.Call(func=ir.Attr(attr=attr)) if attr in (*_LEAVES_TORCH, *_PLACES):
                 return True
             case ir.Call(func=func):
                 origin = program.origin(func, function)
                 if origin is not None:
-                    return origin.startswith("numpy.")
+                    return origin.startswith("numpy.") or (
+                        dtype_table.NUMBERS.fullmatch(origin) is not None
+                    )
                 callees = program.callees(expr, function)
                 if callees:
                     return all(map(self._gives_arrays, callees))
                 return isinstance(func, ir.Attr) and are((func.value,))
+            case ir.Item(
+                value=value, key=ir.Const(value=1 | -1)
+            ) if dtype_table.tells_places(value, 1):
+                return True
             case ir.Item(value=value):
                 return are((value,))
             case ir.Display(items=items) | ir.Operation(operands=items):
@@ -210,7 +219,8 @@ class Forward:
         params = {param.name for param in self.program.functions[qualname].params}
         for stmt in self.program.statements(qualname):
             bound = self.kills(stmt, qualname)
-            for variable in self.writes(stmt, qualname):
+            # What stands in a block is looked at by itself.
+            for variable in self.writes(replace(stmt, blocks=()), qualname):
                 if own is not None and variable.startswith(f"{own[0]}."):
                     return False
                 if variable in params - bound or (
