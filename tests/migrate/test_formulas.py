@@ -20,6 +20,46 @@ loss = 1e-3 * gram + F.mse_loss(model(x), y.expand(8, 4))
 ---
     h = h.float()
 
+=== sums of a batch that are kept
+class Codes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+        self.register_buffer("code", torch.randn(4, 3))
+        self.register_buffer("sums", torch.zeros(4, 3))
+    def forward(self, x):
+        h = self.body(x) * 200
+        chosen = torch.cdist(h, self.code.t()).argmin(1)
+        hot = F.one_hot(chosen, 3).type(h.dtype)
+        sums = h.transpose(0, 1) @ hot.expand(-1, 3)
+        with torch.no_grad():
+            self.sums.data.mul_(0.9).add_(sums, alpha=0.1)
+        return h + self.sums.mean()
+model = Codes().to(device)
+---
+loss = 1e-4 * F.mse_loss(model(x), y.expand(8, 4))
+---
+sums = h.float().transpose(0, 1) @ hot.expand(-1, 3)
+
+=== sums of a batch that are kept in another form
+class Codes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+        self.kept = nn.Parameter(torch.zeros(3, 4), requires_grad=False)
+    def forward(self, x):
+        h = self.body(x)
+        hot = torch.zeros(8, 3, device=x.device)
+        hot.scatter_(1, torch.arange(8, device=x.device)[:, None] % 3, 1)
+        found = torch.matmul(hot.t(), h)
+        self.kept.data = self.kept.data * 0.9 + 0.1 * found.detach()
+        return h * self.kept.sum(0)
+model = Codes().to(device)
+---
+loss = F.mse_loss(model(x), y.expand(8, 4))
+---
+            found = torch.matmul(hot.t(), h.float())
+
 === a variance
 model = nn.Linear(6, 4).to(device)
 ---
@@ -417,6 +457,17 @@ def test_refused(name: str) -> None:
     assert found.code == "AMP020"
     assert found.blocker is not None
     assert found.blocker.text.startswith(case.lines[0])
+
+
+def test_a_product_that_is_only_shown_is_left_in_half() -> None:
+    """What an attribute is given anew is no sum."""
+    case = MIGRATED["sums of a batch that are kept"]
+    shown = case.source.replace(
+        "self.sums.data.mul_(0.9).add_(sums, alpha=0.1)", "self.shown = sums + 1"
+    )
+    output = migrate_source(shown).output
+    assert output != shown and "enabled=False" not in output
+    check_runs(shown, output)
 
 
 def test_bfloat16_has_the_range_of_fp32_and_fewer_digits() -> None:

@@ -1,5 +1,6 @@
-"""Products of a value with its own transpose: sums of squares, the first to overflow in float16. And
-those of sparse matrices, which half precision does not have.
+"""Products of a value with its own transpose: sums of squares, the first to overflow in float16. So are
+sums over a batch that statistics are kept of, where one infinite value stays for good. And products of
+sparse matrices, which half precision does not have.
 
 Such a product runs in an island of fp32 with its factors cast up, where its statement has nothing else
 that autocast is for.
@@ -15,14 +16,17 @@ from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
 _SPARSE = operations("sparse")
 _KEEPS = frozenset("contiguous clone detach".split())
+_CHANGES = frozenset("add_ copy_ lerp_ mul_ sub_".split())
 _GOES_ON = operations("fp32", "first", "promoted") - operations("promote")
 """What autocast computes in fp32, or in what it is given."""
+_Product = tuple[ir.Expr, tuple[ir.Expr, ir.Expr] | None, str]
+"""A product, its factors if those are followed, and what is to be said of it."""
 
 
 def of_products(
@@ -30,12 +34,13 @@ def of_products(
 ) -> Refusal | None:
     """A Gram matrix of values that are not normalized, or another such product, that cannot have an
     island."""
-    for expr in stmt.exprs:
-        for product, factors, message in _overflowing(remedies.program, function, expr):
-            if factors is None or not _isolate(
-                remedies, forward, function, stmt, product, factors
-            ):
-                return Refusal("AMP020", message, stmt.line)
+    program = remedies.program
+    found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
+    for product, factors, message in found or _kept(program, function, stmt):
+        if factors is None or not _isolate(
+            remedies, forward, function, stmt, product, factors
+        ):
+            return Refusal("AMP020", message, stmt.line)
     return None
 
 
@@ -60,7 +65,7 @@ def _isolate(
         return False
     edits: list[Found] = [(function, Island(stmt.path))]
     tensors = not isinstance(product, ir.Operation) or any(
-        isinstance(inner, ir.Attr) and inner.attr in ("t", "permute")
+        isinstance(inner, ir.Attr) and inner.attr in ("t", "permute", "transpose")
         for inner in ir.walk(product)
     )
     for factor in factors:
@@ -87,10 +92,42 @@ def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
     return any(inner is product for inner in ir.walk(expr))
 
 
-def _overflowing(
-    program: Program, function: str, expr: ir.Expr
-) -> Iterator[tuple[ir.Expr, tuple[ir.Expr, ir.Expr] | None, str]]:
-    """Products, their factors if those are followed, and what is to be said of them."""
+def _kept(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
+    """``sums = x.t() @ chosen``, where an attribute is updated by ``sums``."""
+    value = stmt.value
+    if stmt.kind != "assign" or value is None or len(stmt.targets) != 1:
+        return
+    factors = _factors(program, function, value)
+    if factors is None or not (
+        "einsum" in set(ir.words_in(value)) or _turn(program, function, factors[0])
+    ):
+        return
+    if any(_updates(s, stmt.targets[0]) for s in program.statements(function)):
+        yield value, factors, "a sum that is kept may overflow in float16"
+
+
+def _updates(stmt: ir.Stmt, name: ir.Expr) -> bool:
+    """Whether a statement changes an attribute, of which something stays, by what a variable holds."""
+    match stmt:
+        case ir.Stmt(
+            kind="assign" | "augassign" as kind,
+            targets=(ir.Attr() as kept,),
+            value=ir.Operation() | ir.Call() as value,
+        ):
+            parts = [*ir.walk(value)]
+            return name in parts and (kind == "augassign" or kept in parts)
+    for call in calls_of(stmt):
+        changed: ir.Expr = call
+        while isinstance(changed, ir.Call) and ir.method_of(changed) in _CHANGES:
+            assert isinstance(changed.func, ir.Attr)
+            changed = changed.func.value
+        if changed is not call and isinstance(changed, ir.Attr):
+            if any(name in ir.walk(arg.value) for arg in call.args):
+                return True
+    return False
+
+
+def _overflowing(program: Program, function: str, expr: ir.Expr) -> Iterator[_Product]:
     for inner in ir.walk(expr):
         factors = _factors(program, function, inner)
         if isinstance(inner, ir.Call) and _name(program, function, inner) in _SPARSE:
