@@ -39,7 +39,7 @@ model = Codes().to(device)
 ---
 loss = 1e-4 * F.mse_loss(model(x), y.expand(8, 4))
 ---
-sums = h.float().transpose(0, 1) @ hot.expand(-1, 3)
+            sums = h.transpose(0, 1).float() @ full_hot.expand(-1, 3)
 
 === sums of a batch that are kept in another form
 class Codes(nn.Module):
