@@ -318,7 +318,11 @@ class _Editor:
             value = f"{edit.name}.float()"
             if edit.dtype is not None:
                 value = full_where_half(edit.name, edit.dtype, self.plan.torch_name)
-            before += self.snippets.statements(f"{edit.name} = {value}", indent)
+            made = self.snippets.statements(f"{edit.name} = {value}", indent)
+            if edit.after:
+                after += made
+            else:
+                before += made
         for edit in self._take(path, Insert):
             assert isinstance(edit, Insert)
             made = self.snippets.statements(edit.code, indent)

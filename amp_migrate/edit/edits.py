@@ -183,6 +183,8 @@ class Recast:
     path: Path
     name: str
     dtype: str | None = None
+    after: bool = False
+    """It stands behind the statement, which gives ``x.data`` its value."""
 
 
 @dataclass(frozen=True, slots=True)

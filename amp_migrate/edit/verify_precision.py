@@ -177,11 +177,17 @@ def _without_recasts(before: list[object], after: list[object]) -> list[object]:
 
 
 def _is_recast(stmt: object) -> bool:
-    """``x = x.float()``, also only where ``x`` is half."""
+    """``x = x.float()``, also only where ``x`` is half; so may ``x.data`` be cast."""
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
         return False
     x, wide = stmt.targets[0], _widened(stmt.value)
     said = ast.unparse(stmt.value) if wide is None else f"{ast.unparse(wide)}.float()"
+    if isinstance(x, ast.Attribute):
+        return (
+            wide is not None
+            and x.attr == "data"
+            and said == f"{ast.unparse(x)}.float()"
+        )
     return isinstance(x, ast.Name) and said == f"{x.id}.float()"
 
 

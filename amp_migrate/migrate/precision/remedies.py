@@ -25,7 +25,6 @@ SHAPES = operations("still")
 Found = tuple[str, Edit]
 """A function, and an edit of one of its statements."""
 
-_DOUBLES = ("double", "float64", "DoubleTensor")
 _HALVES = frozenset("float16 HalfTensor bfloat16 BFloat16Tensor".split())
 
 
@@ -206,15 +205,6 @@ class Remedies:
             for qualname, function in program.functions.items()
             for expr in (*(p.default for p in function.params), *function.decorators)
             if expr is not None
-        )
-
-    @cached_property
-    def has_doubles(self) -> bool:
-        """Whether what can run here may have values of float64."""
-        return any(
-            self.flow.can_run(function)
-            for word in _DOUBLES
-            for function, _ in self.program.mentioning(word)
         )
 
     def _makes_half(self, stmt: ir.Stmt, function: str) -> bool:

@@ -10,7 +10,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import CastLike
+from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.remedies import Planner, Remedies
 from amp_migrate.program import ir
@@ -74,21 +74,21 @@ class Stores(Planner):
         return None
 
     def _keeps_dtype(self, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
-        """``u.data = v`` gives a tensor that lasts another one: whether that is of its dtype, where need be
-        by a cast. With AMP off it is, where nothing in the program is of another float than fp32.
-        """
+        """``u.data = v`` gives a tensor that lasts another one: whether that is as wide as with AMP off,
+        where need be by a cast."""
         if stmt.value is None or self.program.instance_classes(tensor, function):
             return True
-        value, held = Made(stmt.value, function, stmt), Made(tensor, function, stmt)
+        value = Made(stmt.value, function, stmt)
         if self._is_like(value, tensor):
             return True
         text, steps = ir.render(tensor), steps_to(stmt, stmt.value)
-        if text is None or "(" in text or steps is None:
+        if steps is not None and self.dtypes.is_fp32(value):
+            self.remedies.edit(function, Upcast(stmt.path, steps))
+        elif text is None or "(" in text or self.remedies.has_halves:
             return False
-        alike = self.dtypes.is_fp32(value) and self.dtypes.is_fp32(held)
-        if not alike and (self.remedies.has_halves or self.remedies.has_doubles):
-            return False
-        self.remedies.edit(function, CastLike(stmt.path, steps, text))
+        else:
+            half = self.remedies.dtype
+            self.remedies.edit(function, Recast(stmt.path, f"{text}.data", half, True))
         return True
 
     def _is_like(self, value: Made, tensor: ir.Expr) -> bool:

@@ -467,7 +467,7 @@ class Regions:
             inside = self._inside(stmt, function, needed)
             computes, reads = bool(inside.forward), inside.needed
         else:
-            computes = self.forward.gives_gradients(stmt, function)
+            computes = self._gives_gradients(stmt, function)
             reads = self.forward.uses(stmt, function, gradients=True)
         if computes and kept_out is None:
             found.forward.add(stmt.path)
@@ -489,11 +489,18 @@ class Regions:
         found = _Slice(function, set(), set(), set(needed))
         for _ in range(_MOST_TURNS if stmt.kind in ("for", "while") else 1):
             self._open(stmt, found.needed, found)
-        if self.forward.gives_gradients(stmt, function):
+        if self._gives_gradients(stmt, function):
             found.forward.add(stmt.path)
         if stmt.value is not None:
             found.needed |= self.forward.reads_of(stmt.value, function, True)
         return found
+
+    def _gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a plain statement computes a part of a loss; what an optimizer of the program computes in
+        its step, by a closure that it may be given, is none."""
+        return self.forward.gives_gradients(stmt, function) and all(
+            event.kind != "step" for event in self.events.of(function, stmt)
+        )
 
     def _only_trains(self, stmt: ir.Stmt, function: str, needed: set[str]) -> bool:
         """Whether a call for its effect has trained, and left behind what it no longer needs."""
