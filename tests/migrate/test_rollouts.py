@@ -362,3 +362,43 @@ def test_what_an_integer_was_chosen_by_is_no_part_of_the_loss(name: str) -> None
     assert result.output.count("with torch.autocast(") == 1
     assert "    buffer.add(state, action, reward)" in result.output.splitlines()
     check_runs(source, result.output)
+
+
+_LABELS = """\
+import numpy as np
+import torch
+import torch.nn as nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = [torch.randn(6, 8) for _ in range(4)]
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def labels(net, log):
+    found = []
+    with torch.no_grad():
+        for x in data:
+            found.append(net(x.to(device)).float().cpu())
+    _, chosen = torch.max(torch.cat(found), 1)
+    seen = np.where(np.bincount(chosen.numpy(), minlength=3) > 0)
+    seen = seen[0]
+    chosen = seen[chosen.numpy() % len(seen)]
+    log.write("labels")
+    return chosen.astype("int64")
+log = open("/dev/null", "w")
+for turn in range(8):
+    if turn % 4 == 0:
+        known = labels(model, log)
+        known = torch.from_numpy(known).to(device)
+    x = data[turn % 4].to(device)
+    loss = nn.functional.cross_entropy(model(x), known[:6])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_labels_that_a_pass_over_the_data_gives_are_no_part_of_the_loss() -> None:
+    result = migrate_source(_LABELS)
+    assert "        known = labels(model, log)" in result.output.splitlines()
+    assert result.output.count("with torch.autocast(") == 1
+    check_runs(_LABELS, result.output)

@@ -32,13 +32,13 @@ _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".sp
 """Beginnings of the names of functions, and of methods, that compute no forward."""
 _NO_MODULES = tuple("torch. torchvision. numpy. builtins. argparse. functools.".split())
 _LEAVES_TORCH = ("numpy", "item", "tolist")
+_OF_FILES = ("write", "flush", "close")
 _PLACES = ("argmax", "argmin", "argsort", "multinomial")
 """What gives integers, which have no gradient."""
 _MAKES_TENSOR = re.compile(
     r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
 )
 _OFF = ("no_grad", "inference_mode")
-_MOST_STEPS = 6
 
 
 class Forward:
@@ -146,13 +146,14 @@ class Forward:
                     value = stmt.value
         return value
 
-    def _is_array(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+    def _is_array(
+        self, expr: ir.Expr, function: str, around: frozenset[str] = frozenset()
+    ) -> bool:
+        """``around``: the variables whose values are being looked at."""
         program = self.program
-        if depth > _MOST_STEPS:
-            return False
 
         def are(parts: Iterable[ir.Expr]) -> bool:
-            return all(self._is_array(part, function, depth + 1) for part in parts)
+            return all(self._is_array(part, function, around) for part in parts)
 
         match expr:
             case ir.Const():
@@ -177,6 +178,8 @@ class Forward:
                 return are((value,))
             case ir.Display(items=items) | ir.Operation(operands=items):
                 return are(items)
+            case ir.Name(id=name) if name in around:
+                return True
             case ir.Name(id=name):
                 params = program.functions[function].params
                 if program.owner(name, function) != function or any(
@@ -189,10 +192,16 @@ class Forward:
                     and all(
                         d.value is not None
                         and d.stmt.kind == "assign"
-                        and self._is_array(d.value, function, depth + 1)
+                        and (
+                            dtype_table.tells_places(d.value, d.index)
+                            or self._is_array(d.value, function, around | {name})
+                        )
                         for d in found
                     )
-                    and are(self._put_into(expr, function))
+                    and all(
+                        self._is_array(put, function, around | {name})
+                        for put in self._put_into(expr, function)
+                    )
                 )
         return False
 
@@ -529,8 +538,9 @@ class Forward:
                 }
             if inner.kind == "expr" and isinstance(inner.value, ir.Call):
                 # x.append(loss), x.update(...): a call for its effect may change its receiver.
-                if isinstance(inner.value.func, ir.Attr):
-                    variable = self.variable(inner.value.func.value, function)
+                func = inner.value.func
+                if isinstance(func, ir.Attr) and func.attr not in _OF_FILES:
+                    variable = self.variable(func.value, function)
                     if variable is not None:
                         found.add(variable)
             for call in calls_of(inner):
