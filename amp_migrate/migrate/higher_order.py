@@ -272,6 +272,12 @@ class HigherOrder:
         bounds = set() if inputs is None else forward.reads_of(inputs, function)
         needed = forward.reads_of(outputs, function) - bounds
         first = index if forward.in_expression(outputs, function) else -1
+        around = next(iter(program.control(function).around(stmt.path)), None)
+        if first < 0 and around is not None and around.kind in ("if", "with"):
+            if not any(forward.writes(one, function) & needed for one in block[:index]):
+                # Both arms of an `if` may differentiate what is computed before it.
+                yield from self._span(function, around, outputs, inputs, line, depth)
+                return
         for earlier in reversed(block[:index]):
             if earlier.kind in ("functiondef", "classdef"):
                 continue

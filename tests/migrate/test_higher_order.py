@@ -68,6 +68,25 @@ CASES = {
 +        gp = (grads.norm(2, 1) - 1).pow(2).mean()
 +        loss = criterion(model(x), y) + gp
 """ + BACK,
+    "in both arms of an if": SETUP + """\
+     mix = (torch.rand(4, 1) * x).requires_grad_(True)
+-    out = model(mix)
+-    if device.type == "cuda":
+-        grads = torch.autograd.grad(out, mix, torch.ones(out.size()).cuda(), create_graph=True)[0]
+-    else:
+-        grads = torch.autograd.grad(out, mix, torch.ones(out.size()), create_graph=True)[0]
+-    gp = (grads.norm(2, 1) - 1).pow(2).mean()
+-    loss = criterion(model(x), y) + gp
++    AUTOCAST
++        with torch.autocast("cuda", enabled=False):
++            out = model(mix)
++            if device.type == "cuda":
++                grads = torch.autograd.grad(out, mix, torch.ones(out.size()).cuda(), create_graph=True)[0]
++            else:
++                grads = torch.autograd.grad(out, mix, torch.ones(out.size()), create_graph=True)[0]
++        gp = (grads.norm(2, 1) - 1).pow(2).mean()
++        loss = criterion(model(x), y) + gp
+""" + BACK,
     "outputs are handed over": """\
  def penalty(y, x):
      grads = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)[0]
