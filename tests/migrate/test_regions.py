@@ -1121,3 +1121,36 @@ def test_what_a_function_that_trains_gives_back_is_left_alone(given: str) -> Non
     output = migrate_source(source, path="train.py").output
     assert "\n    made = body(x)\n    with torch.autocast" in output
     assert "scaler.step(other)" in output
+
+
+def test_the_step_of_an_optimizer_of_the_program_is_no_forward() -> None:
+    """It could be given a closure, and calls something of torch for its effect: it had a region."""
+    body = """\
+class Plain(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+    def step(self, closure=None):
+        torch.set_num_threads(1)
+        loss = None if closure is None else closure()
+        for p in self.param_groups[0]["params"]:
+            p.data.add_(p.grad.data, alpha=-0.1)
+        return loss
+critic, made = nn.Linear(8, 1).to(device), nn.Linear(8, 8).to(device)
+first, second = Plain(critic.parameters()), Plain(made.parameters())
+for x, _ in data:
+    first.zero_grad()
+    loss = torch.mean(critic(made(x).detach())) - torch.mean(critic(x))
+    loss.backward()
+    first.step()
+    for p in critic.parameters():
+        p.data.clamp_(-0.1, 0.1)
+    if len(x) > 1:
+        second.zero_grad()
+        other = -torch.mean(critic(made(x)))
+        other.backward()
+        second.step()
+"""
+    output = migrate_source(HEAD + body, path="train.py").output
+    assert output.count("with torch.autocast(") == 2
+    assert "\n    first_scaler.step(first)\n" in output
+    check_runs(HEAD + body, output)

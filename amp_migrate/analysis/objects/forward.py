@@ -539,7 +539,11 @@ class Forward:
             if inner.kind == "expr" and isinstance(inner.value, ir.Call):
                 # x.append(loss), x.update(...): a call for its effect may change its receiver.
                 func = inner.value.func
-                if isinstance(func, ir.Attr) and func.attr not in _OF_FILES:
+                if (
+                    isinstance(func, ir.Attr)
+                    and func.attr not in _OF_FILES
+                    and self.program.origin(func, function) is None
+                ):
                     variable = self.variable(func.value, function)
                     if variable is not None:
                         found.add(variable)
