@@ -314,6 +314,63 @@ def test_what_a_module_found_by_its_name_makes_and_moves_is_asked(
 
 
 @pytest.mark.parametrize(
+    "found",
+    (
+        "import_module(options.model)",
+        "import_module('nets.' + options.model)",
+        "import_module(f'nets.{options.model}')",
+        "__import__(options.model)",
+    ),
+)
+def test_what_may_be_imported_by_an_option_is_part_of_the_program(
+    found: str, tmp_path: Path
+) -> None:
+    """Nothing was seen of it: here, a product that may overflow."""
+    layer = """\
+        import torch
+        import torch.nn as nn
+        class Weigh(nn.Module):
+            def forward(self, h):
+                return torch.matmul(h, h.t())[:, :3]
+        """
+    net = """\
+        import torch.nn as nn
+        from nets.layers import Weigh
+        def get_model():
+            return nn.Sequential(nn.Linear(8, 3), Weigh())
+        """
+    files = {
+        "engine.py": "",
+        "nets/layers.py": layer,
+        "nets/plain.py": "import torch.nn as nn\ndef get_model():\n    return nn.Linear(8, 3)\n",
+        "nets/weighed.py": net,
+        "main.py": f"""\
+            import argparse
+            import os
+            import sys
+            from importlib import import_module
+            import torch
+            import torch.nn as nn
+            sys.path.append(os.path.join(os.path.dirname(__file__), "nets"))
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--model", default="plain")
+            options = parser.parse_args()
+            model = {found}.get_model().cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in [(torch.randn(4, 8).cuda(), torch.tensor([0, 1, 2, 0]).cuda())]:
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+            """,
+    }
+    codes, after = run(tmp_path, files)
+    assert codes == []
+    assert "scaler.step(optimizer)" in after["main.py"]
+    assert "torch.matmul(full_h, full_h.t())" in after["nets/layers.py"]
+
+
+@pytest.mark.parametrize(
     ("look", "steps"), ((migrate_paths, 150_000), (lint_paths, 50_000))
 )
 def test_a_program_that_is_too_large_is_named_and_the_others_are_done(

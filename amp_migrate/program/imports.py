@@ -12,7 +12,11 @@ _STATEMENT = re.compile(
     r"|import[ \t]+(?P<modules>(?:\\\n|[^\n])*))",
     re.MULTILINE,
 )
-_BY_NAME = re.compile(r"\b(?:import_module|__import__)\(\s*[\"']([\w.]+)[\"']")
+_BY_NAME = re.compile(
+    r"\b(?:import_module|__import__)\(\s*(?:[fF]?([\"'])(?P<said>[\w.]+)(?:(?P<whole>\1)|\{)|(?P<found>[\w(]))"
+)
+"""The name is ``said``, or begins so where that is not the ``whole``, or is ``found`` at run time."""
+_WORD = re.compile(r"([\"'])([A-Za-z_][\w.]*)\1")
 _INSERTS = re.compile(r"\bsys\.path(?:\.insert\(|\[0\]\s*=|\[:0\]|\s*=)")
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[\w.]+")
@@ -30,7 +34,8 @@ class ImportScan:
     """May hold more than the text imports, never less."""
 
     targets: frozenset[str] = frozenset()
-    """Dotted; relative ones keep their dots; ``from a import b`` is ``a.b``, ``import *`` is ``a``."""
+    """Dotted; relative ones keep their dots; ``from a import b`` is ``a.b``, ``import *`` is ``a``. ``a.`` is
+    all that lies in the folder ``a``, or beside the module ``a``."""
     modules: frozenset[str] = frozenset()
     """What of the targets has to be a module or package: ``a`` of ``from a import b``."""
     edits_path: bool = False
@@ -42,11 +47,22 @@ class ImportScan:
 
 
 def imports_by_name(text: str) -> frozenset[str]:
-    """The modules that ``importlib.import_module("a.b")`` is given as constants."""
+    """The modules that ``importlib.import_module("a.b")`` may import: where the name comes from elsewhere,
+    what is beside any module that a string in the text names, as the default of an option would.
+    """
     # A search for either word is far cheaper than one for both.
     if "import_module" not in text and "__import__" not in text:
         return frozenset()
-    return frozenset(match[1] for match in _matches(_BY_NAME, text))
+    found: set[str] = set()
+    for match in _matches(_BY_NAME, text):
+        said, whole, at_run_time = match.group("said", "whole", "found")
+        if at_run_time:
+            found |= {f"{word[2]}." for word in _WORD.finditer(text)}
+        elif whole and not said.endswith("."):
+            found.add(said)
+        else:
+            found.add(f"{said.rpartition('.')[0]}.")
+    return frozenset(found - {"."})
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

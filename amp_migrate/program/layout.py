@@ -145,6 +145,27 @@ class Layout:
             self._known[asked] = self._locate(importer, dotted)
         return self._known[asked]
 
+    def meant(self, importer: str, target: str) -> tuple[str, ...]:
+        """All files that a target of an `ImportScan` may mean in a file."""
+        is_folder = target.endswith(".") and bool(target.strip("."))
+        found = self.locate(importer, target[:-1] if is_folder else target)
+        if isinstance(found, Ambiguous):
+            files = found.files
+        elif found is not None:
+            files = (found.file,)
+        else:
+            files = ()
+        if not is_folder:
+            return files
+        folders = {posixpath.dirname(file) for file in files}
+        parts = target.split(".")[:-1]
+        folders.update(
+            folder
+            for base in self._above(posixpath.dirname(importer))
+            if (folder := posixpath.join(base, *parts)) in self._folders
+        )
+        return tuple(sorted(f for f in self.files if posixpath.dirname(f) in folders))
+
     def _locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         if dotted.startswith("."):
             return self._relative(importer, dotted)
@@ -394,12 +415,7 @@ def components(
 
     for file, targets in imports.items():
         for target in targets:
-            located = layout.locate(file, target)
-            if isinstance(located, Located):
-                others: tuple[str, ...] = (located.file,)
-            else:
-                others = located.files if located is not None else ()
-            for other in others:
+            for other in layout.meant(file, target):
                 if other in leader:
                     leader[find(other)] = find(file)
     groups: dict[str, set[str]] = defaultdict(set)

@@ -215,16 +215,14 @@ class Names:
             target for found in facts.functions.values() for _, target in found.imports
         }
         targets |= {*facts.star_imports, *facts.plain_imports, *facts.named_imports}
-        if self.layout is not None:
-            targets |= self.layout.imported_by_configuration(targets)
-        located = [
-            None if self.layout is None else self.layout.locate(file, target)
-            for target in targets
-        ]
+        if self.layout is None:
+            return frozenset()
+        targets |= self.layout.imported_by_configuration(targets)
         return frozenset(
-            found.file
-            for found in located
-            if isinstance(found, Located) and found.file in self.modules
+            found
+            for target in targets
+            for found in self.layout.meant(file, target)
+            if found in self.modules
         )
 
     def around(self, files: Iterable[str]) -> frozenset[str]:
@@ -322,13 +320,13 @@ class Names:
     @cached_property
     def imported_by_name(self) -> frozenset[str]:
         """The files that `importlib.import_module` is asked for: who calls what in them is not seen."""
-        found = set()
-        for file, facts in self.modules.items():
-            for dotted in facts.named_imports:
-                located = self.layout and self.layout.locate(file, dotted)
-                if isinstance(located, Located):
-                    found.add(located.file)
-        return frozenset(found)
+        layout = self.layout
+        return frozenset(
+            found
+            for file, facts in self.modules.items()
+            for dotted in facts.named_imports
+            for found in (() if layout is None else layout.meant(file, dotted))
+        )
 
     @cached_property
     def _imports(self) -> dict[str, frozenset[str]]:
