@@ -60,6 +60,52 @@ loss = F.mse_loss(model(x), y.expand(8, 4))
 ---
             found = torch.matmul(hot.t(), h.float())
 
+=== distances by the squares
+class Near(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+        self.register_buffer("codes", torch.randn(4, 3))
+    def forward(self, x):
+        h = self.body(x)
+        far = h.pow(2).sum(1, keepdim=True) - 2 * h @ self.codes + self.codes.pow(2).sum(0)
+        return h - 0.01 * far.mean()
+model = Near().to(device)
+---
+loss = F.mse_loss(model(x), y.expand(8, 4))
+---
+            far = h.float().pow(2).sum(1, keepdim=True) - 2 * h.float() @ self.codes + self.codes.pow(2).sum(0)
+
+=== distances by the squares, step by step
+def distances(a, b):
+    far = -2 * torch.matmul(a, b.t())
+    far += torch.sum(a ** 2, -1).view(-1, 1)
+    far += torch.sum(b ** 2, -1).view(1, -1)
+    return far
+model = nn.Linear(6, 4).to(device)
+---
+h = model(x)
+loss = F.mse_loss(h + 0.01 * distances(h, h[:3] + 1).mean(), y.expand(8, 4))
+---
+        far = -2 * torch.matmul(a.float(), b.t().float())
+
+=== distances by the squares, of a product that has a name
+class Near(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+    def forward(self, x):
+        h = self.body(x)
+        k = h[:3] + 1
+        both = h @ k.t()
+        far = (h * h).sum(1)[:, None] + (k * k).sum(1)[None] - 2 * both
+        return h - 0.01 * far.mean()
+model = Near().to(device)
+---
+loss = F.mse_loss(model(x), y.expand(8, 4))
+---
+            both = h.float() @ k.t().float()
+
 === a variance
 model = nn.Linear(6, 4).to(device)
 ---
@@ -468,6 +514,23 @@ def test_a_product_that_is_only_shown_is_left_in_half() -> None:
     output = migrate_source(shown).output
     assert output != shown and "enabled=False" not in output
     check_runs(shown, output)
+
+
+def test_a_product_beside_no_squares_is_left_in_half() -> None:
+    case = MIGRATED["distances by the squares"]
+    plain = case.source.replace("h.pow(2).sum(1", "h.abs().sum(1")
+    plain = plain.replace("self.codes.pow(2).sum(0)", "self.codes.sum(0)")
+    output = migrate_source(plain).output
+    assert output != plain and "enabled=False" not in output
+    check_runs(plain, output)
+
+
+def test_a_distance_that_no_island_holds_is_no_reason() -> None:
+    """What it has fewer digits of is not wrong."""
+    case = MIGRATED["distances by the squares"]
+    held = case.source.replace("- 2 * h @ self.codes +", "- 2 * self.body(x) @ h.t() +")
+    held = held.replace("self.codes.pow(2).sum(0)", "h.pow(2).sum(1)")
+    assert migrate_source(held).changed
 
 
 def test_bfloat16_has_the_range_of_fp32_and_fewer_digits() -> None:

@@ -179,7 +179,9 @@ class Hazards:
                 spans.around(function, stmt)
                 or spans.around(function, stmt, follows=True)
             )
-            if not (found or spans.around_calls(function)):
+            if not (found or (refusal.code and spans.around_calls(function))):
+                if not refusal.code:
+                    continue
                 if suits:
                     raise Blocked(refusal)
                 # It may be of what another one makes fp32.

@@ -25,6 +25,9 @@ _KEEPS = frozenset("contiguous clone detach".split())
 _CHANGES = frozenset("add_ copy_ lerp_ mul_ sub_".split())
 _GOES_ON = operations("fp32", "first", "promoted") - operations("promote")
 """What autocast computes in fp32, or in what it is given."""
+_NO_DIGITS = (
+    "a distance is what is left of large products: half precision has too few digits"
+)
 _Product = tuple[ir.Expr, tuple[ir.Expr, ir.Expr] | None, str]
 """A product, its factors if those are followed, and what is to be said of it."""
 
@@ -36,11 +39,13 @@ def of_products(
     island."""
     program = remedies.program
     found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
-    for product, factors, message in found or _kept(program, function, stmt):
+    found = found or [*_kept(program, function, stmt)]
+    for product, factors, message in found or _in_distances(program, function, stmt):
         if factors is None or not _isolate(
             remedies, forward, function, stmt, product, factors
         ):
-            return Refusal("AMP020", message, stmt.line)
+            code = "" if message is _NO_DIGITS else "AMP020"
+            return Refusal(code, message, stmt.line)
     return None
 
 
@@ -125,6 +130,55 @@ def _updates(stmt: ir.Stmt, name: ir.Expr) -> bool:
             if any(name in ir.walk(arg.value) for arg in call.args):
                 return True
     return False
+
+
+def _in_distances(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
+    """``2 * x @ y.t()``, which is taken from the sums of the squares of ``x`` and ``y``: of a small distance
+    between large values, half precision leaves no digits, or a negative number."""
+    for product in (inner for expr in stmt.exprs for inner in ir.walk(expr)):
+        factors = _factors(program, function, product)
+        if factors is None:
+            continue
+        bases = [_base(program, function, _undoubled(one))[0] for one in factors]
+        doubled = any(map(_is_doubled, factors))
+        squared = False
+        for inner in (i for s in program.statements(function) for i in parts_of(s)):
+            doubled |= _is_doubled(inner) and (
+                any(one is product for one in ir.walk(inner))
+                or (stmt.value is product and _undoubled(inner) in stmt.targets)
+            )
+            squared |= _square_in_sum(inner) in bases
+        if doubled and squared:
+            yield product, factors, _NO_DIGITS
+
+
+def _is_doubled(expr: ir.Expr) -> bool:
+    return _undoubled(expr) is not expr
+
+
+def _undoubled(expr: ir.Expr) -> ir.Expr:
+    """``x`` of ``2 * x``, ``-2.0 * x``."""
+    match expr:
+        case ir.Operation(op="*", operands=(ir.Const(value=2 | -2), other)):
+            return other
+    return expr
+
+
+def _square_in_sum(expr: ir.Expr) -> ir.Expr | None:
+    """``x`` of ``(x ** 2).sum(1)``, ``torch.sum(x * x, -1)``, ``x.pow(2).sum(1)``."""
+    if not isinstance(expr, ir.Call) or not isinstance(expr.func, ir.Attr):
+        return None
+    if expr.func.attr != "sum":
+        return None
+    of_torch = expr.func.value == ir.Name("torch") and expr.args
+    match expr.args[0].value if of_torch else expr.func.value:
+        case ir.Operation(op="**", operands=(base, ir.Const(value=2))):
+            return base
+        case ir.Operation(op="*", operands=(base, other)) if base == other:
+            return base
+        case ir.Call(func=ir.Attr(value=base, attr="pow" | "square"), args=args):
+            return args[0].value if base == ir.Name("torch") and args else base
+    return None
 
 
 def _overflowing(program: Program, function: str, expr: ir.Expr) -> Iterator[_Product]:
