@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from amp_migrate.program.imports import ImportScan, scan_imports
 
-_FLAGS = ("edits_path", "inserts_path", "is_script")
+_FLAGS = ("edits_path", "inserts_path", "is_script", "trains")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _BY_NAME = re.compile(
     r"\b(?:import_module|__import__)\(\s*(?:[fF]?([\"'])(?P<said>[\w.]+)(?:(?P<whole>\1)|\{)|(?P<found>[\w(]))"
 )
 """The name is ``said``, or begins so where that is not the ``whole``, or is ``found`` at run time."""
-_WORD = re.compile(r"([\"'])([A-Za-z_][\w.]*)\1")
+_DEFAULT = re.compile(r"\bdefault\s*=\s*([\"'])([A-Za-z_][\w.]*)\1")
 _INSERTS = re.compile(r"\bsys\.path(?:\.insert\(|\[0\]\s*=|\[:0\]|\s*=)")
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[\w.]+")
@@ -35,7 +35,7 @@ class ImportScan:
 
     targets: frozenset[str] = frozenset()
     """Dotted; relative ones keep their dots; ``from a import b`` is ``a.b``, ``import *`` is ``a``. ``a.`` is
-    all that lies in the folder ``a``, or beside the module ``a``."""
+    what lies in the folder ``a``, or beside the module ``a``, and does not train."""
     modules: frozenset[str] = frozenset()
     """What of the targets has to be a module or package: ``a`` of ``from a import b``."""
     edits_path: bool = False
@@ -44,6 +44,8 @@ class ImportScan:
     """Whether it puts something before what ``sys.path`` begins with."""
     is_script: bool = False
     """Whether it speaks of ``__main__``: it can be started by itself."""
+    trains: bool = False
+    """Whether it goes backward."""
 
 
 def imports_by_name(text: str) -> frozenset[str]:
@@ -57,7 +59,7 @@ def imports_by_name(text: str) -> frozenset[str]:
     for match in _matches(_BY_NAME, text):
         said, whole, at_run_time = match.group("said", "whole", "found")
         if at_run_time:
-            found |= {f"{word[2]}." for word in _WORD.finditer(text)}
+            found |= {f"{default[2]}." for default in _DEFAULT.finditer(text)}
         elif whole and not said.endswith("."):
             found.add(said)
         else:
@@ -111,4 +113,5 @@ def scan_imports(text: str) -> ImportScan:
         edits_path=names_path or "addsitedir" in text,
         inserts_path=names_path and bool(_INSERTS.search(text)),
         is_script="__main__" in text,
+        trains=".backward(" in text,
     )

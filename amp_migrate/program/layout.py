@@ -164,7 +164,10 @@ class Layout:
             for base in self._above(posixpath.dirname(importer))
             if (folder := posixpath.join(base, *parts)) in self._folders
         )
-        return tuple(sorted(f for f in self.files if posixpath.dirname(f) in folders))
+        beside = (f for f in self.files if posixpath.dirname(f) in folders)
+        return tuple(
+            sorted({*files, *(f for f in beside if not self._scans[f].trains)})
+        )
 
     def _locate(self, importer: str, dotted: str) -> Located | Ambiguous | None:
         if dotted.startswith("."):
