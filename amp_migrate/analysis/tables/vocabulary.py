@@ -61,7 +61,7 @@ TENSOR_BOOKKEEPING = frozenset(
     tolist size dim numel permute transpose unsqueeze squeeze t type type_as requires_grad_ pin_memory
     append extend update get items keys values format join split strip mean sum backward step zero_grad
     write print add_scalar log info debug save load_state_dict state_dict astype pow square sqrt exp abs
-    clamp expand expand_as chunk argmax argmin""".split()
+    expand expand_as chunk argmax argmin""".split()
 )
 """Methods that move, reshape or keep books and by themselves start no forward computation."""
 
