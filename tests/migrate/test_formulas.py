@@ -65,16 +65,16 @@ class Near(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Linear(6, 4)
-        self.register_buffer("codes", torch.randn(4, 3))
+        self.register_buffer("c", torch.randn(4, 3))
     def forward(self, x):
         h = self.body(x)
-        far = h.pow(2).sum(1, keepdim=True) - 2 * h @ self.codes + self.codes.pow(2).sum(0)
+        far = h.pow(2).sum(1, keepdim=True) - 2 * h @ self.c + self.c.pow(2).sum(0)
         return h - 0.01 * far.mean()
 model = Near().to(device)
 ---
 loss = F.mse_loss(model(x), y.expand(8, 4))
 ---
-            far = h.float().pow(2).sum(1, keepdim=True) - 2 * h.float() @ self.codes + self.codes.pow(2).sum(0)
+            far = h.float().pow(2).sum(1, keepdim=True) - 2 * h.float() @ self.c + self.c.pow(2).sum(0)
 
 === distances by the squares, step by step
 def distances(a, b):
@@ -519,7 +519,7 @@ def test_a_product_that_is_only_shown_is_left_in_half() -> None:
 def test_a_product_beside_no_squares_is_left_in_half() -> None:
     case = MIGRATED["distances by the squares"]
     plain = case.source.replace("h.pow(2).sum(1", "h.abs().sum(1")
-    plain = plain.replace("self.codes.pow(2).sum(0)", "self.codes.sum(0)")
+    plain = plain.replace("self.c.pow(2).sum(0)", "self.c.sum(0)")
     output = migrate_source(plain).output
     assert output != plain and "enabled=False" not in output
     check_runs(plain, output)
@@ -528,8 +528,8 @@ def test_a_product_beside_no_squares_is_left_in_half() -> None:
 def test_a_distance_that_no_island_holds_is_no_reason() -> None:
     """What it has fewer digits of is not wrong."""
     case = MIGRATED["distances by the squares"]
-    held = case.source.replace("- 2 * h @ self.codes +", "- 2 * self.body(x) @ h.t() +")
-    held = held.replace("self.codes.pow(2).sum(0)", "h.pow(2).sum(1)")
+    held = case.source.replace("- 2 * h @ self.c +", "- 2 * self.body(x) @ h.t() +")
+    held = held.replace("self.c.pow(2).sum(0)", "h.pow(2).sum(1)")
     assert migrate_source(held).changed
 
 

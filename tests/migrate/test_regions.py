@@ -1154,3 +1154,21 @@ for x, _ in data:
     assert output.count("with torch.autocast(") == 2
     assert "\n    first_scaler.step(first)\n" in output
     check_runs(HEAD + body, output)
+
+
+def test_a_model_that_is_called_by_a_partial_is_a_forward() -> None:
+    """The region held nothing but the loss, and all products ran in fp32."""
+    body = """\
+import functools
+model = make().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    optimizer.zero_grad()
+    out = functools.partial(model)(x)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+"""
+    output = migrate_source(HEAD + body, path="train.py").output
+    assert "        out = functools.partial(model)(x)\n" in output
+    check_runs(HEAD + body, output)

@@ -261,6 +261,10 @@ class Forward:
             if origin in _PRODUCTS:
                 return level != MODULES
             return level == ANY and self._is_functional(origin, call)
+        if isinstance(call.func, ir.Call) and call.func.args:
+            if program.origin(call.func.func, function) == "functools.partial":
+                first, *_ = call.func.args
+                return self.is_forward(ir.Call(first.value, call.args), function, level)
         refs = program.resolve(call.func, function)
         func = self.contents.item_of(call.func, function) or call.func
         is_loss = level == MODELS and _names_loss(ir.key_of(func))
