@@ -1188,3 +1188,24 @@ for x, y in data:
 """
     output = migrated(body)
     assert "torch.mm(out.detach() *" not in output
+
+
+def test_what_is_half_is_found_behind_values_that_are_made_of_each_other() -> None:
+    """There are more ways through them than can be gone one by one."""
+    names = [f"old{number}" for number in range(9)]
+    choice = f"random.choice([{', '.join(names)}])"
+    mixing = "".join(f"    {one} = {choice}\n" for one in names)
+    body = f"""\
+import random
+{" = ".join(names)} = torch.zeros(4, 3, device=device)
+for x, y in data:
+    opt.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    opt.step()
+    last = {choice} if random.random() < 0.0 else out.detach()
+    print(torch.mm(last, torch.eye(3, device=device)).shape)
+{mixing}"""
+    output = migrated("opt = torch.optim.SGD(model.parameters(), lr=0.1)\n" + body)
+    assert "torch.mm(last.float(), torch.eye(3, device=device))" in output

@@ -180,8 +180,11 @@ class Traces:
         self._busy: dict[object, int] = {}
         """The questions that are being answered, with how many are around each."""
         self._left = 0
-        self._known: dict[object, tuple[ir.Expr, Trace]] = {}
-        """With the expression, since its identity is part of the key and comes again once it is gone."""
+        self._known: dict[object, tuple[ir.Expr, Trace, int]] = {}
+        """With the expression, since its identity is part of the key and comes again once it is gone, and
+        how many are around the question that will find what the answer lacks."""
+        self._lacking: dict[int, list[object]] = {}
+        """The questions whose answers lack something, by that number."""
         self._cut = _WHOLE
         self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
 
@@ -193,6 +196,7 @@ class Traces:
     def forget(self) -> None:
         """Answer anew: another expression is cast."""
         self._known.clear()
+        self._lacking.clear()
         self._filled.clear()
 
     def is_under(self, at: At) -> bool:
@@ -207,7 +211,9 @@ class Traces:
             return FULL
         key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
         if key in self._known:
-            return self._known[key][1]
+            _, found, cut = self._known[key]
+            self._cut = min(self._cut, cut)
+            return found
         if key in self._busy:
             self._cut = min(self._cut, self._busy[key])
             return _NOTHING
@@ -220,9 +226,20 @@ class Traces:
         self._busy[key] = depth
         found = self._made_by(at)
         del self._busy[key]
-        # Where the answer waits for no question around this one, it is the same for all.
+        lacking = self._lacking.pop(depth, [])
+        if depth and 0 <= self._cut < depth:
+            # It is good for no longer than until the question that it waits for is answered.
+            self._known[key] = at.expr, found, self._cut
+            lacking.append(key)
+            for one in lacking:
+                self._known[one] = (*self._known[one][:2], self._cut)
+            self._lacking.setdefault(self._cut, []).extend(lacking)
+        else:
+            for one in lacking:
+                del self._known[one]
         if self._cut >= depth or not depth:
-            self._known[key] = at.expr, found
+            # It waits for no question around this one, and so is the same for all.
+            self._known[key] = at.expr, found, _WHOLE
             self._cut = _WHOLE
         self._cut = min(outer, self._cut)
         return found
