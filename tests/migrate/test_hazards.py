@@ -231,6 +231,16 @@ ABORTS = {
     ),
     "a norm that is not zero": (CLIP + "    assert norm != 0\n", ""),
     "a large norm is told": (CLIP + "    if norm > 1e9:\n        print(norm)\n", ""),
+    "the shape of a gradient": (
+        "    for p in model.parameters():\n        g = p.grad.clone()\n"
+        "        assert g.shape[0] > 1 and g.size(-1) == p.grad.ndim * 4, g.dtype\n",
+        "",
+    ),
+    "a number out of a gradient's elements": (
+        "    for p in model.parameters():\n"
+        "        assert sum(p.grad.flatten()[: p.grad.shape[0]]) < 1e9\n",
+        "AMP025",
+    ),
     "a large loss": ("    if loss.item() > 1e9:\n        sys.exit(1)\n", ""),
     "a large number": ("    if len(data) > 1e9:\n        sys.exit(1)\n", ""),
     "only told": (CLIP + "    if not torch.isfinite(norm):\n        print(norm)\n", ""),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.loops import Refusal
+from amp_migrate.analysis.tables.operators import ASKS, ATTRIBUTES
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, each_part
 from amp_migrate.program.link import Program
@@ -223,7 +224,7 @@ def _is_of_gradients(
     entered: frozenset[str] = _NOWHERE,
 ) -> bool:
     """Whether a value comes from gradients: ``p.grad``, a clip, a helper that reads them."""
-    for inner in ir.walk(expr):
+    for inner in _numbers_in(expr):
         if isinstance(inner, ir.Attr) and inner.attr == "grad":
             if program.origin(inner, function) is None:
                 return True
@@ -243,6 +244,18 @@ def _is_of_gradients(
                 ):
                     return True
     return False
+
+
+def _numbers_in(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """What a value is computed from: of ``grad.shape`` and ``grad.size(0)`` nothing, whatever is in it."""
+    match expr:
+        case ir.Attr(attr=asked) if asked in ATTRIBUTES:
+            return
+        case ir.Call(func=ir.Attr(attr=asked)) if asked in ASKS:
+            return
+    yield expr
+    for child in ir.children(expr):
+        yield from _numbers_in(child)
 
 
 def _reads_gradients(
