@@ -42,6 +42,7 @@ from amp_migrate.core import phases
 from amp_migrate.core.options import Options
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import (
+    AddParameter,
     Autocast,
     Edit,
     Insert,
@@ -144,6 +145,9 @@ class Planner:
         for loop in phases.each("following optimizers", chosen):
             usage.settle(loop)
             finder.judge_optimizers(loop)
+            if self.options.torch_too_old and loop.refusal is not None:
+                # To follow its optimizer would not help it.
+                loop.refusal = None if loop.refusal.code == "AMP010" else loop.refusal
             traces = [
                 self.optimizers.trace(s) for s in loop.slots if s.kind != "unknown"
             ]
@@ -255,8 +259,9 @@ class Planner:
             if loops
         ]
         mentions = {f for f, _ in self.optimizers.mentions.of(group.slots)}
-        if all(mentions.isdisjoint(part.apart) for part in found) or any(
-            map(self._holds_shared, group.births)
+        if all(mentions.isdisjoint(part.apart) for part in found) or (
+            not concrete.is_alone(frozenset().union(*(its for its, _ in parts)))
+            and any(map(self._holds_shared, group.births))
         ):
             return []
         return found
@@ -290,6 +295,12 @@ class Planner:
                     )
         return given is None
 
+    def _stands_in(self, function: str | None, methods: Collection[str]) -> bool:
+        """Whether a function is one of some methods, or stands in one."""
+        while function is not None and function not in methods:
+            function = self.program.functions[function].parent
+        return function is not None
+
     def _plan_apart(self, group: Group) -> None:
         """Plan a group without what runs on objects of other classes."""
         view = Planner(
@@ -303,6 +314,20 @@ class Planner:
         wanted = {(loop.function, loop.path) for loop in group.loops}
         found = joined(*view.groups(lambda loop: (loop.function, loop.path) in wanted))
         view.plan(found)
+        added = {(f, e.path) for f, e in found.edits if isinstance(e, AddParameter)}
+        unseen = {
+            *self.program.escaping,
+            *(
+                site.callee
+                for sites in self.program.call_sites.values()
+                for site in sites
+                if self._stands_in(site.caller, group.apart)
+            ),
+        }
+        for function in map(self.program.functions.__getitem__, sorted(unseen)):
+            if (ir.file_of(function.qualname), function.path) in added:
+                message = f"{function.name}() is called by what is left alone, too"
+                found.refusal = Refusal("AMP015", message, function.line)
         group.take(found)
         self.given += ((group, names) for one, names in view.given if one is found)
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.attribute_dicts import attribute_dicts
-from amp_migrate.program.bindings import calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import bindings, calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.decorators import KEEPING, only_calls
 from amp_migrate.program.layout import Layout
@@ -98,6 +98,8 @@ class Program(Names):
         self._outer_bases: dict[str, frozenset[str]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._named: dict[str, _Named] = {}
+        self._only_read: dict[tuple[str, str], bool] = {}
+        self._followed: dict[tuple[str, str], bool] = {}
         self._positionals: dict[str, tuple[str, ...]] = {}
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
@@ -417,6 +419,10 @@ class Program(Names):
                 return frozenset().union(*meant) if meant else self._external(there)
             if there is not None:
                 return self.resolve(*there)
+        elif isinstance(expr, ir.Item):
+            if (ir.key_of(expr.value) or "").rpartition(".")[2] not in self._tables:
+                if not isinstance(expr.value, ir.Call):
+                    return _NOTHING
         elif not isinstance(expr, (ir.Call, ir.Operation, ir.Walrus)):
             return _NOTHING
         key = (function, expr)
@@ -495,6 +501,13 @@ class Program(Names):
                     yield from self._resolve_variable(owner, name)
             case ir.Attr(value=value, attr=attr):
                 own = self.self_class(function)
+                if own is not None and _is_super_call(value):
+                    for base in self.bases(own[1])[1:]:
+                        above = self.method(base, attr)
+                        if above is not None:
+                            yield Ref("function", above)
+                            break
+                    return
                 for ref in self.resolve(value, function):
                     if ref.kind in ("instance", "class"):
                         through_self = own is not None and value == ir.Name(own[0])
@@ -509,6 +522,12 @@ class Program(Names):
                         # `for callback in callbacks: callback.learner = self`
                         for definition in set_here or self._set_by_name(attr):
                             yield from self._resolve_definition(definition)
+            case ir.Item(value=table, key=key):
+                yield from self._resolve_entry(table, key, function)
+            case ir.Call(
+                func=ir.Attr(value=table, attr="get"), args=(first,)
+            ) if self.entries(table, function):
+                yield from self._resolve_entry(table, first.value, function)
             case ir.Call(func=func):
                 called = self.resolve(func, function)
                 if Ref("external", "copy.deepcopy") in called:
@@ -530,6 +549,158 @@ class Program(Names):
                     yield from self.resolve(operand, function)
             case ir.Walrus(value=value):
                 yield from self.resolve(value, function)
+
+    def _resolve_entry(
+        self, table: ir.Expr, key: ir.Expr, function: str
+    ) -> Iterator[Ref]:
+        """What is taken out of a table of classes and functions, where each of them is known."""
+        entries = self.entries(table, function)
+        if isinstance(key, ir.Const):
+            entries = [one for one in entries if one[0] == key]
+        found = [self.resolve(value, at) for _, value, at in entries]
+        if all(found):
+            refs = frozenset().union(*found)
+            if all(ref.kind in ("class", "function", "external") for ref in refs):
+                yield from refs
+
+    def entries(
+        self, table: ir.Expr, function: str
+    ) -> list[tuple[ir.Expr, ir.Expr, str]]:
+        """(key, value, function) of all that a dict holds that is written out, and has one name by which it
+        is only read; or of what is defined or imported in a file that asks for its ``globals()``.
+        """
+        if isinstance(table, ir.Call):
+            is_own = self.origin(table.func, function) == "builtins.globals"
+            return self._global_entries(function) if is_own else []
+        home = self._home_of(table, function)
+        if home is None or self.is_param(*home):
+            return []
+        match self.definitions(*home):
+            case [
+                Definition(at, _, ir.Display(kind="dict") as written, None)
+            ] if self._is_only_read(*home):
+                pairs = zip(written.keys, written.items, strict=True)
+                found = [(key, value, at) for key, value in pairs if key is not None]
+                return found if len(found) == len(written.keys) else []
+        return []
+
+    @cached_property
+    def _tables(self) -> frozenset[str]:
+        """The names of variables that are given a dict that is written out."""
+        return frozenset(
+            name
+            for (_, name), found in self._definitions.items()
+            if any(
+                isinstance(one.value, ir.Display) and one.value.kind == "dict"
+                for one in found
+            )
+        )
+
+    def _is_only_read(self, owner: str, name: str) -> bool:
+        """Whether a variable holds a table to which no other name leads, and that nothing is put into."""
+        if (owner, name) not in self._only_read:
+            self._only_read[owner, name] = all(
+                self._only_reads(stmt, function, (owner, name))
+                for function, stmt in self.mentioning(name)
+            )
+        return self._only_read[owner, name]
+
+    def _only_reads(self, stmt: ir.Stmt, function: str, home: tuple[str, str]) -> bool:
+        """Whether a statement does nothing with a table but bind it, or look into it."""
+        written = {id(part) for one in stmt.targets for part in ir.walk(one)}
+        fine = {id(stmt.value)} if stmt.kind == "for" else set()
+        fine |= {id(one) for one in stmt.targets if isinstance(one, ir.Name)}
+        for inner in parts_of(stmt):
+            match inner:
+                case ir.Item(value=value) if id(inner) not in written:
+                    fine.add(id(value))
+                case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _LOOKS:
+                    fine.add(id(value))
+                case ir.Call(func=ir.Name(id=name), args=args) if name in _LOOKS:
+                    fine |= {id(arg.value) for arg in args}
+                case ir.Operation(op="in" | "not in", operands=(_, value)):
+                    fine.add(id(value))
+        return all(
+            id(inner) in fine or self._home_of(inner, function) != home
+            for inner in parts_of(stmt)
+        )
+
+    def _is_followed(self, home: tuple[str, str]) -> bool:
+        """Whether all that is taken out of a table is called, there or by the one name that it is given."""
+        if home not in self._followed:
+            self._followed[home] = all(
+                self._only_calls(stmt, function, home)
+                for function, stmt in self.mentioning(home[1])
+            )
+        return self._followed[home]
+
+    def _only_calls(self, stmt: ir.Stmt, function: str, home: tuple[str, str]) -> bool:
+        """Whether a statement calls what it takes out of a table, or what a variable holds."""
+        fine = {id(one) for one in stmt.targets if isinstance(one, ir.Name)}
+        for inner in parts_of(stmt):
+            taken: ir.Expr | None = None
+            match inner:
+                case ir.Call(func=func):
+                    fine.add(id(func))
+                    if isinstance(func, ir.Attr):
+                        fine |= {id(func.value)} if func.attr == "keys" else set()
+                        taken = func.value if func.attr == "get" else None
+                    elif isinstance(func, ir.Name) and func.id in _LOOKS:
+                        fine |= {id(arg.value) for arg in inner.args}
+                case ir.Operation(op="in" | "not in", operands=(_, value)):
+                    fine.add(id(value))
+                case ir.Item(value=taken):
+                    pass
+            if taken is not None and self._home_of(taken, function) == home:
+                fine.add(id(taken))
+                if id(inner) not in fine and not self._is_called_by_name(
+                    stmt, inner, function
+                ):
+                    return False
+        return all(
+            id(inner) in fine or self._home_of(inner, function) != home
+            for inner in parts_of(stmt)
+        )
+
+    def _is_called_by_name(self, stmt: ir.Stmt, taken: ir.Expr, function: str) -> bool:
+        """``Trainer = TRAINERS[name]``, and nothing else with it than ``Trainer(model)``."""
+        match stmt:
+            case ir.Stmt(
+                kind="assign", targets=(ir.Name() as target,), value=value
+            ) if (
+                value is taken and (home := self._home_of(target, function)) is not None
+            ):
+                return self._is_followed(home)
+        return False
+
+    def _home_of(self, expr: ir.Expr, function: str) -> tuple[str, str] | None:
+        """The scope of the variable that an expression names, and its name there."""
+        there = self.elsewhere(expr, function)
+        if there is not None:
+            expr, function = there
+        if isinstance(expr, ir.Name):
+            owner = self.owner(expr.id, function)
+            return None if owner is None else (owner, expr.id)
+        return None
+
+    def _global_entries(self, function: str) -> list[tuple[ir.Expr, ir.Expr, str]]:
+        """What the names of a function's file stand for, but for modules, plain values and itself."""
+        facts = self.modules[ir.file_of(function)]
+        if facts.star_imports:
+            return []
+        top = facts.top.qualname
+        names = {
+            name
+            for name, target in facts.top.imports
+            if target not in facts.plain_imports
+            and all(inner is not None for _, inner in self.targets(name, top))
+        }
+        for stmt in ir.statements(facts.top.body):
+            if stmt.kind in ("functiondef", "classdef"):
+                names |= {*stmt.names[:1]} if stmt.names[1] != function else set()
+            elif not isinstance(stmt.value, (ir.Const, ir.Display)):
+                names |= {name for name, _, _ in bindings(stmt)}
+        return [(ir.Const(name), ir.Name(name), top) for name in sorted(names)]
 
     def _gives_itself(self, ref: Ref) -> bool:
         """Whether a method returns what it is called on, as ``Module.to`` does, which it overrides."""
@@ -659,14 +830,6 @@ class Program(Names):
             elif ref.kind == "instance":
                 for name in ("__call__", "forward"):
                     method = self.method(ref.name, name)
-                    if method is not None:
-                        found.append(method)
-                        break
-        if isinstance(call.func, ir.Attr) and _is_super_call(call.func.value):
-            own = self.self_class(function)
-            if own is not None:
-                for base in self.bases(own[1])[1:]:
-                    method = self.method(base, call.func.attr)
                     if method is not None:
                         found.append(method)
                         break
@@ -828,7 +991,7 @@ class Program(Names):
             return []
         return [
             site
-            for name in self.with_aliases(names)
+            for name in (*self.with_aliases(names), _TAKEN)
             for site in self._sites_named(name, function)
         ]
 
@@ -889,7 +1052,34 @@ class Program(Names):
                 found[call.func.id].append((qualname, stmt, call))
             elif isinstance(call.func, ir.Attr):
                 found[call.func.attr].append((qualname, stmt, call))
+            if self._is_taken(call.func, qualname):
+                found[_TAKEN].append((qualname, stmt, call))
         return found
+
+    def _is_taken(self, func: ir.Expr, function: str) -> bool:
+        """Whether what is called is written as something that is taken out of a table."""
+        if isinstance(func, ir.Name):
+            return any(
+                self._is_taken(one.value, one.function)
+                for one in self.defined(func.id, function)
+                if isinstance(one.value, (ir.Item, ir.Call))
+            )
+        if isinstance(func, ir.Call):
+            name = (ir.key_of(func.func) or "").rpartition(".")[2]
+            return name == "get" or name in self._take_out
+        return isinstance(func, ir.Item)
+
+    @cached_property
+    def _take_out(self) -> frozenset[str]:
+        """The names of functions that return something out of a table."""
+        return frozenset(
+            function.name
+            for function in self.functions.values()
+            if any(
+                stmt.kind == "return" and isinstance(stmt.value, ir.Item)
+                for stmt in ir.statements(function.body)
+            )
+        )
 
     def argument_at(self, site: CallSite, param: str) -> ir.Expr | None:
         """The expression that a call gives to a parameter of its callee, if it gives one plainly."""
@@ -1015,6 +1205,11 @@ class Program(Names):
     def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
         found: set[str] = set()
         called: set[int] = set()
+        if isinstance(expr, ir.Display) and len(stmt.targets) == 1:
+            home = self._home_of(stmt.targets[0], function)
+            if home and self.entries(stmt.targets[0], function):
+                if self._is_followed(home):
+                    return set()
         if isinstance(expr, ir.Attr) and not expr.attr.startswith("__"):
             if any(expr is target for target in stmt.targets):
                 # `train.args = args`: nobody calls it for that.
@@ -1070,6 +1265,13 @@ def _sets_attributes(call: ir.Call) -> bool:
 
 
 _NOTHING: frozenset[Ref] = frozenset()
+
+_TAKEN = "[]"
+"""In place of the name of what is called, where it is taken out of a table."""
+_LOOKS = frozenset(
+    "get keys values items copy len list sorted tuple set iter print".split()
+)
+"""What looks into a dict, and neither changes it nor keeps it."""
 
 _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from programs import HEAD, before_and_after, left_alone, trains_as_before
 from shorthand import written_out
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import Result, migrate_paths, migrate_source
 
 BASE = """\
  import sys
@@ -77,6 +79,7 @@ def test_objects_that_are_not_shown_to_be_apart(name: str) -> None:
         base = base.replace("__init__(self)", "__init__(self, net)")
         base = base.replace("make().to(device)", "net")
         run = run.replace("()\n for", "(model)\n for")
+        run += " Base(model).update(x, y)\n"
     source, _ = before_and_after(written_out(base + TIED[name] + run))
     result = migrate_source(HEAD + source, path="train.py")
     assert not result.changed
@@ -214,3 +217,104 @@ TANGLED = {
 def test_objects_that_may_be_tangled(name: str) -> None:
     source = HEAD + "".join(TANGLED[name])
     assert not migrate_source(source, path="train.py").changed
+
+
+ALGORITHMS = """\
+ import torch
+ import torch.nn.functional as F
+ class First:
+     def __init__(self, net):
+         self.net = net
+         self.parts = [net]
+-    def update(self, x, y, opt):
++    def update(self, x, y, opt, scaler):
+         opt.zero_grad()
+-        loss = F.cross_entropy(self.net(x), y)
+-        loss.backward()
+-        opt.step()
++        AUTOCAST
++            loss = F.cross_entropy(self.net(x), y)
++        scaler.scale(loss).backward()
++        scaler.step(opt)
++        scaler.update()
+ class Left(First):
+-    def update(self, x, y, opt):
++    def update(self, x, y, opt, scaler):
+         loss = F.cross_entropy(self.net(x), y)
+         opt.zero_grad()
+         loss.backward(create_graph=True)
+         opt.step()
+ class Twice(First):
+-    def update(self, x, y, opt):
++    def update(self, x, y, opt, scaler):
+         loss = F.cross_entropy(self.net(x), y)
+         opt.zero_grad()
+         loss.backward(create_graph=True)
+         opt.step()
+ def class_of(name):
+     if name not in globals():
+         raise ValueError(name)
+     return globals()[name]
+"""
+TRAINING = """\
+ import sys
+ import algorithms
+ def optimizer_of(algorithm):
+     return torch.optim.SGD(algorithm.parts[0].parameters(), lr=0.1)
+ cls = algorithms.class_of(sys.argv[1] if len(sys.argv) > 1 else "Left")
+ algorithm = cls(model)
+ opt = optimizer_of(algorithm)
++scaler = BORN
+ for x, y in data:
+-    algorithm.update(x, y, opt)
++    algorithm.update(x, y, opt, scaler=scaler)
+"""
+
+
+def _by_name(folder: Path, algorithms: str, training: str) -> list[Result]:
+    (folder / "algorithms.py").write_text(algorithms)
+    (folder / "train.py").write_text(training)
+    return sorted(migrate_paths([folder]).results, key=lambda one: one.path)
+
+
+def test_one_object_of_a_class_that_is_looked_up(tmp_path: Path) -> None:
+    left = ALGORITHMS.partition(" class Twice")
+    kept = left[0] + " def class_of" + left[2].partition(" def class_of")[2]
+    before, after = before_and_after(written_out(kept))
+    source, expected = before_and_after(written_out(TRAINING))
+    found = _by_name(tmp_path, before, HEAD + source)
+    assert [one.output for one in found] == [after, HEAD + expected]
+    assert [d.code for one in found for d in one.diagnostics] == ["AMP023"]
+
+
+MORE_OBJECTS = {
+    "another object": "other = cls(model)\n",
+    "an object each time": "",
+    "a class that is kept": "kinds = [cls]\n",
+    "a class by its name": "twin = algorithms.Left(model)\n",
+    "a method of another class": "algorithms.First.update(algorithm, *data[0], opt)\n",
+    "a class that is a default": "def another(kind=algorithms.Left):\n    return kind(model)\n",
+    "a file that is looked into": "print(vars(algorithms)[sys.argv[1]](model))\n",
+    "a parameter more": "",
+    "a helper that both call": "",
+}
+
+
+@pytest.mark.parametrize("name", MORE_OBJECTS)
+def test_more_than_one_object(name: str, tmp_path: Path) -> None:
+    algorithms, _ = before_and_after(written_out(ALGORITHMS))
+    training, _ = before_and_after(written_out(TRAINING))
+    training = training.replace("opt = opt", MORE_OBJECTS[name] + "opt = opt")
+    ends = "loss.backward(create_graph=True)\n"
+    if name == "an object each time":
+        training = training.replace(
+            "algorithm = cls(model)\n",
+            "for _ in range(2):\n    algorithm = cls(model)\n",
+        )
+    elif name == "a parameter more":
+        algorithms = algorithms.replace(ends, f"{ends}        print(locals())\n", 1)
+    elif name == "a helper that both call":
+        algorithms = algorithms.replace("opt.step()", "finish(opt)")
+        algorithms += "def finish(opt):\n    opt.step()\n"
+    for one in _by_name(tmp_path, algorithms, HEAD + training):
+        assert not one.changed

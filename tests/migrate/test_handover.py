@@ -167,7 +167,7 @@ HANDED_ON = {
         "AMP010",
     ),
     "a function of a table": (
-        'def f(o):\n    print(o)\ntable = {"f": f}\ntable["f"](opt)\n',
+        'def f(o):\n    print(o)\ntable = {"f": f}\nfill(table)\ntable["f"](opt)\n',
         "AMP010",
     ),
     "pickle": ("import pickle\npickle.dumps(opt)\n", "AMP010"),
@@ -234,7 +234,7 @@ CALLED_UNSEEN = {
         "class T:\n    pass\nt = T()\nt.train = train\nt.train(opt)\n",
         "AMP015",
     ),
-    "globals": ('globals()["train"](opt)\n', "AMP010"),
+    "globals": ('globals()["train"](opt)\n', "AMP015"),
     "a thread": (
         "import threading\nthreading.Thread(target=train, args=(opt,)).start()\n",
         "AMP010",

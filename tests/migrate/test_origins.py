@@ -8,7 +8,7 @@ import pytest
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Outcome, migrate_paths, migrate_source
+from amp_migrate.api import Options, Outcome, migrate_paths, migrate_source
 
 BODY = " for x, y in data:\n     STEPS\n"
 
@@ -296,6 +296,84 @@ ORIGINS = {
  opt = {{"sgd": sgd, "adam": adam}}[kind](model)
 +scaler = BORN
 {BODY}""",
+    "given to a class out of a table": """\
+ class Base:
+-    def __init__(self, net, opt):
++    def __init__(self, net, opt, scaler):
+         self.net, self.opt = net, opt
++        self.scaler = scaler
+     def update(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ class First(Base):
+-    def __init__(self, net, opt):
+-        super().__init__(net, opt)
++    def __init__(self, net, opt, scaler):
++        super().__init__(net, opt, scaler=scaler)
+ class Other(Base):
+-    def __init__(self, net, made):
+-        super().__init__(net, opt=made)
++    def __init__(self, net, made, scaler):
++        super().__init__(net, opt=made, scaler=scaler)
+ TRAINERS = {"sgd": First, "other": Other}
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ print(sorted(TRAINERS), kind in TRAINERS)
+ Trainer = TRAINERS[kind]
+-trainer = Trainer(model, opt)
++trainer = Trainer(model, opt, scaler=scaler)
+ for x, y in data:
+     trainer.update(x, y)
+""",
+    "given to functions out of a table, one of which has no use for it": """\
+-def plain(net, opt, x, y):
++def plain(net, opt, x, y, scaler):
+     STEPS net=net
+-def skip(net, opt, x, y):
++def skip(net, opt, x, y, scaler):
+     pass
+ STEPS_BY_NAME = {"sgd": plain, "none": skip}
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ for x, y in data:
+-    STEPS_BY_NAME[kind](model, opt, x, y)
++    STEPS_BY_NAME[kind](model, opt, x, y, scaler=scaler)
+""",
+    "made as a base class makes it": """\
+ class Base:
+     def __init__(self, net):
+         self.net = net
+         self.opt = self.make_optimizer()
++        self.scaler = BORN
+     def make_optimizer(self):
+         return torch.optim.SGD(self.net.parameters(), lr=0.1)
+ class Trainer(Base):
+     def make_optimizer(self):
+         return super().make_optimizer()
+     def update(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ trainer = Trainer(model)
+ for x, y in data:
+     trainer.update(x, y)
+""",
+    "given to a method, or to what overrides it": """\
+ class Trainer:
+-    def one(self, opt, x, y):
++    def one(self, opt, x, y, scaler):
+         STEPS
+     def fit(self):
+         opt = torch.optim.SGD(model.parameters(), lr=0.1)
++        scaler = BORN
+         for x, y in data:
+-            self.one(opt, x, y)
++            self.one(opt, x, y, scaler=scaler)
+ class Other(Trainer):
+-    def one(self, opt, x, y):
+-        super().one(opt, x, y)
++    def one(self, opt, x, y, scaler):
++        super().one(opt, x, y, scaler=scaler)
+ Trainer().fit()
+ Other().fit()
+""",
     "with LARC around it, perhaps": f"""\
  opt = torch.optim.SGD(model.parameters(), lr=0.1)
 +scaler = BORN
@@ -328,6 +406,29 @@ def test_is_followed(name: str) -> None:
     source, expected = before_and_after(diff)
     assert migrated(source) == expected
     trains_as_before(diff)
+
+
+TABLE = """\
+def plain(net, opt, x, y):
+    STEPS net=net
+def skip(net, opt, x, y):
+    pass
+KNOWN = {"sgd": plain, "none": skip}
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+UNKNOWN = {
+    "something is put into": 'KNOWN["own"] = build',
+    "is handed on": "extend(KNOWN)",
+    "has another name": "table = KNOWN",
+    "gives what is not only called": 'register(KNOWN["sgd"])',
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_table_that(name: str) -> None:
+    run = "for x, y in data:\n    KNOWN[kind](model, opt, x, y)\n"
+    source = before(f"{TABLE}{UNKNOWN[name]}\n{run}")
+    assert left_alone(source) in ("AMP010", "AMP015")
 
 
 REFUSED = {
@@ -868,3 +969,26 @@ def test_a_class_out_of_a_file_of_optimizers(
     source = f"{HEAD}import own\nkind = 'Plain'\n{made}(model.parameters(), lr=0.1)\n"
     Path("train.py").write_text(source + before_and_after(written_out(BODY))[0])
     assert len(migrate_paths(["."]).changed) == changed
+
+
+@pytest.mark.parametrize("imports", ("", "import runner\n"))
+def test_what_another_script_steps(imports: str, tmp_path: Path) -> None:
+    body = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n" + before(
+        "for x, y in data:\n    STEPS\n"
+    )
+    (tmp_path / "train.py").write_text(HEAD + imports + body)
+    runner = "def run(trainer, batch):\n    trainer.optimizer.step(batch)\n"
+    (tmp_path / "runner.py").write_text(runner)
+    (loop,) = [loop for one in migrate_paths([tmp_path]).results for loop in one.loops]
+    assert loop.outcome is (Outcome.LEFT_ALONE if imports else Outcome.MIGRATED)
+
+
+@pytest.mark.parametrize(
+    "opt", ("build(model)", "torch.optim.SGD(model.parameters(), lr=0.1)")
+)
+def test_an_old_torch_is_the_reason_whatever_the_optimizer(opt: str) -> None:
+    source = HEAD + before(f"opt = {opt}\nfor x, y in data:\n    STEPS\n")
+    result = migrate_source(
+        source, path="train.py", options=Options(torch_too_old="torch==1.2")
+    )
+    assert [found.code for found in result.diagnostics] == ["AMP009"]

@@ -819,6 +819,7 @@ def check(h):
     assert h.dtype == torch.float32
     return h.abs()
 table = {"a": check}
+others = [table]
 ---
 h = model(x)
 loss = check(h).mean() + table["a"](h).mean()

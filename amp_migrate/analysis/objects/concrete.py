@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
 
+from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
@@ -14,6 +15,9 @@ _LOOKUPS = "__mro__ mro __base__ __bases__ MethodType __get__ __func__".split()
 _NAMES = "__name__ __qualname__ __module__".split()
 _TAKE = ("builtins.getattr", "builtins.vars")
 _TAKERS = "getattr setattr vars __dict__".split()
+_ASKS = "super isinstance issubclass type".split()
+_REACHES = "exec __import__ __subclasses__ locate instantiate".split()
+"""By what a class can be got at that is not named."""
 _FILLS = ("update", "setdefault", "__setitem__")
 
 
@@ -23,6 +27,7 @@ class Concrete:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._methods: dict[str, frozenset[str]] = {}
+        self._alone: dict[frozenset[str], bool] = {}
 
     def classes_of(self, function: str) -> frozenset[str]:
         """The classes whose objects a method, or a function in one, may run on; none where it is no method,
@@ -53,18 +58,131 @@ class Concrete:
 
     def apart(self, class_names: Collection[str]) -> frozenset[str]:
         """The methods of their families that run on no objects of some classes, and do nothing with them."""
-        program = self.program
-        bases = {base for one in class_names for base in program.bases(one)}
-        family = frozenset(one for base in bases for one in program.family(base))
+        program, family = self.program, self._family(class_names)
         found = frozenset(
             method
             for one in family
             for _, method in program.classes[one].methods
             if (run_on := self.classes_of(method)) and run_on.isdisjoint(class_names)
         )
-        if not found or self._is_dynamic or self._are_tied(family, found):
+        if self._is_dynamic or not (
+            self.is_alone(class_names) or not self._are_tied(family, found)
+        ):
             return frozenset()
-        return found
+        # Where all variables are taken together, a parameter would be one.
+        taken = {function for function, _ in program.mentioning("locals", "vars")}
+        return found if taken.isdisjoint(found) else frozenset()
+
+    def _family(self, class_names: Collection[str]) -> frozenset[str]:
+        bases = {base for one in class_names for base in self.program.bases(one)}
+        return frozenset(one for base in bases for one in self.program.family(base))
+
+    def is_alone(self, class_names: Collection[str]) -> bool:
+        """Whether a run makes one object at most of the families of some classes: one call does, of
+        whichever class it is given, and a run comes to it once."""
+        family = self._family(class_names)
+        if family not in self._alone:
+            made = self._made_by(family)
+            self._alone[family] = (
+                made is not None
+                and len(made) == 1
+                and all(runs_once(self.program, *place) for place in made.values())
+            )
+        return self._alone[family]
+
+    def _made_by(
+        self, family: Collection[str]
+    ) -> dict[int, tuple[str, ir.Stmt, ir.Call]] | None:
+        """The calls that make an object of a family; None where one of its classes gets to where it is not
+        followed."""
+        program = self.program
+        methods = {m for one in family for _, m in program.classes[one].methods}
+        names = {program.functions[method].name for method in methods}
+        if any(program.classes[one].decorators for one in family) or (
+            program.mentioning(*_REACHES)
+            or self._takes_by_name
+            or not program.imported_by_name.isdisjoint(map(ir.file_of, family))
+        ):
+            return None
+        made: dict[int, tuple[str, ir.Stmt, ir.Call]] = {}
+        said: set[str] = set()
+        words = {program.classes[one].name for one in family} | {"globals"}
+        while words - said:
+            said |= words
+            for function, stmt in program.mentioning(*words):
+                held = {
+                    id(inner): inner
+                    for inner in parts_of(stmt)
+                    if self._is_class_of(inner, function, family)
+                }
+                for inner in parts_of(stmt):
+                    match inner:
+                        case ir.Call(func=func) if id(func) in held:
+                            made[id(inner)] = function, stmt, inner
+                            del held[id(func)]
+                        case ir.Call(func=ir.Name(id=name)) if name in _ASKS:
+                            for arg in inner.args:
+                                held.pop(id(arg.value), None)
+                        case ir.Attr(value=value, attr=attr) if function in methods or (
+                            attr in _NAMES
+                            or (attr not in names and not attr.startswith("__"))
+                        ):
+                            held.pop(id(value), None)
+                words |= self._gone_on(stmt, function, held)
+                if held:
+                    return None
+        return made
+
+    @cached_property
+    def _takes_by_name(self) -> bool:
+        """Whether something is taken by a name that is put together, out of what may be a file."""
+        program = self.program
+        for function, _, call in program.calls_named("getattr"):
+            match call.args:
+                case (_, ir.Arg(value=ir.Const()), *_):
+                    continue
+                case (ir.Arg(value=holder), *_):
+                    known = program.resolve(holder, function)
+                    if not known and program.origin(holder, function) is None:
+                        return True
+        return any(
+            isinstance(inner, ir.Name)
+            and any(
+                there is None
+                for scope in (program.owner(inner.id, function),)
+                if scope is not None
+                for _, there in program.targets(inner.id, scope)
+            )
+            for function, stmt in program.mentioning("vars", "__dict__")
+            for inner in parts_of(stmt)
+        )
+
+    def _gone_on(
+        self, stmt: ir.Stmt, function: str, held: dict[int, ir.Expr]
+    ) -> set[str]:
+        """The names of what a statement gives one of the classes that it holds, which are followed then."""
+        in_class = id(stmt) in self.program.class_statements
+        match stmt:
+            case ir.Stmt(kind="classdef"):
+                held.clear()
+            case ir.Stmt(kind="return", value=value) if (
+                id(value) in held and function not in self.program.escaping
+            ):
+                del held[id(value)]
+                return {self.program.functions[function].name}
+            case ir.Stmt(kind="assign", targets=(ir.Name(id=name) as target,)) if (
+                held and not in_class
+            ):
+                value = stmt.value
+                given: tuple[ir.Expr | None, ...] = (value,)
+                if isinstance(value, ir.Display) and self.program.entries(
+                    target, function
+                ):
+                    given = value.items
+                for one in (target, *given):
+                    held.pop(id(one), None)
+                return {name}
+        return set()
 
     @cached_property
     def _is_dynamic(self) -> bool:
@@ -291,7 +409,7 @@ def without(program: Program, methods: Collection[str]) -> Program:
             facts,
             functions={
                 qualname: (
-                    replace(one, body=())
+                    replace(one, body=(_nothing(one),))
                     if qualname in methods or one.parent in methods
                     else one
                 )
@@ -301,3 +419,9 @@ def without(program: Program, methods: Collection[str]) -> Program:
         for facts in program.modules.values()
     ]
     return Program(modules, program.layout)
+
+
+def _nothing(function: ir.Function) -> ir.Stmt:
+    """A body that does nothing, and is no promise of subclasses."""
+    path, line = (*function.path, ("body", 0)), function.line
+    return ir.Stmt("return", path, line, 0, line)

@@ -221,6 +221,11 @@ class Live:
         )
 
 
+def runs_once(program: Program, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+    """Whether a run of a program comes to a call once at most."""
+    return program.noted(_Reader).comes_once(function, stmt, call)
+
+
 class _Reader:
     """Reads what the functions of a program bring to life: once, whatever runs them."""
 
@@ -363,8 +368,11 @@ class _Reader:
             hidden = scope.name.startswith("__") and scope.name != "__init__"
             if hidden or program.external_bases(scope.class_name):
                 return False
-        stmt, caller, call = sites[0].stmt, sites[0].caller, sites[0].call
-        control = program.control(caller)
+        return self.comes_once(sites[0].caller, sites[0].stmt, sites[0].call)
+
+    def comes_once(self, caller: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """Whether a run of a program comes to a call once at most."""
+        control = self.program.control(caller)
         return (
             stmt.path in control.statements
             and stmt.kind not in ("for", "while")

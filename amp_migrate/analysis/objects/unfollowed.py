@@ -108,6 +108,7 @@ class Unfollowed:
         self.optimizers = optimizers
         self.slots = slots
         self._born = {(birth.function, birth.path) for birth in births}
+        self._files = {ir.file_of(birth.function) for birth in births}
         self._factories = {
             callee
             for birth in births
@@ -118,9 +119,14 @@ class Unfollowed:
         """The calls of some methods on what may be one of the optimizers, and is not known to be."""
         for method in methods:
             for function, stmt, call in self.program.calls_named(method):
-                if isinstance(call.func, ir.Attr):
+                if isinstance(call.func, ir.Attr) and self._may_run_in(function):
                     if self._may_be(call.func.value, function, stmt):
                         yield function, stmt, call
+
+    def _may_run_in(self, function: str) -> bool:
+        """Whether one run may make an optimizer of the group, and come to a function."""
+        file = ir.file_of(function)
+        return any(self.program.may_run_together(file, one) for one in self._files)
 
     def saved_whole(self) -> Iterator[tuple[ir.Expr, ir.Call]]:
         """The objects that hold one of the optimizers, and are written to a file as they are."""

@@ -6,7 +6,7 @@ For float16 the switch is the scaler, for bfloat16 a bool; both travel the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 
@@ -668,27 +668,12 @@ class Travel:
             if self.holders.mixed is not None:
                 raise refused("AMP014", *self.holders.mixed)
             raise refused("AMP010", reason)
-        if function in program.escaping or facts.name in ("forward", "__call__"):
-            reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
-            raise refused("AMP015", reason, facts.line)
-        if not sites:
-            reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
-            raise refused("AMP015", reason, facts.line)
-        if any(len(program.callees(site.call, site.caller)) > 1 for site in sites):
-            reason = f"a call may run {facts.name}() or another function"
-            raise refused("AMP015", reason, sites[0].call.line)
-        public = facts.name
-        if facts.name == "__init__" and facts.class_name is not None:
-            public = program.classes[facts.class_name].name
-        by_name = self._called_by_name(facts.name)
-        if by_name:
-            reason = f"{facts.name}() is looked up by its name here"
-            raise refused("AMP015", reason, by_name)
-        elsewhere = self.mentioned_elsewhere(public, ir.file_of(function))
-        if elsewhere is not None:
-            reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
-            raise refused("AMP015", reason, facts.line)
-        self.refuse_variables(function)
+        self._refuse_unseen_calls(function)
+        for site in sites:
+            several = len(program.callees(site.call, site.caller)) > 1
+            if several and (optimizer is None or not self._runs_known(site)):
+                reason = f"a call may run {facts.name}() or another function"
+                raise refused("AMP015", reason, site.call.line)
         self._parameters.add((function, name))
         optional = optimizer is not None and any(
             self._gives_none(given) or self._is_foreign(given, site.caller)
@@ -699,6 +684,8 @@ class Travel:
         torch = self.devices.torch_names.of(function)
         off = self.carried.off(torch) if optional else None
         self.place(function, AddParameter(facts.path, name, off))
+        if optimizer is not None:
+            self._pass_to_others(sites, name, optimizer, optional)
         for site in sites:
             if optimizer is not None:
                 given = self.optimizers.given(site, optimizer)
@@ -731,6 +718,80 @@ class Travel:
             *(site.caller for site in self.program.call_sites[function]),
         }
         self._pass_parameter(function, name, None, ways)
+
+    def _refuse_unseen_calls(self, function: str) -> None:
+        """Raise `Blocked` where a function may be called by what is not seen to call it: a new parameter
+        would break that."""
+        program = self.program
+        facts = program.functions[function]
+        if function in program.escaping or facts.name in ("forward", "__call__"):
+            reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
+            raise refused("AMP015", reason, facts.line)
+        if not program.call_sites.get(function):
+            reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
+            raise refused("AMP015", reason, facts.line)
+        public = facts.name
+        if facts.name == "__init__" and facts.class_name is not None:
+            public = program.classes[facts.class_name].name
+        by_name = self._called_by_name(facts.name)
+        if by_name:
+            reason = f"{facts.name}() is looked up by its name here"
+            raise refused("AMP015", reason, by_name)
+        elsewhere = self.mentioned_elsewhere(public, ir.file_of(function))
+        if elsewhere is not None:
+            reason = f"{public}() is also used in {elsewhere}, which its new parameter would break"
+            raise refused("AMP015", reason, facts.line)
+        self.refuse_variables(function)
+
+    def _pass_to_others(
+        self, sites: Sequence[CallSite], name: str, optimizer: Slot, optional: bool
+    ) -> None:
+        """Give what some calls may run in place of a function the same parameter, whether it needs it or
+        not: another class of a table, a method that overrides it."""
+        program = self.program
+        calls = {id(site.call) for site in sites}
+        for site in sites:
+            given = self.optimizers.given(site, optimizer)
+            for other in program.call_sites_of(site.call, site.caller):
+                if (other.callee, name) in self._parameters:
+                    continue
+                facts = program.functions[other.callee]
+                own = [
+                    slot
+                    for param in facts.params
+                    if (slot := Slot("variable", other.callee, param.name))
+                    in self.slots
+                    and self.optimizers.given(other, slot) is given
+                ]
+                around = program.call_sites[other.callee]
+                said = program.modules[ir.file_of(other.callee)].identifiers
+                if given is None or (
+                    any(self.names[slot] != name for slot in own)
+                    if own
+                    else name in said or any(id(c.call) not in calls for c in around)
+                ):
+                    reason = f"a call may run {facts.name}() or another function"
+                    raise refused("AMP015", reason, site.call.line)
+                if own:
+                    self._pass_parameter(other.callee, name, own[0], NO_WAYS)
+                    continue
+                self._refuse_unseen_calls(other.callee)
+                self._parameters.add((other.callee, name))
+                off = None
+                if optional or program.is_public(other.callee):
+                    off = self.carried.off(self.devices.torch_names.of(other.callee))
+                self.place(other.callee, AddParameter(facts.path, name, off))
+
+    def _runs_known(self, site: CallSite) -> bool:
+        """Whether all that a call may run can get a parameter."""
+        return all(
+            ref.kind == "function"
+            or (
+                ref.kind == "class"
+                and self.program.method(ref.name, "__init__") is not None
+            )
+            for ref in self.program.resolve(site.call.func, site.caller)
+        )
 
     def _is_foreign(self, given: ir.Expr | None, function: str) -> bool:
         """Whether an argument is an optimizer that this switch does not belong to."""
