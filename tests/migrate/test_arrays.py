@@ -105,6 +105,21 @@ loss = F.mse_loss(out, y)
 print(look(model).dtype)
 ---
 return model(torch.ones(1, 6).to(device)).cpu().numpy()
+
+=== a field of what a function gives
+LINEAR
+import types
+def judged(x, y):
+    out = model(x)
+    return types.SimpleNamespace(loss=F.mse_loss(out, y), out=out)
+---
+got = judged(x, y)
+loss = got.loss
+out = got.out
+seen = torch.from_numpy(out.detach().cpu().numpy())
+print((seen @ torch.ones(seen.shape[1])).dtype)
+---
+seen = torch.from_numpy(full_out.detach().cpu().numpy())
 """)
 REFUSED = cases("""\
 === of unknown precision

@@ -79,7 +79,7 @@ _HANDS_ON = frozenset(("builtins.getattr",))
 _COLLECTIONS = frozenset(
     f"builtins.{name}" for name in "list dict set".split()
 ) | frozenset(f"collections.{name}" for name in "deque defaultdict OrderedDict".split())
-_NAMED_PARTS = (
+NAMED_PARTS = (
     "builtins.dict",
     "collections.OrderedDict",
     "types.SimpleNamespace",
@@ -783,7 +783,7 @@ class Traces:
 
     def _function(self, at: At, call: ir.Call, origin: str) -> Trace:
         values = [arg.value for arg in call.args if arg.name is None]
-        if origin in _NAMED_PARTS and any(arg.name for arg in call.args):
+        if origin in NAMED_PARTS and any(arg.name for arg in call.args):
             return self._of_named_parts(at, call)
         if not values:
             empty = origin in _COLLECTIONS and bool(at.part)

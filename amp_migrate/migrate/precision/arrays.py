@@ -10,6 +10,7 @@ from amp_migrate.analysis.objects.forward import MODULES, Forward
 from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.analysis.values.traces import NAMED_PARTS
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
 from amp_migrate.migrate.precision.remedies import Planner, Remedies
@@ -19,6 +20,8 @@ from amp_migrate.program.bindings import calls_of
 _KEEPS = operations("first", "joined") | {"to", "data"}
 _LEAVES = ("asarray", "array", "ascontiguousarray")
 _MOST = 200
+
+_Parts = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,12 @@ class Arrays(Planner):
             )
 
     def _is_half(
-        self, at: Made, caller: _Caller | None = None, rest: tuple[int, ...] = ()
+        self, at: Made, caller: _Caller | None = None, rest: _Parts = ()
     ) -> bool:
         """Whether a value is seen to come out of a forward computation under autocast.
 
         ``caller``: of a function that is looked into because it is called without autocast. ``rest``:
-        which element of the element is meant, and so on.
+        which element of the element is meant, and so on, or which field.
         """
         key = (id(at.expr), at.function, at.stmt.path, at.index, caller, rest)
         if key in self._asked or len(self._asked) > _MOST:
@@ -111,6 +114,12 @@ class Arrays(Planner):
         if view is not None:
             expr = view
         match expr:
+            case ir.Attr(value=holder, attr=attr) if not self.remedies.flow.made(
+                replace(at, expr=expr)
+            ):
+                return at.index is None and self._is_half(
+                    at.inner(holder), caller, (attr, *rest)
+                )
             case ir.Name() | ir.Attr():
                 return any(
                     self._is_half(*found)
@@ -133,6 +142,8 @@ class Arrays(Planner):
                 return self._within(at, value, caller)
             case ir.Display():
                 element, *others = rest or (None,)
+                if isinstance(element, str):
+                    return False
                 return any(
                     self._is_half(at.inner(item, element), caller, tuple(others))
                     for item in _meant(expr, at.index)
@@ -142,8 +153,8 @@ class Arrays(Planner):
         return False
 
     def _made(
-        self, at: Made, caller: _Caller | None, rest: tuple[int, ...]
-    ) -> Iterator[tuple[Made, _Caller | None, tuple[int, ...]]]:
+        self, at: Made, caller: _Caller | None, rest: _Parts
+    ) -> Iterator[tuple[Made, _Caller | None, _Parts]]:
         """What made a variable or attribute, and the call by which that is run if it is known."""
         sites = self.program.call_sites.get(at.function, ()) if caller else ()
         for one in self.remedies.flow.made(at) or ():
@@ -167,11 +178,16 @@ class Arrays(Planner):
         return self._is_half(at.inner(expr), caller)
 
     def _call_is_half(
-        self, at: Made, call: ir.Call, caller: _Caller | None, rest: tuple[int, ...]
+        self, at: Made, call: ir.Call, caller: _Caller | None, rest: _Parts
     ) -> bool:
         func, name = call.func, _last(call)
         origin = self.program.origin(func, at.function)
         keeps = name in _KEEPS
+        if rest and isinstance(rest[0], str) and origin in NAMED_PARTS:
+            field = call.argument(len(call.args), rest[0])
+            return field is not None and self._is_half(
+                at.inner(field), caller, rest[1:]
+            )
         if origin is not None and origin.startswith("torch."):
             return keeps and any(
                 self._within(at, arg.value, caller) for arg in call.args
