@@ -37,7 +37,12 @@ from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.protocol import Placed, Placement
 from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.analysis.tables.torch_names import TorchNames
-from amp_migrate.analysis.values.device import Devices, Told, Undecided
+from amp_migrate.analysis.values.device import (
+    Devices,
+    Told,
+    Undecided,
+    stays_on_cpu,
+)
 from amp_migrate.core import phases
 from amp_migrate.core.options import Options
 from amp_migrate.edit.addresses import steps_to
@@ -911,6 +916,11 @@ class Planner:
         reach = Reach(self.program, self.regions, self.forward, ownership)
         for backward, found in forwards:
             line = backward.event.line
+            if self.options.scaled and stays_on_cpu(
+                self.program, backward.receiver, backward.function
+            ):
+                message = "the loss is computed on the CPU, where a scaler would keep its scale"
+                raise refused("AMP041", message, line)
             if not found and not reach.reached(backward, found):
                 message = "no optimizer that was found holds what this loss is made of"
                 raise refused("AMP011", message, line)

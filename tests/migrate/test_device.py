@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 from half_support import check_runs
+from programs import HEAD as PLAIN_HEAD
 from programs import migrated
 
 from amp_migrate.api import migrate_source
@@ -1027,3 +1028,36 @@ main()
     result = migrate_source(source, path="train.py")
     assert "next(net.parameters()).device.type" in result.output
     check_runs(source, result.output)
+
+
+_RISKS = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+scale = 0.5
+for x, y in data:
+    risks = torch.zeros(2DEVICE)
+    for i in range(2):
+        risks[i] = criterion(model(x), y)
+    mean = risks.mean()
+    loss = mean + scale * ((risks - mean) ** 2).mean()TERM
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "term", "is_left"),
+    (
+        ("", "", True),
+        (", device=device", "", False),
+        ("", " + criterion(model(x), y)", False),
+    ),
+)
+def test_a_loss_that_stays_on_the_cpu(device: str, term: str, is_left: bool) -> None:
+    """A scaler would keep its scale there, and ask across devices whether gradients were infinite."""
+    body = _RISKS.replace("DEVICE", device).replace("TERM", term)
+    result = migrate_source(PLAIN_HEAD + body, path="train.py")
+    assert result.changed is not is_left
+    if is_left:
+        (found,) = result.diagnostics
+        assert found.code == "AMP041" and "on the CPU" in found.message

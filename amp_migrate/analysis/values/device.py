@@ -38,6 +38,8 @@ _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
 _MAKE_DEVICES = ("torch.device", "torch.accelerator.current_accelerator")
 _DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
 _MOST_CALLS = 6
+_REDUCES = frozenset("mean sum max min std var norm abs pow exp log sqrt".split())
+_MAKES_ON_CPU = frozenset(f"torch.{n}" for n in "zeros ones empty full Tensor".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -720,4 +722,56 @@ def _constructs(value: ir.Expr | None) -> bool:
         isinstance(value, ir.Call)
         and isinstance(value.func, ir.Attr)
         and isinstance(value.func.value, ir.Call)
+    )
+
+
+def stays_on_cpu(program: Program, expr: ir.Expr, function: str) -> bool:
+    """Whether a value is computed on the CPU wherever the model is: of nothing but numbers and a tensor that
+    torch makes there, whose elements are set one by one (a number of another device may be stored).
+    """
+    return _is_on_cpu(program, expr, function, frozenset()) is True
+
+
+def _is_on_cpu(
+    program: Program, expr: ir.Expr, function: str, around: frozenset[str]
+) -> bool | None:
+    """None of what is no tensor, as far as can be seen: numbers, and what comes out of a configuration."""
+    match expr:
+        case ir.Operation(operands=operands):
+            parts = [_is_on_cpu(program, one, function, around) for one in operands]
+            return None if set(parts) == {None} else False not in parts
+        case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _REDUCES:
+            reduced = expr.argument(0, "input") if value == ir.Name("torch") else value
+            return reduced is not None and _is_on_cpu(
+                program, reduced, function, around
+            )
+        case ir.Name(id=name) if name not in around:
+            if program.owner(name, function) != function or program.is_param(
+                function, name
+            ):
+                return False
+            found = program.definitions(function, name)
+            stored = any(
+                isinstance(target, ir.Item) and target.value == expr
+                for stmt in program.statements(function)
+                for target in stmt.targets
+            )
+            made = {
+                (stored and _is_made_on_cpu(program, d.value, function))
+                or _is_on_cpu(program, d.value, function, around | {name})
+                for d in found
+                if d.value is not None
+            }
+            return None if made <= {None} else False not in made
+        case ir.Call():
+            return False
+    return None
+
+
+def _is_made_on_cpu(program: Program, value: ir.Expr, function: str) -> bool:
+    """``torch.zeros(n)``, where nothing says on which device."""
+    return (
+        isinstance(value, ir.Call)
+        and (program.origin(value.func, function) or "") in _MAKES_ON_CPU
+        and value.argument(len(value.args), "device") is None
     )
