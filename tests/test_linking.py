@@ -175,15 +175,25 @@ def importing(statements: str) -> dict[str, str]:
     return {"main.py": main, "other.py": ENGINE}
 
 
+EITHER = {
+    "by try": "try:\n    from engine import train\nexcept ImportError:\n    from other import train\n",
+    "by if": "if 1:\n    from engine import train\nelse:\n    from other import train\n",
+}
+
+
+@pytest.mark.parametrize("how", EITHER)
+def test_both_files_that_a_name_may_come_from_get_the_scaler(
+    how: str, tmp_path: Path
+) -> None:
+    codes, after = run(tmp_path, importing(EITHER[how]))
+    assert codes == []
+    for file in ("engine.py", "other.py"):
+        assert "def train(model, loader, optimizer, scaler):\n" in after[file]
+        assert "scaler.step(optimizer)\n" in after[file]
+    assert "train(model, batches, optimizer, scaler=scaler)\n" in after["main.py"]
+
+
 LEFT = {
-    "one of two by try": (
-        importing("try:\n    from engine import train\nexcept ImportError:\n    from other import train\n"),
-        {"AMP015"},
-    ),
-    "one of two by if": (
-        importing("if 1:\n    from engine import train\nelse:\n    from other import train\n"),
-        {"AMP015"},
-    ),
     "asked for by its module's name": (
         {"more.py": 'import importlib\nimportlib.import_module("engine").train(1, 2, 3)\n'},
         {"AMP015"},

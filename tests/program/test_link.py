@@ -65,7 +65,6 @@ PROGRAMS = {
  for epoch in range(3):
      if epoch == 1:
          opt = torch.optim.SGD(model.parameters(), lr=0.01)
-+        scaler = BORN
      for x, y in data:
          STEPS
 """,

@@ -33,10 +33,14 @@ def _parts(value: Any) -> Iterator[Any]:
             continue
         seen.add(id(part))
         yield part
-        if depth == MOST_DEEP or _is_optimizer(part) or _is_scaler(part):
+        if depth == MOST_DEEP or _is_scaler(part):
             continue
         if isinstance(part, dict):
-            inside: list[Any] = list(part.values())
+            # A scaler's state may be an entry of its optimizer's.
+            own = _OPTIMIZER_KEYS if _is_optimizer(part) else ()
+            inside: list[Any] = [part[key] for key in part if key not in own]
+        elif _is_optimizer(part):
+            inside = []
         elif isinstance(part, (list, tuple, set)):
             inside = list(part)
         elif isinstance(part, torch.nn.Module) or not hasattr(part, "__dict__"):
