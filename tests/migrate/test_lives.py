@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 
 from amp_migrate.api import Options, migrate_source
@@ -343,3 +344,32 @@ trainer = Other()
     assert (output.index("self.scaler = ") > output.index("def begin")) is not bool(
         call
     )
+
+
+def test_a_scale_that_was_restored_is_not_begun_anew() -> None:
+    """The optimizer is made under a condition, restored, and made again in the loop that first uses it."""
+    body = """\
+import sys
+train = True
+if train:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+if sys.argv[3:]:
+    kept = torch.load(sys.argv[3])
+    if train:
+        optimizer.load_state_dict(kept["optimizer"])
+def step_on(model, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+if train:
+    for turn, (x, y) in enumerate(data):
+        step_on(model, optimizer, x, y)
+        if turn == 3:
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        torch.save({"optimizer": optimizer.state_dict()}, "/dev/null")
+"""
+    output = migrate_source(HEAD + body, path="train.py").output
+    assert output.count("GradScaler(") == 1
+    assert 'scaler.load_state_dict(kept["scaler"])' in output
+    check_runs(HEAD + body, output)

@@ -393,7 +393,9 @@ class Births:
             birth = replace(self._birth_of(slot, function), stmt=stmt, path=stmt.path)
             loop = self._loop_outside(birth)
             if loop is not None:
-                if not any(_comes_after(loop.path, path) for path in given):
+                if not any(_comes_after(loop.path, path) for path in given) and not (
+                    given and self._is_read_before(loop, birth)
+                ):
                     self._insert_birth(slot, function, stmt, (function, loop, True))
                     given.append(loop.path)
                 # One that is there already goes on.
@@ -401,6 +403,15 @@ class Births:
             if not self._is_from_the_start(birth) and not self._is_lent(birth):
                 self._insert_birth(slot, function, stmt)
             given.append(stmt.path)
+
+    def _is_read_before(self, loop: ir.Stmt, birth: Birth) -> bool:
+        """Whether a loop uses what a variable holds before it makes another one: that was made before the
+        loop, and so was its switch."""
+        return any(
+            stmt.value is not None and ir.Name(birth.slot.name) in ir.walk(stmt.value)
+            for stmt in ir.statements(loop.blocks[0].body)
+            if stmt.line < birth.stmt.line
+        )
 
     def _is_lent(self, birth: Birth) -> bool:
         """Whether a function that makes an optimizer is given the switch by its callers, who call it again
