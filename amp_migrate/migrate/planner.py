@@ -300,12 +300,6 @@ class Planner:
                     )
         return given is None
 
-    def _stands_in(self, function: str | None, methods: Collection[str]) -> bool:
-        """Whether a function is one of some methods, or stands in one."""
-        while function is not None and function not in methods:
-            function = self.program.functions[function].parent
-        return function is not None
-
     def _plan_apart(self, group: Group) -> None:
         """Plan a group without what runs on objects of other classes."""
         view = Planner(
@@ -326,7 +320,7 @@ class Planner:
                 site.callee
                 for sites in self.program.call_sites.values()
                 for site in sites
-                if self._stands_in(site.caller, group.apart)
+                if any(self.program.encloses(m, site.caller) for m in group.apart)
             ),
         }
         for function in map(self.program.functions.__getitem__, sorted(unseen)):

@@ -1,4 +1,4 @@
-"""What each file calls torch, and other modules, in code that is inserted there."""
+"""What each file calls torch, in code that is inserted there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from functools import cache
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
+_TORCH = "torch"
+
 
 @dataclass(frozen=True, slots=True)
-class ModuleName:
+class TorchName:
     """``missing``: an import must be added; ``shadowed``: a line that gives the name another meaning."""
 
     name: str
@@ -20,52 +22,42 @@ class ModuleName:
     """Where it is imported, or 0."""
 
 
-class ModuleNames:
-    """The names of a module in one program's files."""
+class TorchNames:
+    """The names of torch in one program's files."""
 
-    def __init__(self, program: Program, module: str) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
-        self._module = module
         self.of_file = cache(self._of_file)
 
     def of(self, function: str) -> str:
-        """What the file of a function calls the module."""
+        """What the file of a function calls torch."""
         return self.of_file(ir.file_of(function)).name
 
-    def _of_file(self, file: str) -> ModuleName:
+    def _of_file(self, file: str) -> TorchName:
         facts = self._program.modules[file]
         typing_only = _typing_only(facts.top)
         for local, target in facts.top.imports:
-            if target == self._module and local not in typing_only:
+            if target == _TORCH and local not in typing_only:
                 name, missing = local, False
                 break
         else:
-            name, missing = self._module, True
+            name, missing = _TORCH, True
         for function in facts.functions.values():
             if name in function.bound and not (function is facts.top and not missing):
                 imported = {
-                    local
-                    for local, target in function.imports
-                    if target == self._module
+                    local for local, target in function.imports if target == _TORCH
                 }
                 if name not in imported:
-                    return ModuleName(name, missing, function.line, 0)
+                    return TorchName(name, missing, function.line, 0)
         defined = self._program.definitions(facts.top.qualname, name)
         others = [d for d in defined if d.stmt.kind not in ("import", "importfrom")]
         imports = [d.stmt.line for d in defined if d not in others]
-        return ModuleName(
+        return TorchName(
             name,
             missing,
             others[0].stmt.line if others else 0,
             0 if missing or not imports else min(imports),
         )
-
-
-class TorchNames(ModuleNames):
-    """The names of torch."""
-
-    def __init__(self, program: Program) -> None:
-        super().__init__(program, "torch")
 
 
 def _typing_only(top: ir.Function) -> set[str]:

@@ -102,7 +102,7 @@ class Formulas(Planner):
         if not any(self._is_mean_of_squares(made) for made in left):
             return None
         for made in right:
-            base = _squared(made.expr)
+            base = squared(made.expr)
             if base is None:
                 continue
             for mean in self._same(made.inner(base), 0):
@@ -119,7 +119,7 @@ class Formulas(Planner):
     def _is_mean_of_squares(self, at: Made) -> bool:
         operand = self._operand(at, _REDUCES)
         return operand is not None and any(
-            _squared(made.expr) is not None for made in self._same(at.inner(operand), 0)
+            squared(made.expr) is not None for made in self._same(at.inner(operand), 0)
         )
 
     def _of_area(self, at: Made) -> None:
@@ -279,7 +279,7 @@ class Formulas(Planner):
         ]
 
 
-def _squared(expr: ir.Expr) -> ir.Expr | None:
+def squared(expr: ir.Expr) -> ir.Expr | None:
     """``x`` of ``x ** 2``, ``x * x``, ``x.pow(2)``, ``torch.square(x)``."""
     factor = _factor(expr)
     if factor is not None:

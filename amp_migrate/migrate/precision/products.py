@@ -14,6 +14,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.edits import Island
+from amp_migrate.migrate.precision.formulas import squared
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -171,14 +172,7 @@ def _square_in_sum(expr: ir.Expr) -> ir.Expr | None:
     if expr.func.attr != "sum":
         return None
     of_torch = expr.func.value == ir.Name("torch") and expr.args
-    match expr.args[0].value if of_torch else expr.func.value:
-        case ir.Operation(op="**", operands=(base, ir.Const(value=2))):
-            return base
-        case ir.Operation(op="*", operands=(base, other)) if base == other:
-            return base
-        case ir.Call(func=ir.Attr(value=base, attr="pow" | "square"), args=args):
-            return args[0].value if base == ir.Name("torch") and args else base
-    return None
+    return squared(expr.args[0].value if of_torch else expr.func.value)
 
 
 def _overflowing(program: Program, function: str, expr: ir.Expr) -> Iterator[_Product]:

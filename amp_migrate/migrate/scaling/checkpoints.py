@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 
@@ -13,7 +12,7 @@ from amp_migrate.analysis.paths.escapes import Use
 from amp_migrate.analysis.paths.loops import Note, refused
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import AddEntry, Edit, Hoist, Insert, Placed
-from amp_migrate.migrate.scaling.scaler_threading import Travel
+from amp_migrate.migrate.scaling.scaler_threading import OPTIMIZER_WORD, Travel
 from amp_migrate.migrate.scaling.states import States
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
@@ -21,7 +20,6 @@ from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _OWN_STATES = ("state_dict", "load_state_dict", "__setstate__")
-_OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
 def plan_checkpoints(
@@ -550,7 +548,7 @@ def _sibling(program: Program, key: str) -> str:
     """
     taken = program.strings | program.noted(_keyword_keys) | {key}
     for word in _WORDS:
-        name = _OPTIMIZER_WORD.sub(word, key, count=1)
+        name = OPTIMIZER_WORD.sub(word, key, count=1)
         if name == key:
             name = word
         if name not in taken:

@@ -46,7 +46,7 @@ _ABOUT_ONESELF = ("__init__", "__repr__", "__str__")
 _LOOKS_UP = ("getattr", "operator.methodcaller", "methodcaller")
 _RUNS_CODE = ("exec", "eval")
 _NAMESPACES = ("globals", "locals", "vars", "dir")
-_OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
+OPTIMIZER_WORD = re.compile(r"(?i)optimi[sz]ers?|optim|opt")
 
 
 class Travel:
@@ -202,7 +202,7 @@ class Travel:
         words = [k for k in keys if isinstance(k, str) and k.isidentifier()]
         if words and words[-1] == keys[-1]:
             name = "_".join(words)
-        derived = _OPTIMIZER_WORD.sub(self.base, name, count=1)
+        derived = OPTIMIZER_WORD.sub(self.base, name, count=1)
         return f"{name}_{self.base}" if derived == name else derived
 
     def _aliased(self) -> dict[Slot, Slot]:
