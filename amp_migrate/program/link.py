@@ -1205,11 +1205,6 @@ class Program(Names):
     def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
         found: set[str] = set()
         called: set[int] = set()
-        if isinstance(expr, ir.Display) and len(stmt.targets) == 1:
-            home = self._home_of(stmt.targets[0], function)
-            if home and self.entries(stmt.targets[0], function):
-                if self._is_followed(home):
-                    return set()
         if isinstance(expr, ir.Attr) and not expr.attr.startswith("__"):
             if any(expr is target for target in stmt.targets):
                 # `train.args = args`: nobody calls it for that.
@@ -1234,6 +1229,11 @@ class Program(Names):
                     init = self.method(ref.name, "__init__")
                     if init is not None and not _only_used_as_base(expr):
                         found.add(init)
+        if found and isinstance(expr, ir.Display) and len(stmt.targets) == 1:
+            home = self._home_of(stmt.targets[0], function)
+            if home and self.entries(stmt.targets[0], function):
+                if self._is_followed(home):
+                    return set()
         return found
 
     def _is_another(
